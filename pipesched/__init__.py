@@ -1,0 +1,1 @@
+"""A compiler and verifier for pipeline-parallel training schedules."""

@@ -1,0 +1,69 @@
+"""The entry point: one place decides how a process ends.
+
+    0 holds   1 wrong inside the file   2 command line or unreadable file   70 a fault of ours   130 interrupted
+    141 the reader of our output went away (as the shell says of any filter)
+
+Nobody sees a traceback unless PIPESCHED_DEBUG is set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+CANNOT_WRITE, INTERNAL, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line (default: that of the process) and returns the exit status."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # halves the start of numpy, which we use on one core
+    try:
+        from pipesched.cli.app import run  # inside, so that an interrupt while starting is one too
+
+        status = run(list(sys.argv[1:] if arguments is None else arguments))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return CLOSED_PIPE
+    except OSError as error:  # a file that cannot be read has its own diagnostic; this is our output
+        _discard_output()
+        return _cannot_write(error)
+    except Exception as error:
+        if os.environ.get("PIPESCHED_DEBUG"):
+            raise
+        return _internal(error)
+    return status
+
+
+def _discard_output() -> None:
+    """Lets the interpreter's last flush of stdout go nowhere instead of failing once more."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _cannot_write(error: OSError) -> int:
+    if os.environ.get("PIPESCHED_DEBUG"):
+        raise error
+    _say(f"error: cannot write: {error.strerror or error}")
+    return CANNOT_WRITE
+
+
+def _internal(error: Exception) -> int:
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    _say(f"error: internal: {said[:300]}; please report (PIPESCHED_DEBUG=1 shows where)")
+    return INTERNAL
+
+
+def _say(line: str) -> None:
+    """A line to stderr, if there is anybody to read it."""
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(line.encode("ascii", "replace").decode("ascii") + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

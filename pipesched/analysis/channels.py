@@ -1,0 +1,93 @@
+"""Which send pairs with which receive.
+
+    channel = (communicator, source rank, target rank)
+    the i-th send on a channel pairs with the i-th receive on it, whatever they carry
+
+Nobody can steal a message: a channel has one writer and one reader, both sequential. The pairing is therefore the
+same in every run, and is found by one stable sort of either side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
+    """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,).
+
+    channel, position: of a send or receive, its channel's number and its place on it; -1 elsewhere.
+    """
+
+    partner: Ints
+    channel: Ints
+    position: Ints
+
+
+def pair(program: Program) -> Pairing:
+    """Pair all sends with receives, and SYNCs with SYNCs."""
+    size = len(program)
+    pairing = Pairing(*(np.full(size, -1, dtype=np.int64) for _ in range(3)))
+    ranks = program.ranks
+    rank, peer = program.rank.astype(np.int64), program.peer.astype(np.int64)
+    valid = (peer >= 0) & (peer < ranks)
+    common = program.communicator.astype(np.int64) * ranks
+    _join(
+        pairing,
+        np.flatnonzero(program.sends & valid),
+        np.flatnonzero(program.receives & valid),
+        (common + rank) * ranks + peer,
+        (common + peer) * ranks + rank,
+    )
+    sync = (program.op == Op.SYNC) & valid
+    if np.any(sync):
+        low, high = np.minimum(rank, peer), np.maximum(rank, peer)
+        either = low * ranks + high
+        _join_sync(pairing, np.flatnonzero(sync & (rank < peer)), np.flatnonzero(sync & (rank > peer)), either)
+    return pairing
+
+
+def _join(pairing: Pairing, sends: Ints, receives: Ints, send_key: Ints, receive_key: Ints) -> None:
+    left, left_key, left_position = _sorted(sends, send_key)
+    right, right_key, right_position = _sorted(receives, receive_key)
+    for index, key, position in ((left, left_key, left_position), (right, right_key, right_position)):
+        pairing.channel[index] = key
+        pairing.position[index] = position
+    _link(pairing.partner, left, left_key, left_position, right, right_key, right_position)
+
+
+def _join_sync(pairing: Pairing, low: Ints, high: Ints, key: Ints) -> None:
+    _link(pairing.partner, *_sorted(low, key), *_sorted(high, key))
+
+
+def _link(partner: Ints, a: Ints, a_key: Ints, a_position: Ints, b: Ints, b_key: Ints, b_position: Ints) -> None:
+    if np.array_equal(a_key, b_key):
+        partner[a], partner[b] = b, a
+        return
+    width = max(len(a), len(b), 1)
+    _, i, j = np.intersect1d(
+        a_key * width + a_position, b_key * width + b_position, assume_unique=True, return_indices=True
+    )
+    partner[a[i]], partner[b[j]] = b[j], a[i]
+
+
+def _sorted(index: Ints, key: Ints) -> tuple[Ints, Ints, Ints]:
+    """The instructions by channel, in list order; their channels; their places on the channel."""
+    chosen = key[index]
+    order = np.argsort(_small(chosen), kind="stable")
+    index, chosen = index[order], chosen[order]
+    at = np.arange(len(chosen))
+    fresh: Bools = np.ones(len(chosen), dtype=np.bool_)
+    fresh[1:] = chosen[1:] != chosen[:-1]
+    return index, chosen, at - np.maximum.accumulate(np.where(fresh, at, 0)) if len(at) else at
+
+
+def _small(key: Ints) -> Column:
+    """16 bits where they do, since numpy sorts those by radix."""
+    return key.astype(np.uint16) if len(key) and int(key.max()) < 2**16 else key

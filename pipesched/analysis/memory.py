@@ -1,0 +1,77 @@
+"""How many activations a rank holds.
+
+That depends on the order of a rank's own operations and on nothing else, so it is a running sum over that list, and
+exact whatever the timing. One rule of `model.release`:
+
+    F  +1      I  -at_input      W  -at_weight      B  -1
+
+F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. The unit is
+one microbatch through 1/p of the model: a stage counts ranks / stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """held: after each operation, in parts; one part is `part` of the unit. peak_at: per rank the operation at which
+    most is held first, -1 on a rank without operations.
+    """
+
+    schedule: Schedule
+    release: Release
+    held: Ints
+    part: Fraction
+    peak_at: tuple[int, ...]
+
+    @property
+    def peak(self) -> tuple[Fraction, ...]:
+        """Most activations live at once, by rank, in the unit."""
+        return tuple(max(self.at(i), Fraction(0)) if i >= 0 else Fraction(0) for i in self.peak_at)
+
+    def at(self, index: int) -> Fraction:
+        """What the operation's rank holds after it (for an F, from its start on)."""
+        return int(self.held[index]) * self.part
+
+    def first_over(self, rank: int, cap: Fraction) -> int:
+        """The first operation of a rank at which more than `cap` is held, or -1."""
+        low, high = int(self.schedule.start[rank]), int(self.schedule.start[rank + 1])
+        over = np.flatnonzero(self.held[low:high] > int(cap / self.part // 1))
+        return low + int(over[0]) if len(over) else -1
+
+    def live(self, index: int) -> list[tuple[int, int]]:
+        """(stage, microbatch) of all that is held when the operation runs, oldest first."""
+        low = int(self.schedule.start[self.schedule.rank[index]])
+        shares = {Op.I: self.release.at_input, Op.W: self.release.at_weight, Op.B: Fraction(1)}
+        left: dict[tuple[int, int], Fraction] = {}
+        for i in range(low, index + 1):
+            op = self.schedule[i]
+            key = (op.stage, op.microbatch)
+            left[key] = left.get(key, Fraction(0)) + (1 if op.op is Op.F else -shares[op.op])
+        return [key for key, share in left.items() if share > 0]
+
+
+def memory(schedule: Schedule, release: Release) -> Memory:
+    """The running sum of every rank; O(operations)."""
+    parts = lcm(release.at_input.denominator, release.at_weight.denominator)
+    change = [Fraction(1), -release.at_input, -release.at_weight, Fraction(-1)]  # F, I, W, B
+    table = np.array([int(x * parts) for x in change], dtype=np.int64)
+    total = np.cumsum(table[schedule.op])
+    before = np.concatenate([np.zeros(1, dtype=np.int64), total])[schedule.start[:-1]]
+    held = total - np.repeat(before, np.diff(schedule.start))
+    peaks = []
+    for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
+        peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
+    part = Fraction(schedule.ranks, schedule.stages) / parts
+    return Memory(schedule, release, held, part, tuple(peaks))

@@ -1,0 +1,69 @@
+"""The communication models, by name, from strict to lax.
+
+    strict        SEND and RECV meet (rendezvous); a fused group completes as a whole
+    buffered(k)   a SEND blocks only while k messages of its channel are unreceived
+    one-stream    posted; all posts of a rank complete in posting order
+    pair-stream   posted; in order per pair of ranks
+    async         posted; no order beyond the channel's
+
+A program that is safe under strict is safe under all of them: each model's event graph is implied by strict's. It
+also implies that two-rank communicators which are created at first use are created in a consistent order, since the
+first operations of a pair must then meet each other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pipesched.diagnostics import Code, fail
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A communication model. `capacity` is that of ``buffered``; None there means unbounded."""
+
+    kind: str
+    capacity: int | None = None
+
+    @property
+    def posted(self) -> bool:
+        """Whether SEND and RECV only post, and never block the list."""
+        return self.kind in ("one-stream", "pair-stream", "async")
+
+    def __str__(self) -> str:
+        if self.kind != "buffered":
+            return self.kind
+        return f"buffered({'inf' if self.capacity is None else self.capacity})"
+
+
+STRICT = Model("strict")
+ONE_STREAM = Model("one-stream")
+PAIR_STREAM = Model("pair-stream")
+ASYNC = Model("async")
+UNBOUNDED = Model("buffered", None)
+
+
+def buffered(capacity: int | None) -> Model:
+    """``buffered(k)``, k >= 1, or None for unbounded."""
+    return Model("buffered", capacity)
+
+
+def parse_model(text: str) -> Model:
+    """A model by its name.
+
+    Raises:
+        PipeschedError: PS225, no such model.
+    """
+    name = text.strip().lower()
+    for model in (STRICT, ONE_STREAM, PAIR_STREAM, ASYNC):
+        if name == model.kind:
+            return model
+    match = re.fullmatch(r"buffered(?:\((inf|[1-9]\d{0,8})\))?", name)
+    if not match:
+        raise fail(
+            Code.USAGE,
+            f"no communication model is called {text!r}",
+            help="models are strict, buffered(k) with k >= 1 or inf, one-stream, pair-stream, async",
+        )
+    return buffered(int(match[1]) if match[1] and match[1] != "inf" else None)

@@ -1,0 +1,11 @@
+"""Judgements: one property, one file, each yields what it finds.
+
+complete    every F, and B or I + W, exactly once, in range, on its rank           PS301-304
+dataflow    order on a rank; overlap parts; compute orders that wait for each other PS305-307
+handover    what a rank computes with was received, what it sends was computed      PS308-309
+channels    peers, counts, FIFO labels, no message twice                            PS402-405
+deadlock    the shortest circle of waits                                            PS401
+memory      within the cap                                                          PS501
+gradients   REDUCE_GRAD once, after the last W or B; copies of a stage              PS601-604
+torch_*     what torch's runtime needs and does not check                           PS804-808
+"""

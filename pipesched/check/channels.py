@@ -1,0 +1,149 @@
+"""Messages: who sends what to whom, and whether both ends mean the same.
+
+    PS404   the peer is no rank, or the rank itself
+    PS405   one message sent or received twice
+    PS402   a send without its receive, or a receive without its send
+    PS403   the i-th send and the i-th receive of a channel carry different messages: no error, wrong data
+
+The last one is the most dangerous: torch's messages have no tags, so a receive takes whatever comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipesched.analysis.channels import Pairing
+from pipesched.check.place import label
+from pipesched.check.some import notes, some
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+
+
+def check_channels(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
+    """PS402-405; O(messages log messages)."""
+    yield from _peers(program)
+    yield from _again(program)
+    yield from _unmatched(program, pairing)
+    yield from _swapped(program, pairing)
+
+
+def message_of(program: Program, index: Ints) -> Ints:
+    """The message of sends and receives as one number: (gradient, producing stage, microbatch).
+
+    RECV_F carries the stage that receives, so its producer is the stage before; RECV_B the stage after.
+    """
+    op = program.op[index]
+    stage = program.stage[index].astype(np.int64)
+    producer = stage - (op == Op.RECV_F) + (op == Op.RECV_B)
+    gradient = (op == Op.SEND_B) | (op == Op.RECV_B)
+    wide = int(program.microbatch.max(initial=0)) + 2
+    return np.asarray((2 * (producer + 1) + gradient) * wide + program.microbatch[index] + 1)
+
+
+def _name(program: Program, index: int) -> str:
+    """``F1 of stage 2``: what the message holds."""
+    x = program[index]
+    producer = x.stage - (x.op is Op.RECV_F) + (x.op is Op.RECV_B)
+    what = "activation" if x.op in (Op.SEND_F, Op.RECV_F) else "gradient"
+    return f"the {what} of stage {producer}, microbatch {x.microbatch}"
+
+
+def _peers(program: Program) -> Iterator[Diagnostic]:
+    message = program.sends | program.receives | (program.op == Op.SYNC)
+    outside = (program.peer < 0) | (program.peer >= program.ranks) | (program.peer == program.rank)
+    for i, more in some(np.flatnonzero(message & outside).tolist()):
+        x, rank = program[i], int(program.rank[i])
+        if x.peer == rank:
+            what, why = (
+                f"{x} goes to its own rank {rank}",
+                "both stages are here: the value is handed over without a message",
+            )
+            help = "remove the send and its receive"
+        elif x.peer < 0:
+            neighbour = x.stage + (1 if x.op in (Op.SEND_F, Op.RECV_B) else -1)
+            what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits for ever"
+            help = "the first stage receives no activation and the last no gradient; check the stage"
+        else:
+            what, why = f"{x} names rank {x.peer}; ranks are 0 .. {program.ranks}", "no such rank"
+            help = "check the placement"
+        yield Diagnostic(Code.PEER, what, (label(program, i, why),), notes(more), help)
+
+
+def _again(program: Program) -> Iterator[Diagnostic]:
+    found = []
+    for side in (program.sends, program.receives):
+        at = np.flatnonzero(side)
+        message = message_of(program, at)
+        order = np.argsort(message, kind="stable")
+        message, at = message[order], at[order]
+        again = np.flatnonzero(message[1:] == message[:-1]) + 1
+        found += list(zip(at[again].tolist(), at[again - 1].tolist(), strict=True))
+    for (i, before), more in some(found):
+        done = "sent" if program.sends[i] else "received"
+        yield Diagnostic(
+            Code.SENT_TWICE,
+            f"{_name(program, i)} is {done} twice",
+            (label(program, i, f"{program[i]} again"), label(program, before, "already here")),
+            notes(more),
+            "keep one",
+        )
+
+
+def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
+    """The messages that only one side names; if both sides name the same ones, the surplus of the counts."""
+    sends, receives = np.flatnonzero(program.sends), np.flatnonzero(program.receives)
+    sent, received = message_of(program, sends), message_of(program, receives)
+    alone = [*sends[~np.isin(sent, received)].tolist(), *receives[~np.isin(received, sent)].tolist()]
+    proper = (program.peer >= 0) & (program.peer < program.ranks) & (program.peer != program.rank)
+    if not alone:
+        alone = np.flatnonzero((program.sends | program.receives) & (pairing.partner < 0)).tolist()
+    alone += np.flatnonzero((program.op == Op.SYNC) & (pairing.partner < 0)).tolist()
+    for i, more in some([i for i in alone if proper[i]]):
+        x, rank = program[i], int(program.rank[i])
+        if x.op is Op.SYNC:
+            message, other = f"{x} of rank {rank} has no SYNC of rank {x.peer} to meet", "SYNC"
+        elif program.sends[i]:
+            message, other = f"{x} of rank {rank} is never received by rank {x.peer}", "receive"
+        else:
+            message, other = f"{x} of rank {rank} is never sent by rank {x.peer}", "send"
+        yield Diagnostic(
+            Code.UNMATCHED,
+            message,
+            (label(program, i, "waits for ever for its other end"),),
+            notes(more),
+            f"add the {other} on rank {x.peer}",
+        )
+
+
+def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, int]]:
+    """(send, receive) that pair by position and carry different messages, in the order of the sends."""
+    sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
+    receives = pairing.partner[sends]
+    wrong = message_of(program, sends) != message_of(program, receives)
+    return list(zip(sends[wrong].tolist(), receives[wrong].tolist(), strict=True))
+
+
+def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
+    """The first difference on each channel; those after it follow from it."""
+    first: dict[int, tuple[int, int]] = {}
+    for send, receive in labels_of(program, pairing):
+        channel = int(pairing.channel[send])
+        if channel not in first or pairing.position[send] < pairing.position[first[channel][0]]:
+            first[channel] = (send, receive)
+    for (send, receive), more in some(list(first.values())):
+        source, target = int(program.rank[send]), int(program.rank[receive])
+        place = int(pairing.position[send]) + 1
+        yield Diagnostic(
+            Code.SWAPPED,
+            f"message {place} from rank {source} to rank {target} is {program[send]}, received as {program[receive]}",
+            (
+                label(program, receive, f"takes {_name(program, send)} for {_name(program, receive)}"),
+                label(program, send, "what arrives is sent here"),
+            ),
+            notes("messages of a channel arrive in the order in which they were sent, and carry no tag", more),
+            "receive on each channel in the order of the sends; with equal shapes nothing else would notice",
+        )

@@ -1,0 +1,139 @@
+"""Every operation exactly once, in range, on its rank.
+
+    one F                     of each (stage, microbatch)
+    one B, or one I and one W
+    no backward at all        is fine: the schedule is forward-only
+
+Counting is a bincount over stage * microbatches + microbatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipesched.analysis.waits import Waits
+from pipesched.check.place import label
+from pipesched.check.some import notes, some
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.model.columns import Bools, Ints
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+
+
+def check_complete(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+    """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range."""
+    yield from _range(schedule, waits)
+    yield from _rank(schedule, waits)
+    yield from _twice(schedule, waits)
+    yield from _missing(schedule, waits)
+
+
+def _range(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+    outside = np.flatnonzero(~waits.valid)
+    for i, more in some(outside.tolist()):
+        op = schedule[i]
+        what = f"stages are 0 .. {schedule.stages}, microbatches 0 .. {schedule.microbatches}"
+        yield Diagnostic(
+            Code.OUT_OF_RANGE, f"{op} is out of range: {what}", (label(schedule, i, "no such operation"),), notes(more)
+        )
+
+
+def _rank(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+    inside = np.flatnonzero(waits.valid)
+    held = schedule.placement.table[schedule.stage[inside], schedule.microbatch[inside]]
+    wrong = inside[held != schedule.rank[inside]]
+    for i, more in some(wrong.tolist()):
+        op, rank = schedule[i], int(schedule.rank[i])
+        home = int(schedule.placement.table[op.stage, op.microbatch])
+        labels = [label(schedule, i, f"runs on rank {rank}")]
+        there = waits.forward[op.stage * schedule.microbatches + op.microbatch]
+        if there >= 0 and schedule.rank[there] == home:
+            labels.append(label(schedule, int(there), f"its stage is here, on rank {home}"))
+        yield Diagnostic(
+            Code.WRONG_RANK,
+            f"{op} runs on rank {rank}, but stage {op.stage} is on rank {home} for microbatch {op.microbatch}",
+            tuple(labels),
+            notes(more),
+            f"move it to rank {home}: activations, gradients and parameters of the stage are there",
+        )
+
+
+def _twice(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+    """The same operation again, or a B beside an I or W of the same stage and microbatch."""
+    found: list[tuple[int, int, str]] = []
+    for op in (Op.F, Op.I, Op.W, Op.B):
+        found += [(i, j, "again") for i, j in _repeats(schedule, waits, schedule.op == op)]
+    both = _both(schedule, waits)
+    for i in np.flatnonzero(both & ((schedule.op == Op.I) | (schedule.op == Op.W))).tolist():
+        found.append((i, _first(schedule, Op.B, i), "although B did it"))
+    for (i, before, how), more in some(sorted(found)):
+        labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
+        name = schedule[before] if how == "again" else f"{schedule[i]} and {schedule[before]}"
+        what = f"{name} runs twice" if how == "again" else f"{name} both run"
+        help = "keep one: each microbatch adds its gradient once"
+        yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
+
+
+def _repeats(schedule: Schedule, waits: Waits, chosen: Bools) -> list[tuple[int, int]]:
+    at = np.flatnonzero(chosen & waits.valid)
+    key = _key(schedule, at)
+    order = np.argsort(key, kind="stable")
+    key, at = key[order], at[order]
+    again = np.flatnonzero(key[1:] == key[:-1]) + 1
+    first = np.searchsorted(key, key[again])
+    return list(zip(at[again].tolist(), at[first].tolist(), strict=True))
+
+
+def _key(schedule: Schedule, at: Ints) -> Ints:
+    return schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
+
+
+def _count(schedule: Schedule, waits: Waits, op: Op) -> Ints:
+    at = np.flatnonzero((schedule.op == op) & waits.valid)
+    return np.bincount(_key(schedule, at), minlength=schedule.stages * schedule.microbatches)
+
+
+def _both(schedule: Schedule, waits: Waits) -> Bools:
+    """Operations whose (stage, microbatch) has a B."""
+    full = _count(schedule, waits, Op.B) > 0
+    key = np.where(waits.valid, schedule.stage.astype(np.int64) * schedule.microbatches + schedule.microbatch, 0)
+    return np.asarray(full[key] & waits.valid) if len(full) else waits.valid
+
+
+def _first(schedule: Schedule, op: Op, like: int) -> int:
+    same = (schedule.stage == schedule.stage[like]) & (schedule.microbatch == schedule.microbatch[like])
+    return int(np.flatnonzero(same & (schedule.op == op))[0])
+
+
+def _missing(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+    forward, full = _count(schedule, waits, Op.F), _count(schedule, waits, Op.B)
+    inner, weight = _count(schedule, waits, Op.I), _count(schedule, waits, Op.W)
+    backward = not schedule.forward_only
+    holes = {
+        "F": (forward == 0, "its loss is never computed, and later stages wait for it"),
+        "B (or I and W)": (backward & (full == 0) & (inner == 0) & (weight == 0), "it adds no gradient"),
+        "W": (backward & (full == 0) & (inner > 0) & (weight == 0), "its weights get no gradient"),
+        "I": (backward & (full == 0) & (inner == 0) & (weight > 0), "the stages before it get no gradient"),
+    }
+    for op, (hole, why) in holes.items():
+        for key, more in some(np.flatnonzero(hole).tolist(), 3):
+            stage, microbatch = divmod(key, schedule.microbatches)
+            rank = int(schedule.placement.table[stage, microbatch])
+            where = f" on rank {rank}" if rank >= 0 else ""
+            yield Diagnostic(
+                Code.MISSING,
+                f"stage {stage} never runs {op} of microbatch {microbatch}{where}",
+                _near(schedule, waits, key),
+                notes(why, more),
+                f"add {op[0]}{stage}.{microbatch}{where}",
+            )
+
+
+def _near(schedule: Schedule, waits: Waits, key: int) -> tuple[Label, ...]:
+    """A label at what the same stage and microbatch does run."""
+    for table, text in ((waits.forward, "its F runs here"), (waits.backward, "its backward runs here")):
+        if table[key] >= 0:
+            return (label(schedule, int(table[key]), text),)
+    return ()

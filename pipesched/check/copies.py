@@ -1,0 +1,25 @@
+"""A stage has at most two copies: SYNC sums two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipesched.check.some import notes, some
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.schedule import Schedule
+
+
+def check_copies(schedule: Schedule) -> Iterator[Diagnostic]:
+    """PS604 for each stage on three ranks or more, in a schedule that trains."""
+    if schedule.forward_only or schedule.placement.routes < 3:
+        return
+    copies = {stage: schedule.placement.copies(stage) for stage in range(schedule.stages)}
+    for stage, more in some([stage for stage, ranks in copies.items() if len(ranks) > 2]):
+        ranks = ", ".join(map(str, copies[stage]))
+        yield Diagnostic(
+            Code.COPIES,
+            f"stage {stage} has {len(copies[stage])} copies, on ranks {ranks}",
+            (),
+            notes("SYNC sums the gradients of two copies of a stage", more),
+            "place each stage on at most two ranks",
+        )

@@ -1,0 +1,121 @@
+"""The order on a rank, and compute orders that wait for each other.
+
+    F before its I or B;  I before its W;  producer before consumer on the same rank      PS305
+    the parts of an overlap pair do not depend on each other                              PS307
+    no circle of ranks, each waiting for what another runs only later                     PS306
+
+A circle of compute needs no message at all, and no buffering helps. It is what the timeline stops at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipesched.analysis.circle import shortest_circle
+from pipesched.analysis.timeline import Timeline
+from pipesched.analysis.waits import Waits
+from pipesched.check.place import label
+from pipesched.check.some import notes, some
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+
+
+def check_dataflow(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagnostic]:
+    """PS305, PS306, PS307."""
+    yield from _order(schedule, waits)
+    yield from _overlaps(schedule, waits)
+    yield from _circle(schedule, waits, times)
+
+
+def _order(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+    found: dict[int, int] = {}
+    at = np.flatnonzero(waits.valid & (schedule.op != Op.F))
+    key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
+    before = np.where(schedule.op[at] == Op.W, waits.backward[key], waits.forward[key])
+    _late(schedule, at, before, found)
+    _late(schedule, np.arange(len(schedule)), waits.needs, found)
+    for (i, needed), more in some(sorted(found.items())):
+        op, producer = schedule[i], schedule[needed]
+        yield Diagnostic(
+            Code.ORDER,
+            f"{op} runs before {producer} on rank {int(schedule.rank[i])}, and needs it",
+            (label(schedule, i, f"needs {producer}"), label(schedule, needed, f"{producer} runs only here")),
+            notes(_why(op.op, producer.op, op.stage == producer.stage), more),
+            f"put {producer} before {op}",
+        )
+
+
+def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> None:
+    """Operations whose producer stands later on the same rank; not the other part of their own slot."""
+    late = (before > at) & (schedule.rank[before] == schedule.rank[at])
+    for i, needed in zip(at[late].tolist(), before[late].tolist(), strict=True):
+        found.setdefault(i, needed)
+
+
+def _why(op: Op, producer: Op, same_stage: bool) -> str:
+    if op is Op.W:
+        return "W uses the gradients that I stores"
+    if same_stage and producer is Op.F:
+        return "a backward uses the activations of its forward"
+    return "both stages are on this rank: the value is handed over in list order, and nothing waits for it"
+
+
+def _overlaps(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+    """A pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
+    second = np.flatnonzero(schedule.second)
+    kinds = (schedule.op[second - 1] == Op.F) & np.isin(schedule.op[second], (Op.B, Op.I))
+    dependent = schedule.microbatch[second - 1] == schedule.microbatch[second]
+    for i, more in some(second[dependent | ~kinds].tolist()):
+        first, part = schedule[i - 1], schedule[i]
+        if first.op is not Op.F or part.op not in (Op.B, Op.I):
+            what, why = f"{first} and {part} overlap", "an overlap pair is an F and a B or I"
+        else:
+            what = f"{first} and {part} overlap, but {part} depends on {first}"
+            why = "the backward of a microbatch starts after all of its forward"
+        yield Diagnostic(
+            Code.OVERLAP_DEPENDENT,
+            what,
+            (label(schedule, i - 1, "the two parts run at the same time"),),
+            notes(why, more),
+            "overlap operations of different microbatches",
+        )
+
+
+def _circle(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagnostic]:
+    stuck = {rank: i for rank, i in enumerate(times.stuck) if i >= 0}
+    missing = {rank: _missing(schedule, waits, times, i) for rank, i in stuck.items()}
+
+    def needs(rank: int) -> list[int]:
+        return [int(schedule.rank[producer]) for _, producer in missing[rank]]
+
+    circle = shortest_circle(stuck, needs)
+    if not circle:
+        return
+    labels: list[Label] = []
+    for number, rank in enumerate(circle):
+        other = circle[(number + 1) % len(circle)]
+        part, producer = next(pair for pair in missing[rank] if int(schedule.rank[pair[1]]) == other)
+        step = schedule.step(producer)
+        text = f"{schedule[part]} waits for {schedule[producer]}, which rank {other} runs at step {step}"
+        labels.append(label(schedule, part, text))
+    ranks = ", ".join(map(str, circle[:-1])) + f" and {circle[-1]}"
+    yield Diagnostic(
+        Code.COMPUTE_CYCLE,
+        f"the compute orders of ranks {ranks} wait for each other",
+        tuple(labels),
+        ("no communication model helps: there is no order of messages in which this ends",),
+        "on one of these ranks, run the awaited operation before the one that waits",
+    )
+
+
+def _missing(schedule: Schedule, waits: Waits, times: Timeline, index: int) -> list[tuple[int, int]]:
+    """(part, producer) for each input of a slot that never comes."""
+    parts = [index]
+    if index + 1 < len(schedule) and schedule.second[index + 1]:
+        parts.append(index + 1)
+    inputs = [(part, int(waits.needs[part])) for part in parts if waits.crosses[part]]
+    return [(part, producer) for part, producer in inputs if times.end[producer] < 0]

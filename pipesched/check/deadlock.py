@@ -1,0 +1,94 @@
+"""No rank waits for ever: the shortest circle of waits, told rank by rank, and a remedy that was tried.
+
+Ranks that wait for a partner that does not exist are reported by `channels`; here are those that wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pipesched.analysis.channels import Pairing, pair
+from pipesched.analysis.circle import Circle, Hop
+from pipesched.analysis.communication import Verdicts
+from pipesched.analysis.deadlock import holds
+from pipesched.analysis.events import build
+from pipesched.analysis.models import Model
+from pipesched.check.channels import labels_of
+from pipesched.check.place import label
+from pipesched.check.some import notes
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.model.columns import Ints
+from pipesched.model.program import Program
+
+SMALL = 200_000  # instructions of a program for which remedies are tried
+
+
+def check_deadlock(program: Program, pairing: Pairing, model: Model, verdicts: Verdicts) -> Iterator[Diagnostic]:
+    """PS401 under the model that was asked for."""
+    if model in verdicts.holds:
+        return
+    hops = Circle(build(program, model, pairing)).hops()
+    if not hops:
+        return
+    yield Diagnostic(
+        Code.DEADLOCK,
+        f"deadlock: {_ranks(hops)} under {model} communication",
+        tuple(_label(program, hop) for hop in hops),
+        notes(_models(verdicts)),
+        _remedy(program, model, hops),
+    )
+
+
+def _ranks(hops: list[Hop]) -> str:
+    names = [str(hop.rank) for hop in hops]
+    if len(set(names)) == 1:
+        return f"rank {names[0]} waits for itself"
+    if len(names) > 8:
+        return f"{len(names)} ranks wait in a circle"
+    return f"ranks {', '.join(names[:-1])} and {names[-1]} wait for each other"
+
+
+def _models(verdicts: Verdicts) -> str:
+    parts = []
+    if verdicts.holds:
+        parts.append("holds under: " + ", ".join(map(str, verdicts.holds)))
+    parts.append("fails under: " + ", ".join(map(str, verdicts.fails)))
+    return ";  ".join(parts)
+
+
+def _label(program: Program, hop: Hop) -> Label:
+    at = hop.here if hop.at < 0 or program.sends[hop.at] or program.receives[hop.at] else hop.at
+    own = "" if at == hop.here else f"waits for {program[hop.here]}, "
+    text = f"{own}waits until rank {hop.other} reaches {_name(program, hop.there)}" if hop.there >= 0 else "waits"
+    if hop.behind >= 0:
+        text += f", queued behind {_name(program, hop.behind)}"
+    return label(program, at, text)
+
+
+def _name(program: Program, index: int) -> str:
+    return f"{program[index]} (step {program.step(index)})"
+
+
+def _remedy(program: Program, model: Model, hops: list[Hop]) -> str:
+    """A receive to be moved up, if that alone is enough: it is tried, not guessed."""
+    for i, hop in enumerate(hops if len(program) <= SMALL else []):
+        stands = hops[(i + 1) % len(hops)].here
+        if hop.there < 0 or not program.receives[hop.there] or not stands < hop.there:
+            continue
+        moved = _moved(program, hop.there, stands)
+        if holds(moved, model) and not any(labels_of(moved, pair(moved))):
+            receive, before = program[hop.there], program[stands]
+            return f"on rank {hop.other}, put {receive} before {before}: then it holds under {model}"
+    return "give the compute order alone: pipesched then places sends and receives so that they cannot wait in a circle"
+
+
+def _moved(program: Program, index: int, before: int) -> Program:
+    """The program with one instruction moved up on its rank."""
+    order: Ints = np.arange(len(program))
+    order[before + 1 : index + 1] = order[before:index].copy()
+    order[before] = index
+    names = ("op", "stage", "microbatch", "peer", "group", "communicator", "second")
+    return replace(program, clock=None, **{name: getattr(program, name)[order] for name in names})

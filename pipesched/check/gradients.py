@@ -1,0 +1,115 @@
+"""The gradients of a stage are reduced once, when they are complete.
+
+    0B0  0B1  …  0B(m-1)  0REDUCE_GRAD       the loss is the mean over m microbatches, so this divides by m,
+                                             and sums over the data-parallel copies
+
+Without it the gradients of the stage stay m times too large, and parameters that FSDP shards get none at all. Twice
+divides twice. Before the last W or B, what comes later is left out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipesched.check.place import label
+from pipesched.check.some import notes, some
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+
+
+def check_gradients(program: Program, schedule: Schedule) -> Iterator[Diagnostic]:
+    """PS601 no reduction of a stage that has a backward, PS602 a second one, PS603 one too early, PS303 elsewhere."""
+    if schedule.forward_only:
+        return
+    done = _last_backward(program)
+    reductions = np.flatnonzero(program.op == Op.REDUCE_GRAD)
+    key = _key(program, reductions)
+    yield from _missing(program, np.setdiff1d(np.flatnonzero(done >= 0), key), done)
+    own = done[key] >= 0
+    yield from _elsewhere(program, reductions[~own])
+    yield from _twice(program, reductions[own], key[own])
+    early = own & (reductions < done[key])
+    yield from _early(program, list(zip(reductions[early].tolist(), done[key[early]].tolist(), strict=True)))
+
+
+def _key(program: Program, index: Ints) -> Ints:
+    """A number for the stage and the rank of each instruction."""
+    return np.asarray(program.stage[index].astype(np.int64) * program.ranks + program.rank[index])
+
+
+def _last_backward(program: Program) -> Ints:
+    """By key: the last W or B of the stage on that rank, or its last I where it has neither, or -1."""
+    last = np.full((int(program.stage.max(initial=-1)) + 1) * program.ranks, -1, dtype=np.int64)
+    for mask in (program.op == Op.I, _completes(program)):
+        index = np.flatnonzero(mask)
+        last[_key(program, index)] = index  # of repeated keys the last one stays
+    return last
+
+
+def _completes(program: Program) -> Ints:
+    """Where a microbatch adds its gradient."""
+    return np.asarray((program.op == Op.W) | (program.op == Op.B))
+
+
+def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
+    for key, more in some(keys.tolist()):
+        stage, rank = divmod(key, program.ranks)
+        last = int(done[key])
+        yield Diagnostic(
+            Code.NO_REDUCTION,
+            f"stage {stage} has no REDUCE_GRAD on rank {rank}: "
+            f"its gradients stay {program.placement.microbatches} times too large",
+            (label(program, last, f"the last backward of stage {stage}, and no reduction on this rank"),),
+            notes("with FSDP the gradients are never reduced, and the stage does not train", more),
+            f"add {stage}REDUCE_GRAD after {program[last]}",
+        )
+
+
+def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
+    for index, more in some(found.tolist()):
+        stage, rank = int(program.stage[index]), int(program.rank[index])
+        yield Diagnostic(
+            Code.WRONG_RANK,
+            f"rank {rank} reduces the gradients of stage {stage}, which has no backward there",
+            (label(program, index, f"no gradient of stage {stage} is here"),),
+            notes(more),
+        )
+
+
+def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic]:
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    pairs = zip(reductions.tolist(), reductions[first[inverse]].tolist(), strict=True)
+    for (index, before), more in some([(i, j) for i, j in pairs if i != j]):
+        stage, microbatches = int(program.stage[index]), program.placement.microbatches
+        yield Diagnostic(
+            Code.REDUCED_TWICE,
+            f"the gradients of stage {stage} are reduced twice, so they are divided by {microbatches} twice",
+            (label(program, index, "reduced again"), label(program, before, "reduced here already")),
+            notes(more),
+            f"keep only the REDUCE_GRAD that follows the last backward of stage {stage}",
+        )
+
+
+def _early(program: Program, found: list[tuple[int, int]]) -> Iterator[Diagnostic]:
+    for (index, last), more in some(found):
+        stage, between = int(program.stage[index]), slice(index, last + 1)
+        late = int(np.count_nonzero(_completes(program)[between] & (program.stage[between] == stage)))
+        yield Diagnostic(
+            Code.REDUCED_EARLY,
+            f"the gradients of stage {stage} are reduced before {_backwards(late)} of the stage",
+            (
+                label(program, index, f"reduced here, with {late} still to come"),
+                label(program, last, "the last backward of the stage"),
+            ),
+            notes("what comes after the reduction is neither divided nor summed over data-parallel copies", more),
+            f"move {program[index]} after {program[last]}",
+        )
+
+
+def _backwards(count: int) -> str:
+    return "the last backward" if count == 1 else f"the last {count} backwards"

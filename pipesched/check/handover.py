@@ -1,0 +1,84 @@
+"""A program computes with what it has received, and sends what it has computed.
+
+    RECV_F before its F, RECV_B before its I or B, unless the stage next to it is on the same rank      PS308
+    SEND_F after its F, SEND_B after its I or B                                                          PS309
+
+torch's runtime asserts both, on one rank, while the others wait for the time-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipesched.analysis.waits import Waits
+from pipesched.check.place import label
+from pipesched.check.some import notes, some
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.columns import Bools, Ints
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+
+
+def check_handover(program: Program, schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+    """PS308, PS309. `schedule` is the compute order of the same program."""
+    index = np.flatnonzero(program.op <= Op.B)  # of each operation of the schedule, where it stands in the program
+    stages, microbatches = schedule.stages, schedule.microbatches
+    at = np.flatnonzero((program.stage >= 0) & (program.stage < stages) & (program.microbatch >= 0))
+    at = at[program.microbatch[at] < microbatches]
+    size = stages * microbatches
+
+    def first(*ops: Op) -> Ints:
+        """Where (stage, microbatch) has one of the ops first; len(program) if nowhere."""
+        chosen = at[np.isin(program.op[at], ops)][::-1]
+        table = np.full(size, len(program), dtype=np.int64)
+        table[program.stage[chosen].astype(np.int64) * microbatches + program.microbatch[chosen]] = chosen
+        return table
+
+    for receive, send, computes in ((Op.RECV_F, Op.SEND_F, (Op.F,)), (Op.RECV_B, Op.SEND_B, (Op.I, Op.B))):
+        users: Bools = np.isin(schedule.op, computes) & waits.crosses
+        yield from _unreceived(program, schedule, waits, index, np.flatnonzero(users), first(receive), receive)
+        yield from _unproduced(program, np.flatnonzero(program.op == send), first(*computes), microbatches, size)
+
+
+def _unreceived(
+    program: Program, schedule: Schedule, waits: Waits, index: Ints, users: Ints, received: Ints, op: Op
+) -> Iterator[Diagnostic]:
+    key = schedule.stage[users].astype(np.int64) * schedule.microbatches + schedule.microbatch[users]
+    late = received[key] > index[users]
+    for (user, where), more in some(list(zip(users[late].tolist(), received[key][late].tolist(), strict=True))):
+        compute = schedule[user]
+        name = f"{compute.stage}{op.name}{compute.microbatch}"
+        labels = [label(program, int(index[user]), f"computes with what has not come: {name} is missing before it")]
+        if where < len(program):
+            labels.append(label(program, where, "it is received only here"))
+        source = int(schedule.rank[waits.needs[user]])
+        yield Diagnostic(
+            Code.NOT_RECEIVED,
+            f"{compute} needs {schedule[int(waits.needs[user])]} of rank {source}, which is not received before it",
+            tuple(labels),
+            notes(more),
+            f"put {name} before it",
+        )
+
+
+def _unproduced(program: Program, sends: Ints, made: Ints, microbatches: int, size: int) -> Iterator[Diagnostic]:
+    key = program.stage[sends].astype(np.int64) * microbatches + program.microbatch[sends]
+    inside = (key >= 0) & (key < size)
+    sends, key = sends[inside], key[inside]
+    where = made[key]
+    here = (where < len(program)) & (program.rank[np.minimum(where, len(program) - 1)] == program.rank[sends])
+    wrong = ~here | (where > sends)
+    for (send, computed), more in some(list(zip(sends[wrong].tolist(), where[wrong].tolist(), strict=True))):
+        labels = [label(program, send, "sends what is not there yet")]
+        if computed < len(program):
+            labels.append(label(program, computed, "computed here"))
+        yield Diagnostic(
+            Code.NOT_PRODUCED,
+            f"{program[send]} on rank {int(program.rank[send])} sends what this rank has not computed before it",
+            tuple(labels),
+            notes(more),
+            "send after the operation that makes the value",
+        )

@@ -1,0 +1,105 @@
+"""The group of commands, and how a mistake on the command line is told: with a code, a suggestion and status 2."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import click
+
+from pipesched.cli import terminal
+from pipesched.cli.explain import explain
+from pipesched.cli.fmt import fmt
+from pipesched.cli.list import list_schedules
+from pipesched.cli.order import order
+from pipesched.cli.verify import verify
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+
+_EPILOG = """\b
+Examples:
+  pipesched verify interleaved --p 4 --v 2
+  pipesched verify mine.ps --p 2..8 --m 16,32 --mem-cap 6
+  pipesched verify schedule.csv --torch-version 2.13 --comm pair-stream
+  pipesched explain PS401"""
+
+
+class Commands(click.Group):
+    """A group that knows what a stranger types: near misses, and a file where a command belongs."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in self.commands or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = difflib.get_close_matches(name.lower(), self.commands, n=1)
+        if not near and (len(args) > 1 or "." in name or "/" in name):
+            raise mistake(f"no command is called {name!r}", f"did you mean `pipesched verify {name}`?")
+        known = ", ".join(self.commands)
+        raise mistake(
+            f"no command is called {name!r}", f"did you mean `{near[0]}`?" if near else f"commands are {known}"
+        )
+
+
+def mistake(message: str, help: str | None) -> PipeschedError:
+    """A mistake on the command line."""
+    return PipeschedError([Diagnostic(Code.USAGE, message, help=help)])
+
+
+@click.group(
+    cls=Commands,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="pipesched", message="%(prog)s %(version)s")
+@click.pass_context
+def app(ctx: click.Context) -> None:
+    """Verify pipeline-parallel training schedules: complete, in order, deadlock-free, within memory."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+for _command in (verify, order, fmt, list_schedules, explain):
+    app.add_command(_command)
+
+
+def run(arguments: list[str]) -> int:
+    """Runs a command line without the name of the program; returns the exit status and never raises for a mistake."""
+    try:
+        with app.make_context("pipesched", list(arguments)) as context:
+            status = app.invoke(context)
+            return status if isinstance(status, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        diagnostics: Sequence[Diagnostic] = [_told(error)]
+        status = 2
+    except PipeschedError as error:
+        diagnostics = error.diagnostics
+        status = 2 if any(diagnostic.code.usage for diagnostic in diagnostics) else 1
+    terminal.complain(diagnostics, *_asked(arguments))
+    return status
+
+
+def _told(error: click.UsageError) -> Diagnostic:
+    """click's complaint in our form."""
+    path = error.ctx.command_path if error.ctx else "pipesched"
+    near = getattr(error, "possibilities", None)
+    message = error.message if near else error.format_message()
+    message = message[:1].lower() + message[1:].rstrip(".")
+    return Diagnostic(
+        Code.USAGE, message, help=f"did you mean {' or '.join(near)}?" if near else f"`{path} --help` shows the options"
+    )
+
+
+def _asked(arguments: Sequence[str]) -> tuple[str, str]:
+    """The format and the colour that a command line asks for, even one that cannot be read."""
+    found = {"--format": "text", "--color": "auto"}
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if name in found:
+            found[name] = value if equals else following
+        elif argument == "--json":
+            found["--format"] = "json"
+    return found["--format"], found["--color"]

@@ -1,0 +1,27 @@
+"""``pipesched list``: the schedules that come with us, each with its source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipesched.cli import options
+from pipesched.cli.terminal import dumps
+
+
+@click.command("list", short_help="Show the built-in schedules.")
+@options.output_options
+def list_schedules(**given: Any) -> int:
+    """Show the built-in schedules: a name that `verify` and `order` take, and where it was published."""
+    from pipesched.compile import library
+
+    entries = library()
+    width = max((len(name) for name, _ in entries), default=0)
+    with options.output_of(given) as out:
+        if out.format == "json":
+            out.line(dumps({"ok": True, "schedules": [{"name": n, "documentation": d} for n, d in entries]}))
+            return 0
+        for name, documentation in entries:
+            out.line(f"{name:<{width}}  {documentation}".rstrip())
+    return 0

@@ -1,0 +1,219 @@
+"""The values that options take, and the options that several commands share.
+
+--p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pipesched.cli.terminal import Output
+from pipesched.diagnostics import Code, fail
+
+if TYPE_CHECKING:
+    from pipesched.compile import Options
+    from pipesched.model.costs import Costs
+    from pipesched.source import Source
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+FORMATS = ("text", "concise", "json", "github")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VERSIONS = range(10, 16)
+
+
+def whole(text: object) -> int:
+    """An integer of at most 30 digits, so that arithmetic with it stays cheap."""
+    if not _WHOLE.fullmatch(str(text)):
+        raise click.BadParameter(f"{_short(text)} is not a whole number of at most 30 digits")
+    return int(str(text))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Some integers, as ranges with both ends, so that a huge range is counted before it is walked."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def count(self) -> int:
+        return sum(high - low + 1 for low, high in self.ranges)
+
+    def __iter__(self) -> Iterator[int]:
+        for low, high in self.ranges:
+            yield from range(low, high + 1)
+
+
+def sizes(text: str) -> Sizes:
+    """``8``, ``8,16`` or ``2..8``, and any mix of them."""
+    return Sizes(tuple(_range(part.strip()) for part in text.split(",")))
+
+
+def _range(text: str) -> tuple[int, int]:
+    low, dots, high = (part.strip() for part in text.partition(".."))
+    if not _WHOLE.fullmatch(low) or (dots and not _WHOLE.fullmatch(high)):
+        raise click.BadParameter(f"{_short(text)} is not a whole number, a list such as 8,16 or a range such as 2..8")
+    ends = int(low), int(high if dots else low)
+    if ends[0] > ends[1]:
+        raise click.BadParameter(f"the range {text} is empty; write {high}..{low}")
+    return ends
+
+
+def definition(text: str) -> tuple[str, Sizes]:
+    """``name=value``, the value as for a size."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not _NAME.fullmatch(name):
+        raise click.BadParameter(f"{_short(text)} is not name=value")
+    return name, sizes(value)
+
+
+def cap(text: str) -> tuple[Fraction, ...]:
+    """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not _NUMBER.fullmatch(part):
+            raise click.BadParameter(f"{_short(part)} is not a number from 0 up, such as 4, 5.5 or 11/2")
+    return tuple(map(Fraction, parts))
+
+
+def placement(text: str) -> tuple[int, ...]:
+    """The rank of each stage: ``0,1,1,0``."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+        raise click.BadParameter(f"{_short(text)} is not a list of ranks such as 0,1,1,0")
+    return tuple(map(int, parts))
+
+
+def version(text: str) -> tuple[int, int]:
+    """A torch version that we know the rules of; a patch number is dropped."""
+    match = re.fullmatch(r"2\.([0-9]{1,3})(\.[0-9]{1,9})?", text)
+    if not match or int(match[1]) not in _VERSIONS:
+        raise click.BadParameter(f"{_short(text)} is not a torch version from 2.{_VERSIONS[0]} to 2.{_VERSIONS[-1]}")
+    return 2, int(match[1])
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def stack(*decorators: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """Several options as one decorator, shown in this order."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+size_options = stack(
+    click.option("--p", type=sizes, metavar="N|A,B|A..B", help="Ranks."),
+    click.option("--v", type=sizes, metavar="N|A,B|A..B", help="Stages of each rank."),
+    click.option("--m", type=sizes, metavar="N|A,B|A..B", help="Microbatches."),
+    click.option("definitions", "-D", type=definition, multiple=True, metavar="NAME=N", help="Any other parameter."),
+    click.option(
+        "--max-ops", type=whole, default=10_000_000, metavar="N", help="Refuse more operations [default: 10 million]."
+    ),
+)
+torch_options = stack(
+    click.option("--torch-version", type=version, metavar="2.10..2.15", help="Rules for a torch CSV [default: 2.13]."),
+    click.option("--stages", type=whole, metavar="N", help="Stages of a torch CSV, checked against the file."),
+    click.option("--placement", type=placement, metavar="R0,R1,...", help="Ranks of its stages, checked likewise."),
+)
+output_options = stack(
+    click.option("format", "--format", type=click.Choice(FORMATS), default="text", show_default=True),
+    click.option("json", "--json", is_flag=True, help="The same as --format json."),
+    click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True),
+    click.option("output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
+)
+
+
+def output_of(given: Mapping[str, Any]) -> Output:
+    """Where the results of a command go."""
+    return Output("json" if given["json"] else given["format"], given["color"], given["output"])
+
+
+def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
+    """The parameters that were given, each with its values.
+
+    Raises:
+        PipeschedError: PS225, one was given twice.
+    """
+    values = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
+    for name, size in given["definitions"]:
+        if name in values:
+            raise fail(Code.USAGE, f"parameter {name} is given twice")
+        values[name] = size
+    return values
+
+
+def count(values: Mapping[str, Sizes]) -> int:
+    """How many combinations a grid has."""
+    return math.prod(size.count for size in values.values())
+
+
+def combinations(values: Mapping[str, Sizes]) -> Iterator[dict[str, int]]:
+    """Every combination, the last parameter fastest."""
+    for chosen in itertools.product(*values.values()):
+        yield dict(zip(values, chosen, strict=True))
+
+
+def compile_options(given: Mapping[str, Any], parameters: Mapping[str, int]) -> Options:
+    """What `compile` is told.
+
+    Raises:
+        PipeschedError: PS222, PS225 or PS809, costs or a release rule that cannot be read.
+    """
+    from pipesched.compile import Options
+
+    chosen: dict[str, Any] = {
+        "parameters": dict(parameters),
+        "max_ops": given["max_ops"],
+        "torch_version": given["torch_version"],
+        "stages": given["stages"],
+        "microbatches": parameters.get("m"),
+        "placement": given["placement"],
+    }
+    for name in ("mem_cap", "comm", "fsdp"):
+        if name in given:
+            chosen[name] = given[name]
+    if "release" in given:
+        from pipesched.model.release import Release
+
+        chosen |= {"costs": _costs(given["cost"], given["costs"]), "release": Release.parse(given["release"])}
+    return Options(**chosen)
+
+
+def _costs(text: str | None, path: str | None) -> Costs | None:
+    """The costs of ``--cost`` over those of ``--costs``, or None."""
+    if text is None and path is None:
+        return None
+    from pipesched.model.costs import Costs
+
+    base = Costs() if path is None else Costs.from_toml(read_path(path).text)
+    return base if text is None else Costs.parse(text).over(base)
+
+
+def read_path(path: str) -> Source:
+    """The file that is named by a path; no built-in name counts.
+
+    Raises:
+        PipeschedError: PS809, missing or not text.
+    """
+    from pipesched.compile import read
+
+    if path != "-" and not os.path.exists(path):
+        raise fail(Code.UNREADABLE, f"no such file: {path}")
+    return read(path)

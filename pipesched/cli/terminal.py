@@ -1,0 +1,137 @@
+"""Where text goes: results to stdout or a file, complaints to stderr.
+
+Colour is for people: off for files and pipes, and as NO_COLOR, FORCE_COLOR and TERM=dumb say. A stream that is not
+UTF-8 gets ASCII. A file appears whole or not at all: it is written beside its place and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TextIO
+
+from pipesched import render
+from pipesched.diagnostics import Code, Diagnostic, fail
+
+
+def wants_color(choice: str, stream: TextIO | None) -> bool:
+    """Whether to colour what goes to the stream; the choice is auto, always or never."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream is not None and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def write(text: str, stream: TextIO | None) -> None:
+    """Writes a text in what the stream can show; a closed stream takes nothing."""
+    if stream is None:
+        return
+    if (stream.encoding or "utf-8").lower().replace("-", "") != "utf8":
+        text = render.plain(text)
+    elif not text.isascii():
+        text = text.encode("utf-8", "replace").decode("utf-8")  # names of files can hold what is not text
+    stream.write(text)
+
+
+def dumps(value: object) -> str:
+    """JSON in its one form: ASCII, two blanks of indent, keys in their order."""
+    return json.dumps(value, indent=2)
+
+
+@dataclass
+class Output:
+    """A place for results: stdout, or the file of ``-o``, which is written when all went well."""
+
+    format: str = "text"
+    color_choice: str = "auto"
+    path: str | None = None
+    kept: list[str] = field(default_factory=list)
+
+    @property
+    def color(self) -> bool:
+        return self.format == "text" and wants_color(self.color_choice, None if self._file else sys.stdout)
+
+    @property
+    def complaint_color(self) -> bool:
+        return self.format == "text" and wants_color(self.color_choice, sys.stderr)
+
+    @property
+    def _file(self) -> str | None:
+        return None if self.path == "-" else self.path
+
+    def line(self, text: str) -> None:
+        """A result, and the end of its line."""
+        self.write(text + "\n")
+
+    def write(self, text: str) -> None:
+        """A result."""
+        if self._file:
+            self.kept.append(text)
+        else:
+            write(text, sys.stdout)
+
+    def complain(self, text: str) -> None:
+        """One line of a complaint or of progress, to stderr."""
+        write(text + "\n", sys.stderr)
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is None and self._file:
+            replace_file(self._file, "".join(self.kept))
+
+
+def replace_file(path: str, text: str) -> None:
+    """Puts the text in the place of the file, whole or not at all; keeps the mode of a file that is there.
+
+    Raises:
+        PipeschedError: PS225, the file cannot be written.
+    """
+    try:
+        _replace(os.path.realpath(path), text.encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise fail(Code.USAGE, f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _replace(path: str, data: bytes) -> None:
+    mode = os.stat(path).st_mode if os.path.exists(path) else None
+    if mode is not None and not stat.S_ISREG(mode):  # a device or a pipe has no place to be renamed to
+        with open(path, "wb") as stream:
+            stream.write(data)
+        return
+    beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.tmp")
+    try:
+        with open(beside, "xb") as stream:
+            stream.write(data)
+        if mode is not None:
+            os.chmod(beside, stat.S_IMODE(mode))
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
+
+
+def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None:
+    """What stopped a command: an object or annotations on stdout, where tools read them; text on stderr."""
+    if format == "json":
+        from pipesched.report import Report
+
+        write(dumps(Report(None, None, diagnostics=tuple(diagnostics)).to_json()) + "\n", sys.stdout)
+    elif format == "github":
+        write("".join(render.github(d) + "\n" for d in diagnostics), sys.stdout)
+    elif format == "concise":
+        write("".join(render.concise(d) + "\n" for d in diagnostics), sys.stderr)
+    else:
+        shown = [render.text(d, color=wants_color(color, sys.stderr)) for d in diagnostics]
+        write("\n\n".join(shown) + "\n", sys.stderr)

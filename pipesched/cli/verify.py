@@ -1,0 +1,103 @@
+"""``pipesched verify``: the verdict on every file at every size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipesched import render
+from pipesched.cli import options
+from pipesched.cli.terminal import Output, dumps
+from pipesched.diagnostics import Code, PipeschedError, fail
+
+if TYPE_CHECKING:
+    from pipesched.report import Report
+
+MAX_RUNS = 10_000
+
+
+@click.command(short_help="Check schedules: order, deadlock, memory, claims.")
+@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@options.size_options
+@click.option("--cost", metavar="F=1,...", help="Costs of F, I, W, B, C and FB [default: F=1,I=1,W=1,C=0].")
+@click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each.")
+@click.option("--release", default="W", show_default=True, metavar="RULE", help="W, I, split:x, torch or I=a,W=b.")
+@click.option("--mem-cap", type=options.cap, metavar="K|K0,K1,...", help="Most activations that a rank may hold.")
+@click.option("--comm", default="strict", show_default=True, metavar="MODEL", help="The model whose failure counts.")
+@options.torch_options
+@click.option("--fsdp", is_flag=True, help="Ask for UNSHARD and RESHARD in a torch CSV.")
+@options.output_options
+def verify(files: tuple[str, ...], **given: Any) -> int:
+    """Check schedules: .ps files, torch CSV files, built-in names, or - for stdin.
+
+    \b
+    A size may be a list or an inclusive range; several files or sizes print a line each:
+      pipesched verify 1f1b zb_h1 --p 2..8 --m 16,32
+
+    \b
+    MODEL is strict, buffered(k), one-stream, pair-stream or async.
+    Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
+    """
+    values = options.grid(given)
+    runs = len(files) * options.count(values)
+    if runs > MAX_RUNS:
+        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MAX_RUNS:,} in one call")
+    with options.output_of(given) as out:
+        reports = _reports(files, given, values)
+        return _one(next(reports), out) if runs == 1 else _many(reports, out)
+
+
+def _reports(files: tuple[str, ...], given: Mapping[str, Any], values: Mapping[str, options.Sizes]) -> Iterator[Report]:
+    """The report of every file at every size; a file that cannot be read has one for each size too."""
+    from pipesched import compile
+    from pipesched.report import Report
+
+    basis = options.compile_options(given, {})
+    for target in files:
+        try:
+            source = compile.read(target)
+        except PipeschedError as error:
+            for parameters in options.combinations(values):
+                yield Report(target, target, parameters, diagnostics=error.diagnostics)
+            continue
+        for parameters in options.combinations(values):
+            yield compile.verify(source, replace(basis, parameters=parameters, microbatches=parameters.get("m")))
+
+
+def _one(report: Report, out: Output) -> int:
+    """A report in full; what the command line is to blame for goes to stderr."""
+    if out.format == "json":
+        out.line(dumps(report.to_json()))
+    elif out.format == "text" and report.exit_status == 2:
+        out.complain(report.text(color=out.complaint_color))
+    else:
+        out.line(_shown(report, out))
+    return report.exit_status
+
+
+def _many(reports: Iterator[Report], out: Output) -> int:
+    """A line for each report as it comes, or all as one object; the worst exit status."""
+    seen, statuses = [], []
+    for report in reports:
+        statuses.append(report.exit_status)
+        if out.format == "json":
+            seen.append(report.to_json())
+        else:
+            out.line(report.line(color=out.color) if out.format == "text" else _shown(report, out))
+    if out.format == "json":
+        out.line(dumps({"ok": not any(statuses), "runs": seen}))
+    elif out.format == "text":
+        out.complain(f"{statuses.count(0)} of {len(statuses)} hold")
+    return max(statuses)
+
+
+def _shown(report: Report, out: Output) -> str:
+    """The report as text, or its findings a line each."""
+    if out.format == "text":
+        return report.text(color=out.color)
+    line = render.github if out.format == "github" else render.concise
+    findings = [line(diagnostic, report.source) for diagnostic in report.diagnostics]
+    return "\n".join(findings + ([report.line()] if report.ok else []))

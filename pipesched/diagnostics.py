@@ -1,0 +1,148 @@
+"""What we say when something is wrong: a value, not a print.
+
+Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message gives the
+fact with its numbers; a label says what happens *there*; a note proves it; the help says what to do.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipesched.source import Span
+
+
+class Code(enum.StrEnum):
+    """Every kind of finding. A released code keeps its meaning; a retired one is not used again.
+
+    PS1xx syntax, 2xx names, parameters, limits, 3xx completeness and data flow, 4xx channels and deadlock, 5xx
+    memory, 6xx gradients, reduction, replicas, 7xx optimizer, 8xx formats and runtimes, 9xx warnings.
+    """
+
+    SYNTAX = "PS101"
+    CHARACTER = "PS102"
+    NESTING = "PS103"
+    EMPTY = "PS104"
+
+    UNKNOWN_NAME = "PS201"
+    REDEFINED = "PS202"
+    RECURSION = "PS203"
+    CALL = "PS204"
+    TYPE = "PS205"
+    DIVISION = "PS206"
+    PARAMETER_MISSING = "PS207"
+    PARAMETER_UNKNOWN = "PS208"
+    REQUIRE = "PS209"
+    TOO_MANY_OPERATIONS = "PS210"
+    TOO_MANY_STEPS = "PS211"
+    CHUNK = "PS212"
+    PAST_THE_END = "PS213"
+    NO_PENDING_W = "PS214"
+    PLACEMENT = "PS215"
+    ROUTES = "PS216"
+    AMBIGUOUS_CHUNK = "PS217"
+    OVERLAP_PARTS = "PS218"
+    OVERFLOW = "PS219"
+    MICROBATCH_RANGE = "PS220"
+    CLAIM = "PS221"
+    COSTS = "PS222"
+    MICROBATCHES_UNKNOWN = "PS223"
+    RANK_PROGRAM = "PS224"
+    USAGE = "PS225"
+
+    MISSING = "PS301"
+    TWICE = "PS302"
+    WRONG_RANK = "PS303"
+    OUT_OF_RANGE = "PS304"
+    ORDER = "PS305"
+    COMPUTE_CYCLE = "PS306"
+    OVERLAP_DEPENDENT = "PS307"
+    NOT_RECEIVED = "PS308"
+    NOT_PRODUCED = "PS309"
+
+    DEADLOCK = "PS401"
+    UNMATCHED = "PS402"
+    SWAPPED = "PS403"
+    PEER = "PS404"
+    SENT_TWICE = "PS405"
+
+    OVER_CAP = "PS501"
+
+    NO_REDUCTION = "PS601"
+    REDUCED_TWICE = "PS602"
+    REDUCED_EARLY = "PS603"
+    COPIES = "PS604"
+
+    CELL = "PS801"
+    EMPTY_CELL = "PS802"
+    FILE_DISAGREES = "PS803"
+    TORCH_LAST_STAGE = "PS804"
+    TORCH_SHARDING = "PS805"
+    TORCH_TWO_RANKS = "PS806"
+    TORCH_VERSION = "PS807"
+    TORCH_WAIT = "PS808"
+    UNREADABLE = "PS809"
+    UNKNOWN_SCHEDULE = "PS810"
+
+    TWO_RANKS = "PS901"
+    IDLE_RANK = "PS902"
+
+    @property
+    def warning(self) -> bool:
+        """Whether the finding is a warning, which leaves the verdict as it is."""
+        return self.value.startswith("PS9")
+
+    @property
+    def usage(self) -> bool:
+        """Whether the command line, not the file, is at fault: exit status 2."""
+        return self in _USAGE
+
+
+_USAGE = frozenset(
+    {
+        Code.PARAMETER_MISSING,
+        Code.PARAMETER_UNKNOWN,
+        Code.USAGE,
+        Code.UNREADABLE,
+        Code.UNKNOWN_SCHEDULE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What happens at a place. Without a span the place is told by the message alone."""
+
+    span: Span | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding. The first label is where; the others are the rest of the story."""
+
+    code: Code
+    message: str
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+
+    @property
+    def severity(self) -> str:
+        return "warning" if self.code.warning else "error"
+
+
+class PipeschedError(Exception):
+    """The one exception that crosses the API: everything that a phase found wrong."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(f"{d.code}: {d.message}" for d in self.diagnostics))
+
+
+def fail(
+    code: Code, message: str, *labels: Label, help: str | None = None, notes: tuple[str, ...] = ()
+) -> PipeschedError:
+    """A `PipeschedError` of one diagnostic, to be raised."""
+    return PipeschedError([Diagnostic(code, message, labels, notes, help)])

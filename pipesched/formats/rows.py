@@ -1,0 +1,136 @@
+"""What the rows of a file say without saying it: the placement, and the other end of every message.
+
+A file of rows names no placement. The rank of (stage, microbatch) is the row in which it stands, so a row is a fact
+about the table `rank[stage, microbatch]`, and the columns of that table that agree are one route:
+
+    rank 0:  F0.0 F0.1 F1.2        stage 0   0 0 1
+    rank 1:  F1.0 F1.1 F0.2        stage 1   1 1 0     two routes: microbatches 0, 1 go down, 2 goes up
+
+A message between stages s and s + 1 goes from the one row to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.model.columns import Bools, Column, Ints, rank_column
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+
+LARGEST = 10_000_000
+"""The largest stage or microbatch that is read at all."""
+
+SPARE = 1_000_000
+"""A table rank[stage, microbatch] may have this many entries, or as many as the file has operations."""
+
+# How far the stage at the other end is from a message's own stage: SEND_F(s) goes to s + 1, RECV_F(s) comes from s - 1.
+_STEP = np.zeros(len(Op), dtype=np.int32)
+_STEP[[Op.SEND_F, Op.RECV_B]] = 1
+_STEP[[Op.SEND_B, Op.RECV_F]] = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The operations or instructions of all rows, as columns; -1 where a column has no meaning."""
+
+    op: Column
+    stage: Column
+    microbatch: Column
+    second: Bools
+    start: Ints
+
+    @property
+    def rank(self) -> Column:
+        return rank_column(self.start)
+
+    @property
+    def messages(self) -> Bools:
+        return np.asarray((self.op >= Op.SEND_F) & (self.op <= Op.RECV_B))
+
+    @property
+    def compute_only(self) -> bool:
+        return not bool(np.any(self.op > Op.B))
+
+    @property
+    def placed(self) -> Ints:
+        """The entries that say where a stage lives, in the order in which they are believed.
+
+        Forwards, then other computes, then messages; each in the order of the file.
+        """
+        forward = self.op == Op.F
+        compute = self.op <= Op.B
+        return np.concatenate([np.flatnonzero(x) for x in (forward, compute & ~forward, self.messages)])
+
+
+def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
+    """rank[stage, microbatch] as int32, -1 where nobody tells; the first claim (stages, microbatches, ranks) wins."""
+    table = np.full(shape[0] * shape[1], -1, dtype=np.int32)
+    for stage, microbatch, rank in claims:
+        inside = (stage >= 0) & (stage < shape[0]) & (microbatch >= 0) & (microbatch < shape[1])
+        key, rank = stage[inside].astype(np.int64) * shape[1] + microbatch[inside], rank[inside]
+        new = table[key] < 0
+        table[key[new][::-1]] = rank[new][::-1]  # of repeated indices the last one stays
+    return table.reshape(shape)
+
+
+def place(table: Column, ranks: int) -> Placement:
+    """The placement of which this is the table: columns that agree become one route, by first microbatch."""
+    route_of = np.zeros(table.shape[1], dtype=np.int32)
+    if not table.size or bool(np.all(table == table[:, :1])):
+        return Placement(np.ascontiguousarray(table[:, :1].T), route_of, ranks, ("",))
+    distinct, first, inverse = np.unique(table, axis=1, return_index=True, return_inverse=True)
+    merged, into = _merge(distinct.T, np.argsort(first))
+    route_of = into[inverse.reshape(-1)].astype(np.int32)
+    names = tuple(_names(merged))
+    return Placement(merged.astype(np.int32), route_of, ranks, names)
+
+
+def _merge(columns: Column, order: Ints) -> tuple[Column, Ints]:
+    """Lets columns with holes join a column that says the same elsewhere. Complete ones come first, and stay apart."""
+    routes: list[Column] = []
+    into = np.zeros(len(columns), dtype=np.int64)
+    complete = np.all(columns >= 0, axis=1)
+    for i in [*order[complete[order]], *order[~complete[order]]]:
+        home = None if complete[i] else _compatible(routes, columns[i])
+        if home is None:
+            home = len(routes)
+            routes.append(columns[i])
+        routes[home] = np.maximum(routes[home], columns[i])
+        into[i] = home
+    return np.array(routes), into
+
+
+def _compatible(routes: list[Column], column: Column, limit: int = 64) -> int | None:
+    """The first of the routes that nowhere contradicts the column; a bound keeps senseless files linear."""
+    for i, route in enumerate(routes[:limit]):
+        if bool(np.all((route == column) | (route < 0) | (column < 0))):
+            return i
+    return None
+
+
+def _names(routes: Column) -> Iterator[str]:
+    """``down`` and ``up`` for the two ways of DualPipe and Chimera, else ``route0``, ``route1``, …."""
+    if len(routes) == 1:
+        return iter([""])
+    slopes = [np.diff(route) for route in routes]
+    if len(routes) == 2 and bool(np.all(slopes[0] > 0)) and bool(np.all(slopes[1] < 0)):
+        return iter(["down", "up"])
+    return iter([f"route{i}" for i in range(len(routes))])
+
+
+def other_stage(op: Column, stage: Column) -> Column:
+    """The stage at the other end of each message; its own stage where the entry is no message."""
+    return np.asarray(stage + _STEP[op])
+
+
+def peers(rows: Rows, table: Column) -> Column:
+    """The rank at the other end of each message, int32; -1 where no row runs that stage, and for all other entries."""
+    peer = np.full(len(rows.op), -1, dtype=np.int32)
+    at = np.flatnonzero(rows.messages)
+    stage, microbatch = other_stage(rows.op[at], rows.stage[at]), rows.microbatch[at]
+    inside = (stage >= 0) & (stage < table.shape[0]) & (microbatch < table.shape[1])
+    peer[at[inside]] = table[stage[inside], microbatch[inside]]
+    return peer

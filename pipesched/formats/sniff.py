@@ -1,0 +1,33 @@
+"""Which of our inputs a text is: a schedule in our language, torch's CSV, or an order.
+
+The ending of the name decides where it is one of ours; else the first line that is neither blank nor a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Kind = Literal["ps", "torch-csv", "order"]
+
+_ENDINGS: dict[str, Kind] = {".ps": "ps", ".csv": "torch-csv"}
+
+_ORDER = re.compile(r"\s*rank\s+[0-9]+\s*:")
+_CELL = re.compile(r"""\s*(?:,|"?\s*(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
+
+
+def kind(source_name: str, text: str) -> Kind:
+    """``ps`` where nothing speaks for the others, for that reader explains best what it expects."""
+    for ending, found in _ENDINGS.items():
+        if source_name.lower().endswith(ending):
+            return found
+    first = _first_line(text)
+    if _ORDER.match(first):
+        return "order"
+    return "torch-csv" if _CELL.match(first) else "ps"
+
+
+def _first_line(text: str) -> str:
+    """The first line that is neither blank nor a comment."""
+    found = re.search(r"^(?!\s*(?:#|$))[^\n]*", text.lstrip("\ufeff"), re.MULTILINE)
+    return found[0] if found else ""

@@ -1,0 +1,156 @@
+"""One cell of a torch schedule, and what torch makes of a cell that is none.
+
+    cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
+
+torch looks for an action at the *beginning* of a cell and drops what follows it, so ``0F0x``, ``0F0 0F1`` and
+``0F0;0F1`` all run as 0F0 there. Here the whole cell must be an action.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipesched.formats.rows import LARGEST
+from pipesched.model.ops import Op
+
+WAITS = frozenset({Op.WAIT_SEND_F, Op.WAIT_SEND_B, Op.WAIT_REDUCE_GRAD})
+WAITS_SINCE = (2, 15)
+
+OPS = tuple(op for op in Op if op not in (Op.SYNC, Op.STEP))
+"""The actions of torch, all versions. SYNC and STEP are ours."""
+
+WITHOUT_MICROBATCH = frozenset({Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.UNSHARD, Op.RESHARD})
+
+SHAPE = "a cell is STAGE TYPE MICROBATCH, as in 0F3, 2SEND_B0, 1UNSHARD or (3F0;3B1)OVERLAP_F_B"
+
+_BLANKS = " \t"
+_QUOTED = re.compile(r'"([^"]*)"[ \t]*(?=,|$)')
+_PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in OPS)})([0-9]*)")
+_OVERLAP = re.compile(r"\([ \t]*([0-9]+F[0-9]+)[ \t]*;[ \t]*([0-9]+[BI][0-9]+)[ \t]*\)OVERLAP_F_B")
+
+Entry = tuple[Op, int, int]
+"""An operation of a cell: op, stage, microbatch or -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell that is not empty: its text without blanks and quotes, and where that stands in its row."""
+
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Why a cell is refused. `beyond` tells a number that is too large from a text that is no action."""
+
+    reason: str
+    help: str = SHAPE
+    beyond: bool = False
+
+
+def cells(row: str) -> Iterator[Cell]:
+    """The cells of a row, from left to right; empty ones come as an empty text where they stand."""
+    at = 0
+    while True:
+        quoted = _QUOTED.match(row, at)
+        end = quoted.end() if quoted else row.find(",", at)
+        end = len(row) if end < 0 else end
+        low, high = quoted.span(1) if quoted else (at, end)
+        text = row[low:high]
+        yield Cell(text.strip(_BLANKS), low + len(text) - len(text.lstrip(_BLANKS)))
+        if end >= len(row):
+            return
+        at = end + 1
+
+
+def parts(cell: Cell) -> list[Cell]:
+    """The cell itself, or the two operations of an overlap pair."""
+    pair = _OVERLAP.fullmatch(cell.text)
+    return [Cell(pair[i], cell.start + pair.start(i)) for i in (1, 2)] if pair else [cell]
+
+
+def read_cell(text: str, version: tuple[int, int]) -> list[Entry] | Bad:
+    """The one or two operations of a cell, or why it has none."""
+    pair = _OVERLAP.fullmatch(text)
+    entries = []
+    for part in (pair[1], pair[2]) if pair else (text,):
+        match = _PLAIN.fullmatch(part)
+        if match is None:
+            return Bad(_reading(text, version), _advice(text))
+        entry = _entry(match)
+        if isinstance(entry, Bad):
+            return entry
+        if entry[0] in WAITS and version < WAITS_SINCE:
+            return Bad(
+                _reading(text, version), "WAIT_* actions came with torch 2.15: name that version, or leave them out"
+            )
+        entries.append(entry)
+    return entries
+
+
+def _entry(match: re.Match[str]) -> Entry | Bad:
+    """The operation of a plain cell, if its numbers are as its type wants them."""
+    op = Op[match[2]]
+    if (match[3] == "") != (op in WITHOUT_MICROBATCH):
+        if match[3]:
+            return Bad(f"{op.name} is for a whole stage, and torch ignores the microbatch {match[3][:20]}")
+        return Bad(f"{op.name} needs a microbatch: torch loads the cell and fails when it runs it")
+    for what, digits in (("stage", match[1]), ("microbatch", match[3])):
+        significant = digits.lstrip("0")
+        if len(significant) > len(str(LARGEST)) or int(significant or 0) > LARGEST:
+            return Bad(f"{what} {_short(significant)} is beyond the limit of {LARGEST:,}", beyond=True)
+    return op, int(match[1]), int(match[3] or -1)
+
+
+def _reading(text: str, version: tuple[int, int]) -> str:
+    """What torch of this version makes of a cell that is no action."""
+    torch = f"torch {version[0]}.{version[1]}"
+    if text.startswith("(") and ")" in text:
+        return _overlap_reading(text, torch, version)
+    match = _prefix(text, version)
+    if match is None:
+        return f"{torch} refuses it when it loads the file"
+    rest = text[match.end() :]
+    drops = f" and drops {_short(rest)!r}" if rest else ""
+    without = " without a microbatch" if not match[3] and Op[match[2]] not in WITHOUT_MICROBATCH else ""
+    read = f"{int(match[1])}{match[2]}{int(match[3]) if match[3] else ''}" if len(match[0]) < 40 else _short(match[0])
+    return f"{torch} reads it as {read}{without}{drops}"
+
+
+def _prefix(text: str, version: tuple[int, int]) -> re.Match[str] | None:
+    """The action at the beginning of a text, as torch of this version finds it."""
+    letters = [op.name for op in sorted(OPS, key=lambda op: -len(op.name)) if op not in WAITS or version >= WAITS_SINCE]
+    return re.match(rf"(\d+)({'|'.join(letters)})(\d*)", text)
+
+
+def _overlap_reading(text: str, torch: str, version: tuple[int, int]) -> str:
+    """The same for what looks like an overlap: torch cuts at the first ")"."""
+    inside, _, after = text[1:].partition(")")
+    pieces = [piece.strip() for piece in inside.split(";") if piece.strip()]
+    if after != "OVERLAP_F_B" or not all(_prefix(piece, version) for piece in pieces):
+        return f"{torch} refuses it when it loads the file"
+    return f"an overlap is an F and then a B or I, and {torch} runs its parts one after the other, whatever they are"
+
+
+def _advice(text: str) -> str:
+    """What to write instead, where that is plain."""
+    if _PLAIN.fullmatch(text.upper()) or _OVERLAP.fullmatch(text.upper()):
+        return f"torch's letters are upper case: {_short(text.upper())}"
+    if not text.isascii() or not text.isprintable():
+        odd = next(c for c in text if not c.isascii() or not c.isprintable())
+        return f"remove the character U+{ord(odd):04X}"
+    pieces = re.split(r"[ ;,|]+", text)
+    if len(pieces) > 1 and all(_PLAIN.fullmatch(piece) for piece in pieces):
+        return f"put a comma between actions: {','.join(pieces[:4])}"
+    return SHAPE
+
+
+def _short(text: str, limit: int = 40) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"

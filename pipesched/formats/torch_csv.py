@@ -1,0 +1,212 @@
+"""torch's pipeline CSV: one row a rank, one cell an action, no header.
+
+    compute_only     0F0,0F1,,0B0,0B1               empty cells are bubbles       -> Schedule
+    compute_comms    0F0,0SEND_F0,0RECV_B0,0B0,…    what runs, so no empty cells  -> Program
+
+The file says which of the two it is by what its cells hold. It names no placement: that is read off the rows.
+Source: ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, torch 2.10 to 2.15.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+
+import numpy as np
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.formats.agree import disagreements, table_of
+from pipesched.formats.rows import Rows, peers, place
+from pipesched.formats.torch_cells import Bad, cells, parts, read_cell
+from pipesched.formats.torch_fast import Columns, read_plain_row
+from pipesched.model.columns import Column, Ints
+from pipesched.model.origin import Place
+from pipesched.model.placement import Placement
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+from pipesched.source import Source, Span
+
+SHOWN = 20
+"""So many bad cells are reported; the rest of such a file is not read."""
+
+
+class CellOrigin:
+    """Finds the cell of an operation. Rows are cut into cells only when somebody asks."""
+
+    def __init__(self, source: Source, start: Ints) -> None:
+        self._source = source
+        self._start = start.tolist()
+        self._rows: dict[int, list[Span]] = {}
+
+    def place(self, index: int) -> Place:
+        rank = bisect_right(self._start, index) - 1
+        if rank not in self._rows:
+            self._rows[rank] = list(self._spans(rank))
+        return Place(self._rows[rank][index - self._start[rank]])
+
+    def _spans(self, rank: int) -> Iterator[Span]:
+        offset = self._source.line_starts[rank]
+        for cell in cells(self._source.line(rank + 1)):
+            for part in parts(cell) if cell.text else ():
+                yield self._source.span(offset + part.start, offset + part.end)
+
+
+def read(
+    source: Source,
+    *,
+    torch_version: tuple[int, int] = (2, 13),
+    stages: int | None = None,
+    microbatches: int | None = None,
+    placement: Sequence[int] | None = None,
+) -> Schedule | Program:
+    """The schedule or program of a file, with its placement inferred.
+
+    stages, microbatches, placement (the rank of each stage): what the file must agree with, where given.
+    Raises PipeschedError: PS801 cells that are no action of this torch, PS802 empty cells of a program and ranks
+    without actions, PS304 numbers beyond all bounds, PS803 a file that disagrees with what was given.
+    """
+    rows = _rows(source, torch_version)
+    origin = CellOrigin(source, rows.start)
+    if not rows.compute_only:
+        _require_no_bubbles(source)
+    table = table_of(rows, origin)
+    inferred = place(table, len(rows.start) - 1)
+    problems = list(disagreements(rows, origin, inferred, stages, microbatches, placement))
+    if problems:
+        raise PipeschedError(problems)
+    return _build(PurePath(source.name).stem, rows, table, inferred, origin)
+
+
+def _build(name: str, rows: Rows, table: Column, placement: Placement, origin: CellOrigin) -> Schedule | Program:
+    if rows.compute_only:
+        return Schedule(name, {}, placement, rows.op, rows.stage, rows.microbatch, rows.second, rows.start, origin)
+    return Program(
+        name,
+        placement,
+        rows.op,
+        rows.stage,
+        rows.microbatch,
+        peers(rows, table),
+        np.full(len(rows.op), -1, dtype=np.int32),
+        np.zeros(len(rows.op), dtype=np.int32),
+        rows.second,
+        rows.start,
+        origin,
+    )
+
+
+def _rows(source: Source, version: tuple[int, int]) -> Rows:
+    """All rows as columns; every bad cell and every rank without actions is reported at once."""
+    if source.text.startswith("\ufeff"):
+        raise fail(
+            Code.CELL,
+            "the file begins with a byte order mark, which torch takes for a part of the first cell and refuses",
+            Label(source.span(0, 1), "U+FEFF, invisible in most editors"),
+            help="save the file as UTF-8 without a byte order mark",
+        )
+    if not source.text.strip():
+        raise fail(Code.EMPTY, "the file is empty: it has no ranks", help="one row a rank, one cell an action")
+    problems: list[Diagnostic] = []
+    columns = [_row(source, line, version, problems) for line in _lines(source, problems)]
+    if len(problems) >= SHOWN:
+        problems[-1] = replace(problems[-1], notes=("the rest of the file was not read",))
+    if problems:
+        raise PipeschedError(problems)
+    start = np.cumsum([0] + [len(c[0]) for c in columns], dtype=np.int64)
+    op, stage, microbatch, second = (np.concatenate(c) for c in zip(*columns, strict=True))
+    return Rows(op, stage, microbatch, second, start)
+
+
+def _lines(source: Source, problems: list[Diagnostic]) -> Iterator[int]:
+    """The numbers of the lines, until too much was wrong."""
+    count = len(source.line_starts) - source.text.endswith("\n")
+    for line in range(1, count + 1):
+        if len(problems) >= SHOWN:
+            return
+        yield line
+
+
+def _row(source: Source, line: int, version: tuple[int, int], problems: list[Diagnostic]) -> Columns:
+    row = source.line(line)
+    columns = read_plain_row(row, version)
+    if columns is None:
+        columns = _exact_row(source, line, row, version, problems)
+        if problems:
+            return columns
+    if not len(columns[0]):
+        problems.append(_no_actions(source, line, row))
+    return columns
+
+
+def _exact_row(source: Source, line: int, row: str, version: tuple[int, int], problems: list[Diagnostic]) -> Columns:
+    """A row cell by cell: for what the fast reader declines."""
+    found: list[tuple[int, int, int, bool]] = []
+    offset = source.line_starts[line - 1]
+    for number, cell in enumerate(cells(row), 1):
+        if not cell.text:
+            continue
+        entries = read_cell(cell.text, version)
+        if isinstance(entries, Bad):
+            span = source.span(offset + cell.start, offset + cell.end)
+            problems.append(_bad_cell(entries, span, line, number))
+            if len(problems) >= SHOWN:
+                break
+            continue
+        found.extend((op, stage, microbatch, i > 0) for i, (op, stage, microbatch) in enumerate(entries))
+    op, stage, microbatch, second = np.array(found, dtype=np.int32).reshape(-1, 4).T
+    return op.astype(np.int8), stage, microbatch, second.astype(np.bool_)
+
+
+def _bad_cell(bad: Bad, span: Span, line: int, number: int) -> Diagnostic:
+    text = span.text if len(span.text) <= 40 else f"{span.text[:40]}…"
+    code = Code.OUT_OF_RANGE if bad.beyond else Code.CELL
+    return Diagnostic(
+        code, f"{text!r} is no action: {bad.reason}", (Label(span, f"rank {line - 1}, cell {number}"),), (), bad.help
+    )
+
+
+def _no_actions(source: Source, line: int, row: str) -> Diagnostic:
+    offset = source.line_starts[line - 1]
+    what = "a blank line" if not row.strip(" \t") else "a row of empty cells"
+    return Diagnostic(
+        Code.EMPTY_CELL,
+        f"rank {line - 1} has no actions: line {line} is {what}",
+        (Label(source.span(offset, offset + len(row)), f"torch counts this line as rank {line - 1}"),),
+        (),
+        "delete the line, or give the rank its actions",
+    )
+
+
+def _require_no_bubbles(source: Source) -> None:
+    """In a file with sends or receives an empty cell stops torch; rows are searched only if one is there at all."""
+    problems = []
+    for line, offset in enumerate(source.line_starts, 1):
+        row = source.line(line)
+        empty = next(((i, c) for i, c in enumerate(cells(row), 1) if not c.text), None) if _gap(row) else None
+        if empty is not None and row:
+            problems.append(_empty_cell(source.span(*_beside(offset, row, empty[1].start)), line, empty[0]))
+    if problems:
+        raise PipeschedError(problems[:SHOWN])
+
+
+def _gap(row: str) -> bool:
+    """Whether a row may have an empty cell: a cheap test that errs on the side of yes."""
+    return ",," in row or row.endswith((",", " ", "\t")) or row.startswith((",", " ", "\t")) or " " in row or '"' in row
+
+
+def _beside(offset: int, row: str, at: int) -> tuple[int, int]:
+    """A range of one character at an empty cell: the comma that ends it, or the one before."""
+    at = min(at, len(row) - 1)
+    return offset + at, offset + at + 1
+
+
+def _empty_cell(span: Span, line: int, number: int) -> Diagnostic:
+    return Diagnostic(
+        Code.EMPTY_CELL,
+        f"rank {line - 1}: cell {number} is empty, but the file has actions other than computes",
+        (Label(span, "torch allows empty cells only in files of computes alone"),),
+        (),
+        "leave empty cells out: a program has no time steps",
+    )

@@ -1,0 +1,188 @@
+"""Which bracket is missing, and where: one linear pass that leaves every bracket paired.
+
+A parser that meets an unclosed `{` learns of it at the end of the file, far from the mistake, and stumbles on the way.
+Here brackets are paired first, by what a reader goes by: no item (`rank`, `claim`, ...) stands inside a block, a word
+that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the indentation of its
+opener's line.
+
+    rank r { repeat 3 { F }      <- a `}` is missing: it is put before the next item, and the rest reads on
+    claim peak(r) == 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.language.tokens import ITEMS, STATEMENTS, Token, begins, first_in_line
+from pipesched.source import Source
+
+CLOSER = {"{": "}", "[": "]", "(": ")"}
+MOST = 20  # findings of one run
+
+
+class Problem(NamedTuple):
+    """A finding, and where the mistake was made."""
+
+    offset: int
+    diagnostic: Diagnostic
+
+
+class _Opener(NamedTuple):
+    token: Token
+    after: str  # the word before it
+
+
+@dataclass
+class Pairing:
+    """Pairs the brackets of a text. out: its tokens, and those supplied. problems: what was wrong."""
+
+    source: Source
+    tokens: Sequence[Token]
+    kinds: Mapping[str, str]
+    out: list[Token] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    open: list[_Opener] = field(default_factory=list)
+    header: str = ""  # the word of a block whose `{` is still to come
+    surplus: int = 0  # `}` less `{`, from here to the next item
+    suspect: Token | None = None  # the first opener whose closer stands at another indentation
+
+    def run(self) -> Pairing:
+        for at, token in enumerate(self.tokens):
+            if begins(self.tokens, at, self.source):
+                self._boundary(at, token)
+            elif token.text in CLOSER:
+                self._opens(at, token)
+            elif token.text in CLOSER.values() and not self._closes(at, token):
+                continue
+            self.header = token.text if self._heads(at) else self.header
+            self.out.append(token)
+            if len(self.problems) >= MOST:
+                return self
+        self._unclosed(0, Token("", "", self.tokens[-1].end))
+        return self
+
+    # What a word says about the brackets before it
+
+    def _boundary(self, at: int, token: Token) -> None:
+        inside_overlap = self.open and self.open[-1].after == "overlap"
+        if not inside_overlap or token.text not in "FIWB" or first_in_line(self.tokens, at, self.source):
+            self._close_round(token)
+        if token.text in ITEMS and token.text != "let":
+            self._unclosed(0, token)
+            self.header, self.suspect, self.surplus = "", None, self._count(at)
+        elif self.header:
+            self._no_block(token)
+
+    def _count(self, at: int) -> int:
+        """`}` less `{` from an item to the next."""
+        surplus = 0
+        for i in range(at, len(self.tokens)):
+            word = self.tokens[i].text
+            if i > at and word in ITEMS and word != "let" and begins(self.tokens, i, self.source):
+                break
+            surplus += (word == "}") - (word == "{")
+        return surplus
+
+    def _heads(self, at: int) -> bool:
+        """Whether the word is the head of a block."""
+        word, before = self.tokens[at].text, self.tokens[at - 1].text
+        if word in ("for", "rank", "if") and not (word == "if" and before == "else"):
+            after = self.tokens[at + 1].text if at + 1 < len(self.tokens) else ""
+            return after != "microbatch" and begins(self.tokens, at, self.source)
+        return word in ("repeat", "if") or (word == "else" and before == "}")
+
+    def _no_block(self, token: Token) -> None:
+        """A word where the `{` of a header belongs: the `{` was forgotten if a `}` is left over."""
+        if self.surplus > 0:
+            self.surplus -= 1
+            message = f"expected `{{` after `{self.out[-1].text}`, found `{token.text}`"
+            here = Label(self.source.span(token.start, token.end), f"the block of `{self.header}` begins with `{{`")
+            self.problems.append(Problem(token.start, Diagnostic(Code.SYNTAX, message, (here,))))
+            self.open.append(_Opener(self._put("{"), ""))
+        self.header = ""
+
+    # Brackets
+
+    def _opens(self, at: int, token: Token) -> None:
+        if token.text == "{":
+            self._close_round(token)
+            self.header = ""
+        self.open.append(_Opener(token, self.tokens[at - 1].text))
+
+    def _closes(self, at: int, token: Token) -> bool:
+        """Pairs a closer; False if it is to be left out."""
+        if token.text == "}":
+            self._close_round(token)
+            if self.header:
+                self._no_block(token)
+        if not self._reaches(token):
+            return self._stray(token)
+        while CLOSER[self.open[-1].token.text] != token.text:
+            self._unclosed(len(self.open) - 1, token)
+        if token.text == "}" and len(self.open) == 1 and self.surplus > 0 and self._statement_follows(at):
+            self.surplus -= 1
+            return self._stray(token)
+        self._note_indentation(at, self.open.pop().token)
+        return True
+
+    def _reaches(self, token: Token) -> bool:
+        """Whether an opener of the closer's kind is open, with no `{` between."""
+        for opener in reversed(self.open):
+            if CLOSER[opener.token.text] == token.text:
+                return True
+            if opener.token.text == "{":
+                break
+        return False
+
+    def _statement_follows(self, at: int) -> bool:
+        return at + 1 < len(self.tokens) and self.tokens[at + 1].text in (*STATEMENTS, "}")
+
+    def _note_indentation(self, at: int, opener: Token) -> None:
+        if opener.text != "{" or self.suspect or not first_in_line(self.tokens, at, self.source):
+            return
+        if self._indentation(opener.start) != self._indentation(self.tokens[at].start):
+            self.suspect = opener
+
+    def _indentation(self, offset: int) -> int:
+        line = self.source.line(self.source.position(offset)[0])
+        return len(line) - len(line.lstrip())
+
+    def _put(self, bracket: str) -> Token:
+        """Supplies a bracket after the last token."""
+        self.out.append(Token(self.kinds[bracket], bracket, self.out[-1].end, supplied=True))
+        return self.out[-1]
+
+    # Findings
+
+    def _close_round(self, token: Token) -> None:
+        while self.open and self.open[-1].token.text in ("(", "["):
+            self._unclosed(len(self.open) - 1, token)
+
+    def _unclosed(self, above: int, token: Token) -> None:
+        """Closes every bracket from `above` on, before the token, and says so once."""
+        openers = [opener.token for opener in self.open[above:]]
+        del self.open[above:]
+        for opener in reversed(openers):
+            self._put(CLOSER[opener.text])
+        openers = [opener for opener in openers if not opener.supplied]
+        if not openers:
+            return
+        if self.suspect and openers[-1].text == "{":
+            openers[-1], self.suspect = self.suspect, None
+        bracket = openers[-1].text
+        where = f"before `{token.text}`" if token.text else "before the end of the file"
+        message = f"expected `{CLOSER[bracket]}` {where}: a `{bracket}` is never closed"
+        labels = [Label(self.source.span(o.start, o.end), f"this `{o.text}` is never closed") for o in openers]
+        here = Label(self.source.span(token.start, token.end), f"`{CLOSER[bracket]}` belongs before this")
+        diagnostic = Diagnostic(Code.SYNTAX, message, (*labels, here))
+        self.problems.append(Problem(openers[-1].start, diagnostic))
+
+    def _stray(self, token: Token) -> bool:
+        message = f"found `{token.text}`, which closes nothing"
+        here = Label(self.source.span(token.start, token.end), f"no bracket is open for this `{token.text}`")
+        diagnostic = Diagnostic(Code.SYNTAX, message, (here,), help="take it away, or open its bracket before")
+        self.problems.append(Problem(token.start, diagnostic))
+        return False

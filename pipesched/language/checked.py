@@ -1,0 +1,165 @@
+"""A file whose names and types are right, compiled: ready to be run at any size.
+
+Everything that can be known without sizes is found here, all of it in one run.
+"""
+
+from __future__ import annotations
+
+import ast as python
+from dataclasses import dataclass, field
+from types import CodeType
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.language import ast
+from pipesched.language.claims import Claim, compile_claim, scope_of_claims
+from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
+from pipesched.language.statements import Site, Statements
+from pipesched.language.translate import FILENAME, Expressions, define, lambda_of
+from pipesched.model.costs import KEYS
+
+
+@dataclass(frozen=True, slots=True)
+class StageCode:
+    """A line of the placement: ``stage v in low .. high on rank f(v)``; high is None for a single stage."""
+
+    node: ast.Stages
+    low: CodeType
+    high: CodeType | None
+    rank: CodeType
+    microbatches: tuple[CodeType, CodeType] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankCode:
+    """A program: for every rank if `literal` is None, else for the one that it evaluates to."""
+
+    node: ast.Rank
+    literal: CodeType | None
+    program: CodeType
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A compiled file; each list in the order of the text."""
+
+    file: ast.File
+    defaults: dict[str, CodeType | None]
+    steps: list[tuple[ast.Let | ast.Require, CodeType]]
+    stages: list[StageCode]
+    ranks: list[RankCode]
+    costs: list[tuple[ast.Cost, list[CodeType]]]
+    claims: list[Claim]
+    sites: list[Site]
+
+
+def check_file(file: ast.File) -> Checked:
+    """Check names and types, and compile.
+
+    Raises:
+        PipeschedError: PS2xx, everything that is wrong whatever the sizes; PS103, an expression nests too deep.
+    """
+    try:
+        return _Checker(file).run()
+    except RecursionError:
+        raise fail(
+            Code.NESTING,
+            "an expression nests too deep",
+            Label(file.name.span, "in this schedule"),
+            help="name parts of it with `let`",
+        ) from None
+
+
+@dataclass
+class _Checker:
+    file: ast.File
+    scope: Scope = field(default_factory=lambda: Scope([dict(BUILTINS), {}]))
+    statements: Statements = field(default_factory=Statements)
+
+    def run(self) -> Checked:
+        self.made = Checked(self.file, {}, [], [], [], [], [], self.statements.sites)
+        for parameter in self.file.parameters:
+            default = parameter.default
+            self.made.defaults[parameter.name.id] = None if default is None else self._code(default, "number")
+            self.scope.define(parameter.name, Binding(span=parameter.name.span))
+        self._routes()
+        for item in self.file.items:
+            if not isinstance(item, ast.Claim):
+                self._item(item)
+        variables = tuple(dict.fromkeys(v for item in self.made.ranks if (v := _variable(item.node, self.scope))))
+        inside = scope_of_claims(self.scope, variables)
+        claims = [compile_claim(item, inside, variables) for item in self.file.items if isinstance(item, ast.Claim)]
+        if self.scope.diagnostics:
+            raise PipeschedError(sorted(self.scope.diagnostics, key=_where))
+        self.made.claims.extend(claims)
+        return self.made
+
+    def _routes(self) -> None:
+        """Route names are the constants 0, 1, … wherever they are declared."""
+        for item in self.file.items:
+            route = item.route if isinstance(item, ast.Stages) else None
+            if route is not None and self.scope.find(route.id) is None:
+                self.scope.define(route, Binding(span=route.span))
+
+    def _item(self, item: ast.Item) -> None:
+        match item:
+            case ast.Let():
+                module = python.Module([define(item, self.scope, Expressions())], [])
+                self.made.steps.append((item, compile(module, FILENAME, "exec")))
+            case ast.Require():
+                self.made.steps.append((item, self._code(item.condition, "boolean")))
+            case ast.Stages():
+                self.made.stages.append(self._stages(item))
+            case ast.Rank():
+                self.made.ranks.append(self._rank(item))
+            case ast.Costs():
+                self.made.costs.extend(self._cost(entry) for entry in item.entries)
+            case ast.Claim():
+                pass
+
+    def _code(self, node: ast.Expression, want: Kind, scope: Scope | None = None, exact: bool = False) -> CodeType:
+        term = Expressions(exact).term(node, scope or self.scope, want)
+        return compile(python.Expression(term.code), FILENAME, "eval")
+
+    def _stages(self, item: ast.Stages) -> StageCode:
+        inside = self.scope.inner()
+        low = self._code(item.low, "number")
+        high = None if item.high is None else self._code(item.high, "number")
+        if item.variable is not None:
+            inside.define(item.variable, Binding(span=item.variable.span))
+        term = Expressions().term(item.rank, inside, "number")
+        name = "v_" if item.variable is None else f"v_{item.variable.id}"
+        rank = compile(lambda_of([name], term, item.rank), FILENAME, "eval")
+        ends = item.microbatches
+        both = None if ends is None else (self._code(ends[0], "number"), self._code(ends[1], "number"))
+        return StageCode(item, low, high, rank, both)
+
+    def _rank(self, item: ast.Rank) -> RankCode:
+        variable = _variable(item, self.scope)
+        inside = self.scope.inner()
+        literal = None
+        if variable is None:
+            literal = self._code(item.rank, "number")
+        elif isinstance(item.rank, ast.Name):
+            inside.define(item.rank, Binding(span=item.rank.span))
+        module = self.statements.program(item, variable, inside)
+        # Code with a wrong name is reported, never run; compiling it is harmless.
+        return RankCode(item, literal, compile(module, FILENAME, "exec"))
+
+    def _cost(self, entry: ast.Cost) -> tuple[ast.Cost, list[CodeType]]:
+        if entry.name not in KEYS:
+            help = f"costs are {', '.join(KEYS)}"
+            self.scope.report(Code.COSTS, f"no cost is called `{entry.name}`", Label(entry.span, "unknown"), help=help)
+        values = (entry.value,) if entry.value is not None else entry.values or ()
+        return entry, [self._code(value, "number", exact=True) for value in values]
+
+
+def _variable(item: ast.Rank, scope: Scope) -> str | None:
+    """The rank variable of ``rank r { … }``; a name that is already known makes it one rank's own program."""
+    if isinstance(item.rank, ast.Name) and scope.find(item.rank.id) is None:
+        return item.rank.id
+    return None
+
+
+def _where(diagnostic: Diagnostic) -> int:
+    span = diagnostic.labels[0].span if diagnostic.labels else None
+    return span.start if span else 0

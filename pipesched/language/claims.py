@@ -1,0 +1,149 @@
+"""What a file says about itself, checked exactly at the size that was asked.
+
+    claim peak(r) == min(p - r, m)                       the rank variable: for every rank
+    claim idle == (p - 1) * (tF + tB) when tC == 0       without a rank: the largest over ranks
+
+A claim whose condition is false, or that names a cost which differs from stage to stage, is not applicable: it says
+nothing here, and has not failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import CodeType
+from typing import Any
+
+from pipesched.diagnostics import Code
+from pipesched.language import ast
+from pipesched.language.names import names_in
+from pipesched.language.running import Halt, report
+from pipesched.language.scope import Binding, Scope
+from pipesched.language.translate import FILENAME, Expressions, lambda_of
+from pipesched.model.costs import Costs
+from pipesched.model.release import AT_W, Release
+
+COSTS = {"tF": "F", "tI": "I", "tW": "W", "tB": "B", "tC": "C", "tFB": "FB"}
+PER_RANK = ("work", "idle", "span_idle", "peak")
+VALUES = ("makespan", "span")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What claims speak about. Time in the user's unit; per rank, one entry a rank."""
+
+    makespan: Fraction
+    span: Fraction
+    work: tuple[Fraction, ...]
+    idle: tuple[Fraction, ...]
+    span_idle: tuple[Fraction, ...]
+    peak: Callable[[Release], tuple[Fraction, ...]]
+    costs: Costs
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, compiled. `sides` are those of its comparison, to tell by how much it fails."""
+
+    node: ast.Claim
+    text: str
+    release: Release
+    holds: CodeType
+    condition: CodeType | None
+    sides: tuple[tuple[str, CodeType], ...]
+    variables: tuple[str, ...]
+    costs: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """holds: True, False, or None for not applicable; detail: why, or by how much."""
+
+    claim: Claim
+    holds: bool | None
+    detail: str = ""
+
+
+def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
+    """The file's names, and those that only claims know."""
+    known = {name: Binding() for name in (*COSTS, *VALUES)}
+    known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
+    known |= {name: Binding() for name in rank_variables}
+    hidden = {name: binding for name, binding in known.items() if scope.find(name) is None}
+    return Scope([*scope.blocks, hidden], scope.diagnostics)
+
+
+def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:
+    """Translate a claim; what is wrong with it goes to the scope."""
+    used = names_in(node.claim) | (names_in(node.condition) if node.condition else frozenset())
+    variables = tuple(x for x in rank_variables if x in used)
+    exact = Expressions(exact=True)
+
+    def code(part: ast.Expression, want: Any = "unknown") -> CodeType:
+        names = [f"v_{x}" for x in variables]
+        return compile(lambda_of(names, exact.term(part, scope, want), part), FILENAME, "eval")
+
+    sides: list[tuple[str, CodeType]] = []
+    holds = code(node.claim, "boolean")
+    if isinstance(node.claim, ast.Binary) and not scope.diagnostics:
+        sides = [(_text(side), code(side)) for side in (node.claim.left, node.claim.right)]
+    condition = code(node.condition, "boolean") if node.condition else None
+    release = AT_W if node.release is None else Release.parse(node.release)
+    costs = frozenset(COSTS[x] for x in used if x in COSTS)
+    text = re.sub(r"^claim ", "", _text(node))
+    return Claim(node, text, release, holds, condition, tuple(sides), variables, costs)
+
+
+def _text(node: ast.Node) -> str:
+    return " ".join(re.sub(r"#.*", "", node.span.text).split())
+
+
+def judge(claim: Claim, facts: Facts, names: Mapping[str, Any]) -> Verdict:
+    """Evaluate a claim for every rank it speaks of.
+
+    Raises:
+        PipeschedError: PS206, PS219, the claim itself divides by zero or overflows.
+    """
+    spread = sorted(key for key in claim.costs if facts.costs.scalar(key) is None)
+    if spread:
+        return Verdict(claim, None, f"t{spread[0]} differs from stage to stage")
+    known = {**_environment(facts, claim.release), **names}
+    ranks = range(len(facts.work))
+    cases = [(r,) * len(claim.variables) for r in ranks] if claim.variables else [()]
+    try:
+        applicable = [c for c in cases if claim.condition is None or _run(claim.condition, known, c)]
+        for case in applicable:
+            if not _run(claim.holds, known, case):
+                return Verdict(claim, False, _by_how_much(claim, known, case))
+    except (ZeroDivisionError, Halt) as error:
+        raise report(error, claim.node.span.source) from None
+    return Verdict(claim, True) if applicable else Verdict(claim, None, "its condition does not hold here")
+
+
+def _run(code: CodeType, known: dict[str, Any], case: tuple[int, ...]) -> Any:
+    return eval(code, known)(*case)
+
+
+def _by_how_much(claim: Claim, known: dict[str, Any], case: tuple[int, ...]) -> str:
+    where = ", ".join(f"{name} = {value}" for name, value in zip(claim.variables, case, strict=True))
+    found = ", ".join(f"{text} is {_run(code, known, case)}" for text, code in claim.sides)
+    return ": ".join(filter(None, [where, found]))
+
+
+def _environment(facts: Facts, release: Release) -> dict[str, Any]:
+    rows = {"work": facts.work, "idle": facts.idle, "span_idle": facts.span_idle, "peak": facts.peak(release)}
+    known: dict[str, Any] = {f"v_{name}": _row(row) for name, row in rows.items()}
+    known |= {f"b_{name}": max(row, default=Fraction(0)) for name, row in rows.items()}
+    known |= {f"v_{name}": facts.costs.scalar(key) for name, key in COSTS.items()}
+    return known | {"v_makespan": facts.makespan, "v_span": facts.span}
+
+
+def _row(row: tuple[Fraction, ...]) -> Callable[[int], Fraction]:
+    def of_rank(rank: int) -> Fraction:
+        if not 0 <= rank < len(row):
+            raise Halt(Code.CLAIM, f"there is no rank {rank}; ranks are 0 .. {len(row)}", "asks for this rank")
+        return row[rank]
+
+    return of_rank

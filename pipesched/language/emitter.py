@@ -1,0 +1,201 @@
+"""What the operations of a rank's program do when they run: they take the next microbatch and are written down.
+
+    F[c], I[c], B[c]   the smallest microbatch of chunk c for which that kind has not run here; I and B are one kind
+    W[c]               the oldest I of chunk c whose W is missing;  W: of any chunk;  drain W: all of them
+    F[c](i)            microbatch i, which then counts as run
+
+An operation is kept as two integers, its site and stage * microbatches + microbatch; the columns are made at the end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipesched.diagnostics import Code
+from pipesched.language.running import Halt
+
+Emission = Callable[..., None]
+
+
+@dataclass
+class Turn:
+    """Whose turn it is: the next microbatch of each chunk for one kind, and those that were named out of turn."""
+
+    next: dict[int, int]
+    taken: dict[int, set[int]] = field(default_factory=dict)
+
+    def name(self, chunk: int, microbatch: int) -> None:
+        """Count a microbatch as run out of turn."""
+        self.taken.setdefault(chunk, set()).add(microbatch)
+        self.skip(chunk)
+
+    def skip(self, chunk: int) -> None:
+        """Step over the microbatches that were named before their turn."""
+        taken = self.taken.get(chunk, set())
+        while self.next[chunk] in taken:
+            taken.discard(self.next[chunk])
+            self.next[chunk] += 1
+
+
+class Emitter:
+    """The operations of one rank.
+
+    chunks: (first microbatch, end, stage) of every chunk; limit: how many operations may be written.
+    sites, keys: what was written; second: positions of the second parts of overlap pairs.
+    """
+
+    def __init__(self, rank: int, chunks: list[tuple[int, int, int]], microbatches: int, limit: int) -> None:
+        self.rank, self.chunks, self.microbatches, self.limit = rank, chunks, microbatches, limit
+        self.sites: list[int] = []
+        self.keys: list[int] = []
+        self.second: list[int] = []
+        self.forward = Turn({c: low for c, (low, _, _) in enumerate(chunks)})
+        self.backward = Turn({c: low for c, (low, _, _) in enumerate(chunks)})
+        self.oldest: deque[tuple[int, int]] = deque()
+        self.pending: dict[int, deque[int]] = {c: deque() for c in range(len(chunks))}
+        self.settled: set[tuple[int, int]] = set()
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """The emission functions by the names that translated programs call."""
+        made: dict[str, Callable[..., Any]] = {"drain": self._drain, "pair": self._pair}
+        for op, turn in (("F", self.forward), ("I", self.backward), ("B", self.backward)):
+            next_one = self._next(op, turn)
+            made |= {op: next_one, f"{op}_only": self._only(op, next_one), f"{op}_at": self._named(op, turn)}
+        return made | {"W": self._weight, "W_only": self._any_weight, "W_at": self._named("W", None)}
+
+    def _next(self, op: str, turn: Turn) -> Emission:
+        """The emission of F, I or B. This runs once an operation: everything it touches is local."""
+        upcoming, taken = turn.next, turn.taken
+        end = [high for _, high, _ in self.chunks]
+        base = [stage * self.microbatches for _, _, stage in self.chunks]
+        site_list, key_list = self.sites.append, self.keys.append
+        remember = self._remember if op == "I" else None
+
+        def emit(site: int, chunk: int) -> None:
+            microbatch = upcoming.get(chunk)
+            if microbatch is None:
+                raise self._no_chunk(op, chunk)
+            if microbatch >= end[chunk]:
+                raise self._past_the_end(op, chunk)
+            upcoming[chunk] = microbatch + 1
+            if taken:
+                turn.skip(chunk)
+            site_list(site)
+            key_list(base[chunk] + microbatch)
+            if remember:
+                remember(chunk, microbatch)
+
+        return emit
+
+    def _only(self, op: str, emit: Emission) -> Emission:
+        def bare(site: int) -> None:
+            emit(site, self._single(op))
+
+        return bare
+
+    def _named(self, op: str, turn: Turn | None) -> Emission:
+        def emit(site: int, chunk: int | None, microbatch: int) -> None:
+            chunk = self._single(op) if chunk is None else chunk
+            if not 0 <= chunk < len(self.chunks):
+                raise self._no_chunk(op, chunk)
+            low, high, _ = self.chunks[chunk]
+            if not low <= microbatch < high:
+                raise Halt(
+                    Code.MICROBATCH_RANGE,
+                    f"{op} of microbatch {microbatch}: chunk {chunk} of rank {self.rank} runs {low} .. {high}",
+                    "names this microbatch",
+                )
+            if len(self.sites) >= self.limit:
+                raise _too_many(self.limit)
+            if turn is not None:
+                turn.name(chunk, microbatch)
+            elif microbatch in self.pending[chunk]:
+                self.pending[chunk].remove(microbatch)
+                self._settle(chunk, microbatch)
+            self._write(site, chunk, microbatch)
+            if op == "I":
+                self._remember(chunk, microbatch)
+
+        return emit
+
+    def _write(self, site: int, chunk: int, microbatch: int) -> None:
+        self.sites.append(site)
+        self.keys.append(self.chunks[chunk][2] * self.microbatches + microbatch)
+
+    def _remember(self, chunk: int, microbatch: int) -> None:
+        self.oldest.append((chunk, microbatch))
+        self.pending[chunk].append(microbatch)
+
+    def _settle(self, chunk: int, microbatch: int) -> None:
+        """A W was taken from its chunk: the common queue skips it when it comes to the front."""
+        self.settled.add((chunk, microbatch))
+        while self.oldest and self.oldest[0] in self.settled:
+            self.settled.discard(self.oldest.popleft())
+
+    def _weight(self, site: int, chunk: int) -> None:
+        if not 0 <= chunk < len(self.chunks):
+            raise self._no_chunk("W", chunk)
+        if not self.pending[chunk]:
+            raise self._none_pending(f"chunk {chunk} of rank {self.rank}")
+        microbatch = self.pending[chunk].popleft()
+        self._write(site, chunk, microbatch)
+        self._settle(chunk, microbatch)
+
+    def _any_weight(self, site: int) -> None:
+        if not self.oldest:
+            raise self._none_pending(f"rank {self.rank}")
+        self._weight(site, self.oldest[0][0])
+
+    def _drain(self, site: int, chunk: int | None) -> None:
+        if chunk is None:
+            while self.oldest:
+                self._any_weight(site)
+            return
+        if not 0 <= chunk < len(self.chunks):
+            raise self._no_chunk("W", chunk)
+        while self.pending[chunk]:
+            self._weight(site, chunk)
+
+    def _pair(self) -> None:
+        self.second.append(len(self.sites) - 1)
+
+    def _single(self, op: str) -> int:
+        if len(self.chunks) == 1:
+            return 0
+        if not self.chunks:
+            raise self._no_chunk(op, 0)
+        raise Halt(
+            Code.AMBIGUOUS_CHUNK,
+            f"rank {self.rank} holds {len(self.chunks)} chunks: which one is this {op} of?",
+            "names no chunk",
+            f"write {op}[0] … {op}[{len(self.chunks) - 1}]",
+        )
+
+    def _no_chunk(self, op: str, chunk: int) -> Halt:
+        count = len(self.chunks)
+        held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks 0 .. {count}"
+        return Halt(Code.CHUNK, f"{op}[{chunk}]: rank {self.rank} holds {held}", "there is no such chunk here")
+
+    def _past_the_end(self, op: str, chunk: int) -> Halt:
+        low, high, stage = self.chunks[chunk]
+        return Halt(
+            Code.PAST_THE_END,
+            f"{op}[{chunk}] on rank {self.rank}: all microbatches {low} .. {high} of stage {stage} have had theirs",
+            "there is no next microbatch",
+            "check the bounds of the loops: they ask for more operations than there are microbatches",
+        )
+
+    def _none_pending(self, where: str) -> Halt:
+        return Halt(Code.NO_PENDING_W, f"no W is pending on {where}", "every I has had its W", "an I must come first")
+
+
+def _too_many(limit: int) -> Halt:
+    return Halt(
+        Code.TOO_MANY_OPERATIONS,
+        f"a rank writes more than {limit} operations",
+        "one too many",
+        "--max-ops raises the limit",
+    )

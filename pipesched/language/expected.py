@@ -1,0 +1,169 @@
+"""Syntax errors in words: what was found, what could have stood there, and the remedy where it is plain.
+
+What could have stood there comes from the grammar's table; here it is said as a person would: eleven operators are
+"an operator", and a value is never "NUMBER, NAME, LPAR or MINUS".
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.language.tokens import ITEMS, STATEMENTS, Token
+from pipesched.source import Source, Span
+
+_OPERATORS = {"+", "-", "*", "TIMES", "/", "COMPARE", "and", "or"}
+_VALUES = {"NAME", "NUMBER", "(", "-", "not", "true", "false", "if"}
+_LETTERS = {"F", "I", "W", "B"}
+_KINDS = {"NAME": "a name", "NUMBER": "a number", "STRING": 'a message in `"`', "$END": "the end of the file"}
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_MEANT = {
+    "≥": ">=",
+    "≤": "<=",
+    "≠": "!=",
+    "−": "-",
+    "–": "-",
+    "×": "*",
+    "…": "..",
+    "&": "and",
+    "&&": "and",
+    "|": "or",
+    "||": "or",
+    "!": "not",
+}
+
+
+def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
+    """PS101 for a token that has no place. taken: the texts (or kinds, where the text varies) that have one."""
+    token = tokens[at]
+    before = next((t for t in reversed(tokens[:at]) if not t.supplied), None)
+    expected = _listed(_phrases(taken, before))
+    message = f"expected {expected} {_after(before)}, found {_shown(token)}"
+    if _chains(token, taken):
+        message = f"comparisons do not chain: found a second one, {_shown(token)}"
+    here = f"{expected} belongs here" if " or " not in expected else f"not expected {_after(before)}"
+    label = Label(source.span(token.start, token.end), here if token.text else "the file ends here")
+    return Diagnostic(Code.SYNTAX, message, (label,), help=_remedy(token, before, taken))
+
+
+def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
+    """PS102 for characters with which no word begins, and the word that was meant, if that is plain."""
+    if text[0].isalnum() or text[0] == "_":
+        help_, meant = "names are made of ASCII letters, digits and `_`", "name"
+    elif meant := _MEANT.get(text, ""):
+        help_ = f"write `{meant}`"
+    else:
+        help_ = _odd_remedy(text[0])
+    message = f"no word of the language is written {_character(text)}"
+    return Diagnostic(Code.CHARACTER, message, (Label(span, "not a word"),), help=help_ or None), meant or None
+
+
+# What could have stood there
+
+
+def _phrases(taken: set[str], before: Token | None) -> list[str]:
+    if before is None:
+        return ["`schedule name(parameters)`"]
+    if before.text == "release":
+        return ["`W`, `I`, `torch` or `split:1/2`"]
+    left, phrases = set(taken), []
+    if {"NAME", "NUMBER", "("} <= left:
+        phrases.append("an expression")
+        left -= _VALUES
+    if {"+", "COMPARE"} & left and not phrases:
+        phrases += ["an operator"] * bool({"claim", "repeat"} & left)
+        left -= _OPERATORS | {"("}
+    if "claim" in left:
+        phrases.append("a line such as `stage`, `rank` or `claim`")
+        left -= {*ITEMS, "$END", ",", "release", "when", "for", "STRING", "TEXT"}
+    if "repeat" in left:
+        phrases.append("a statement")
+        left -= {*STATEMENTS, "let", "else", "[", "("}
+    if left >= _LETTERS:
+        phrases.append("a letter such as `F`" if "NAME" in left else "an operation")
+        left -= _LETTERS | {"NAME"}
+    return phrases + sorted(_KINDS.get(word, f"`{word}`") for word in left)
+
+
+def _listed(phrases: Sequence[str]) -> str:
+    return " or ".join(", ".join(phrases).rsplit(", ", 1)) if len(phrases) > 1 else "".join(phrases)
+
+
+def _after(before: Token | None) -> str:
+    return f"after {_shown(before)}" if before else "at the beginning"
+
+
+def _shown(token: Token) -> str:
+    if not token.text:
+        return "the end of the file"
+    return "a string" if token.text.startswith('"') else f"`{token.text[:40]}`"
+
+
+# The remedy
+
+
+def _chains(token: Token, taken: set[str]) -> bool:
+    return token.text in _COMPARISONS and "and" in taken and "COMPARE" not in taken
+
+
+def _remedy(token: Token, before: Token | None, taken: set[str]) -> str | None:
+    """What to do, where it is plain."""
+    word = token.text
+    after = before.text if before else ""
+    if _chains(token, taken):
+        return "write `a < b and b < c`"
+    if word == "=" and "COMPARE" in taken:
+        return "`=` defines; write `==` to compare"
+    if ".." in taken:
+        return "a range is written `low .. high`; it ends before high"
+    if word == "{" and "then" in taken:
+        return "where a value belongs, write `if condition then a else b`"
+    if word == "{" and after == "then":
+        return "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"
+    if word in ("elif", "elsif", "elseif") and "else" in taken:
+        return "write `else if`"
+    if word == "schedule":
+        return "a file holds one schedule"
+    if word in STATEMENTS and "claim" in taken:
+        return "operations stand inside a rank: `rank r { … }`"
+    return _spelling(token, taken)
+
+
+def _spelling(token: Token, taken: set[str]) -> str | None:
+    word = token.text
+    if token.kind == "NAME":
+        if (found := re.fullmatch(r"([FIWB])_?([0-9]+)", word)) and taken >= _LETTERS:
+            return f"write `{found[1]}({found[2]})` for microbatch {found[2]}, a bare `{found[1]}` for the next"
+        words = {text for text in taken if text.isalpha() and (text.islower() or len(text) == 1)}
+        if word.upper() in words:
+            return f"did you mean `{word.upper()}`?"
+        close = difflib.get_close_matches(word.lower(), sorted(words), 1, 0.65)
+        return f"did you mean `{close[0]}`?" if close else None
+    if "NAME" in taken and word.isalpha() and token.kind not in ("NUMBER", "STRING"):
+        return f"`{word}` is a word of the language and cannot be a name"
+    return None
+
+
+# Characters
+
+
+def _character(text: str) -> str:
+    shown = text[:8] + "…" * (len(text) > 8)
+    if text.isascii() and text.isprintable():
+        return f"`{shown}`"
+    point = f"U+{ord(text[0]):04X}"
+    name = unicodedata.name(text[0], "").lower()
+    return f"`{shown}` ({point})" if shown.isprintable() else f"with {name or 'a control character'} ({point})"
+
+
+def _odd_remedy(character: str) -> str:
+    if character == ";":
+        return "statements need nothing between them: take it away"
+    if character == ".":
+        return "a range is written `0 .. p`, a fraction `0.5`"
+    if character in "'“”‘’„«»`":
+        return 'strings stand in `"`'
+    return "use a blank" if character.isspace() else ""

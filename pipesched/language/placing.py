@@ -1,0 +1,158 @@
+"""The placement that the ``stage`` lines of a file describe, at given sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.language.checked import Checked, StageCode
+from pipesched.language.running import Halt, report
+from pipesched.model.placement import Placement
+from pipesched.source import Span
+
+MOST_RANKS = 100_000
+
+
+@dataclass
+class Route:
+    """One way through the ranks: stage -> rank, and the microbatches that take it."""
+
+    name: str
+    span: Span
+    rank_of: dict[int, int] = field(default_factory=dict)
+    single: set[int] = field(default_factory=set)
+    microbatches: tuple[int, int] | None = None
+
+
+def place(checked: Checked, names: Mapping[str, Any], max_ops: int) -> Placement:
+    """Evaluate the placement.
+
+    Raises:
+        PipeschedError: PS210, more operations than max_ops; PS215, PS216, PS223, a placement that is none.
+    """
+    source = checked.file.span.source
+    if not checked.stages:
+        raise fail(
+            Code.PLACEMENT,
+            "the file places no stage",
+            Label(checked.file.name.span, "this schedule"),
+            help="write for example `stage s in 0 .. p on rank s`",
+        )
+    routes: dict[str, Route] = {}
+    for line in checked.stages:
+        try:
+            _line(line, routes, names, max_ops)
+        except (ZeroDivisionError, Halt) as error:
+            raise report(error, source) from None
+    found = list(routes.values())
+    ranges = _ranges(found, names.get("v_m"))
+    stages = _stages(found)
+    _limit(checked, stages, ranges, max_ops)
+    rank_of = np.array([[route.rank_of[s] for s in range(stages)] for route in found], dtype=np.int32)
+    ranks = int(rank_of.max()) + 1
+    route_of = np.zeros(max(high for _, high in ranges), dtype=np.int32)
+    for number, (low, high) in enumerate(ranges):
+        route_of[low:high] = number
+    return Placement(rank_of, route_of, ranks, tuple(route.name for route in found))
+
+
+def _line(line: StageCode, routes: dict[str, Route], names: Mapping[str, Any], max_ops: int) -> None:
+    node = line.node
+    name = node.route.id if node.route else ""
+    route = routes.setdefault(name, Route(name, node.span))
+    env = dict(names)
+    low = eval(line.low, env)
+    high = low + 1 if line.high is None else eval(line.high, env)
+    if high - low > max_ops:
+        raise _too_many(f"{high - low} stages", max_ops, node.span)
+    rank_of = eval(line.rank, env)
+    if line.microbatches is not None:
+        route.microbatches = (eval(line.microbatches[0], env), eval(line.microbatches[1], env))
+    for stage in range(low, high):
+        _put(route, stage, rank_of(stage), single=line.high is None, span=node.span)
+
+
+def _put(route: Route, stage: int, rank: int, *, single: bool, span: Span) -> None:
+    if stage in route.rank_of and (not single or stage in route.single):
+        raise fail(Code.PLACEMENT, f"stage {stage} is placed twice", Label(span, "placed again here"))
+    if stage < 0 or rank < 0:
+        raise fail(Code.PLACEMENT, f"stage {stage} is on rank {rank}", Label(span, "neither may be negative"))
+    if rank >= MOST_RANKS:
+        raise fail(
+            Code.TOO_MANY_OPERATIONS,
+            f"stage {stage} is on rank {rank}; at most {MOST_RANKS} ranks are supported",
+            Label(span, "this rank is out of reach"),
+        )
+    route.rank_of[stage] = rank
+    if single:
+        route.single.add(stage)
+
+
+def _stages(routes: list[Route]) -> int:
+    """How many stages there are; every route must hold them all."""
+    stages = 1 + max((s for route in routes for s in route.rank_of), default=-1)
+    if stages == 0:
+        label = Label(routes[0].span, "this range is empty here")
+        raise fail(Code.PLACEMENT, "no stage is placed", label, help="check the sizes")
+    for route in routes:
+        if len(route.rank_of) < stages:
+            hole = next(s for s in range(stages) if s not in route.rank_of)
+            several = f" on route {route.name}" if len(routes) > 1 else ""
+            code = Code.ROUTES if len(routes) > 1 else Code.PLACEMENT
+            label = Label(route.span, f"says where {len(route.rank_of)} of {stages} stages live")
+            raise fail(code, f"stage {hole} is placed nowhere{several}", label)
+    return stages
+
+
+def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, int]]:
+    """The microbatches of each route; together all of 0 .. m, each once."""
+    if microbatches is None and any(route.microbatches is None for route in routes):
+        raise fail(
+            Code.MICROBATCHES_UNKNOWN,
+            "nothing says how many microbatches there are",
+            Label(routes[0].span, "runs microbatches 0 .. m"),
+            help="declare the parameter m, or write `for microbatch 0 .. n` here",
+        )
+    ranges = [route.microbatches or (0, microbatches or 0) for route in routes]
+    total = max((high for _, high in ranges), default=0) if microbatches is None else microbatches
+    if total <= 0:
+        raise fail(
+            Code.MICROBATCHES_UNKNOWN, f"there are {total} microbatches", Label(routes[0].span, "nothing to run")
+        )
+    at = 0
+    for (low, high), route in sorted(zip(ranges, routes, strict=True), key=lambda pair: pair[0]):
+        if low != at or high < low or high > total:
+            if low < at:
+                message = f"microbatch {low} takes more than one route"
+            elif low > at:
+                message = f"microbatch {at} takes no route"
+            else:
+                message = f"the range {low} .. {high} is not within 0 .. {total}"
+            raise fail(Code.ROUTES, message, Label(route.span, f"microbatches {low} .. {high}"))
+        at = high
+    if at != total:
+        raise fail(Code.ROUTES, f"microbatch {at} takes no route", Label(routes[-1].span, "none follows"))
+    return ranges
+
+
+def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops: int) -> None:
+    """Refuse what is too large before anything is expanded."""
+    kinds = 1 + any(site.op in "IB" for site in checked.sites)
+    microbatches = sum(high - low for low, high in ranges)
+    least = kinds * stages * microbatches
+    if least > max_ops:
+        raise _too_many(f"{stages} stages and {microbatches} microbatches: {least} operations", max_ops, None)
+
+
+def _too_many(what: str, max_ops: int, span: Span | None) -> PipeschedError:
+    labels = () if span is None else (Label(span, "too many here"),)
+    return fail(
+        Code.TOO_MANY_OPERATIONS,
+        f"{what} at least; the limit is {max_ops}",
+        *labels,
+        help="choose smaller sizes, or raise --max-ops",
+    )

@@ -1,0 +1,152 @@
+"""Runs the program of every rank, and runs one again to tell where an operation came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pipesched.diagnostics import Code, Label, fail
+from pipesched.language.checked import Checked, RankCode
+from pipesched.language.emitter import Emitter
+from pipesched.language.running import Budget, Halt, locate, report
+from pipesched.language.statements import EMITTERS
+from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.origin import Origin, Place
+from pipesched.model.placement import Placement
+
+
+@dataclass
+class Programs:
+    """The programs of a file at one size."""
+
+    checked: Checked
+    names: dict[str, Any]
+    placement: Placement
+    max_ops: int
+
+    def run(self) -> tuple[Ints, Ints, Bools, Ints]:
+        """Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the cut by rank.
+
+        Raises:
+            PipeschedError: PS2xx, from the file's own operations.
+        """
+        self.code = self._assign()
+        self.functions = {id(code): self._function(code) for code in self.code}
+        budget = Budget(5 * self.max_ops, 5 * self.max_ops)
+        sites, keys, second = [], [], []
+        start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
+        for rank in range(self.placement.ranks):
+            emitter = Emitter(rank, self._chunks(rank), self.placement.microbatches, self.max_ops)
+            try:
+                self._call(rank, emitter, budget)
+            except (ZeroDivisionError, Halt) as error:
+                raise report(error, self._source, f"rank {rank}") from None
+            sites.append(np.array(emitter.sites, dtype=np.int32))
+            keys.append(np.array(emitter.keys, dtype=np.int64))
+            second.append(np.array(emitter.second, dtype=np.int64) + start[rank])
+            start[rank + 1] = start[rank] + len(emitter.sites)
+            self._limit(int(start[rank + 1]))
+        flags = np.zeros(int(start[-1]), dtype=np.bool_)
+        flags[np.concatenate(second)] = True
+        return np.concatenate(sites), np.concatenate(keys), flags, start
+
+    @property
+    def _source(self) -> Any:
+        return self.checked.file.span.source
+
+    def _limit(self, operations: int) -> None:
+        if operations > self.max_ops:
+            message = f"more than {self.max_ops} operations"
+            raise fail(Code.TOO_MANY_OPERATIONS, message, help="choose smaller sizes, or raise --max-ops")
+
+    def _chunks(self, rank: int) -> list[tuple[int, int, int]]:
+        ranges = self._ranges
+        return [(*ranges[route], stage) for route, stage in self.placement.chunks(rank)]
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, int]]:
+        """First microbatch and end of every route; a route's microbatches are consecutive."""
+        route_of = self.placement.route_of
+        found = [np.flatnonzero(route_of == route) for route in range(self.placement.routes)]
+        return [(int(x[0]), int(x[-1]) + 1) if len(x) else (0, 0) for x in found]
+
+    def _assign(self) -> list[RankCode]:
+        """The code of every rank: its own if there is one, else the one for every rank."""
+        general = [code for code in self.checked.ranks if code.literal is None]
+        if len(general) > 1:
+            again = Label(general[1].node.span, "and this one")
+            raise fail(Code.RANK_PROGRAM, "two programs for every rank", Label(general[0].node.span, "this one"), again)
+        own: dict[int, RankCode] = {}
+        for code in self.checked.ranks:
+            if code.literal is not None:
+                rank = eval(code.literal, self.names)
+                label = Label(code.node.rank.span, f"this is rank {rank}")
+                if not 0 <= rank < self.placement.ranks:
+                    raise fail(
+                        Code.RANK_PROGRAM, f"no stage is on rank {rank}; ranks are 0 .. {self.placement.ranks}", label
+                    )
+                if rank in own:
+                    raise fail(Code.RANK_PROGRAM, f"rank {rank} has two programs", label)
+                own[rank] = code
+        bare = [r for r in range(self.placement.ranks) if r not in own] if not general else []
+        if bare:
+            label = Label(self.checked.file.name.span, f"has {len(own)} programs for {self.placement.ranks} ranks")
+            raise fail(
+                Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=f"write `rank {bare[0]} {{ … }}`"
+            )
+        return [own.get(r) or general[0] for r in range(self.placement.ranks)]
+
+    def _function(self, code: RankCode) -> Callable[..., None]:
+        space = dict(self.names)
+        exec(code.program, space)
+        function: Callable[..., None] = space["program"]
+        return function
+
+    def _call(self, rank: int, emitter: Emitter, budget: Budget) -> None:
+        functions = {**emitter.functions(), "steps": budget.steps}
+        self.functions[id(self.code[rank])](rank, *(functions[name] for name in EMITTERS))
+
+    def bindings(self, rank: int, step: int) -> str:
+        """The loop bindings under which the step-th operation (from 0) of a rank was written."""
+        emitter = Emitter(rank, self._chunks(rank), self.placement.microbatches, self.max_ops)
+        emitter.sites = _Until(step)
+        try:
+            self._call(rank, emitter, Budget(5 * self.max_ops, 5 * self.max_ops))
+        except _Found as found:
+            return locate(found, self._source)[1]
+        return ""
+
+    def origin(self, sites: Column, start: Ints) -> Origin:
+        """Finds the line and the bindings of an operation."""
+        return _Origin(self, sites, start)
+
+
+class _Found(Exception):
+    """The operation that was asked for is being written."""
+
+
+class _Until(list[int]):
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
+
+    def append(self, site: int) -> None:
+        if len(self) == self.step:
+            raise _Found
+        super().append(site)
+
+
+@dataclass(frozen=True)
+class _Origin:
+    programs: Programs
+    sites: Column
+    start: Ints
+
+    def place(self, index: int) -> Place:
+        rank = int(np.searchsorted(self.start, index, side="right")) - 1
+        span = self.programs.checked.sites[int(self.sites[index])].span
+        return Place(span, self.programs.bindings(rank, index - int(self.start[rank])))

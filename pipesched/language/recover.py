@@ -1,0 +1,194 @@
+"""Every independent mistake of a text that does not parse, in one reading.
+
+The grammar's table is walked over the tokens. Where a token has no action, what would have had one is said in words;
+then the walk goes on at the next place where a statement or an item begins, from the innermost state that takes it:
+panic mode, the brackets paired beforehand. One statement is blamed once.
+
+    let x 3                  expected `=` or `(` after `x`, found `3`      the half-read let is dropped at `repeat`
+    repeat x { F ) }         found `)`, which closes nothing               it is left out
+    claim a == b c           expected an operator or a line after `b`      on to the end
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.language.brackets import MOST, Pairing, Problem
+from pipesched.language.expected import unexpected, unknown
+from pipesched.language.table import END, Entry, Stack, Table
+from pipesched.language.tokens import (
+    COMMENT,
+    ITEMS,
+    LONGEST,
+    STATEMENTS,
+    UNCLOSED,
+    UNKNOWN,
+    Token,
+    Words,
+    begins,
+    ends_value,
+    first_in_line,
+    known_release,
+    too_long,
+)
+from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+_HEAD = ("schedule", "name", "(", ")")
+
+
+def mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
+    """What is wrong with a text, in its order: the first `MOST` findings."""
+    written = [token for token in words.scan(source.text) if token.kind != COMMENT]
+    if not written:
+        return [_empty(source)]
+    problems: list[Problem] = []
+    tokens = [kept for token in written for kept in _words_meant(token, source, words, problems)]
+    if tokens:
+        pairing = Pairing(source, tokens, words.kinds).run()
+        problems += pairing.problems
+        if len(pairing.problems) < MOST:
+            problems += Walk(source, pairing.out, problems, Table(lark), words).run()
+    problems.sort(key=lambda problem: problem.offset)
+    return [problem.diagnostic for problem in problems[:MOST]]
+
+
+def _empty(source: Source) -> Diagnostic:
+    state = "holds only comments" if source.text.strip("\ufeff \t\f\r\n") else "is empty"
+    where = Label(source.span(0, 0), "a schedule begins here")
+    return Diagnostic(Code.EMPTY, f"the file {state}", (where,), help="begin with `schedule name(p, m = 2 * p)`")
+
+
+def _words_meant(token: Token, source: Source, words: Words, problems: list[Problem]) -> list[Token]:
+    """The token; for what is no word of the language, a finding, and what was meant, or nothing."""
+    span = source.span(token.start, token.end)
+    if token.kind == UNCLOSED:
+        begun = Label(span, "it begins here")
+        advice = "close it on its line; only the documentation after the head may span lines"
+        finding = Diagnostic(Code.CHARACTER, 'a string has no closing `"`', (begun,), help=advice)
+        problems.append(Problem(token.start, finding))
+        return [token._replace(kind="STRING")]
+    if token.kind == UNKNOWN:
+        finding, meant = unknown(token.text, span)
+        problems.append(Problem(token.start, finding))
+        return [token._replace(kind=words.kind(meant))] if meant else []
+    if token.kind == "NUMBER" and too_long(token.text):
+        finding = Diagnostic(Code.OVERFLOW, f"a number has more than {LONGEST} digits", (Label(span, "too long"),))
+        problems.append(Problem(token.start, finding))
+    return [token]
+
+
+class Walk:
+    """One walk through the table, over tokens whose brackets are paired.
+
+    known: what is wrong with the words and brackets; their statements are not blamed again.
+    """
+
+    def __init__(self, source: Source, tokens: list[Token], known: list[Problem], table: Table, words: Words) -> None:
+        self.source, self.table, self.words = source, table, words
+        self.tokens = [*tokens, Token(END, "", tokens[-1].end)]
+        self.blamed = [problem.offset for problem in known]
+        self.problems: list[Problem] = []
+        self.stack: Stack = [Entry(table.start, "")]
+        self.begun = 0  # where the statement begins that is being read
+        self.astray = False  # whether statements outside every rank have been reported
+
+    def run(self) -> list[Problem]:
+        at = 0
+        while at < len(self.tokens) and len(self.problems) < MOST:
+            if self.table.advance(self.stack, self._kind(at)):
+                if begins(self.tokens, at, self.source):
+                    self.begun = self.tokens[at].start
+                    self.astray &= self.tokens[at].text not in ITEMS
+                at += 1
+            else:
+                self._mistake(at)
+                at = self._resume(at)
+        return self.problems
+
+    def _kind(self, at: int) -> str:
+        """The token's kind; UNKNOWN for a release rule that nobody knows."""
+        token = self.tokens[at]
+        if token.kind == "NAME" and at and self.tokens[at - 1].text == "release":
+            return "NAME" if known_release(token.text, self.tokens[at + 1].text == ":") else UNKNOWN
+        return token.kind
+
+    # Blame
+
+    def _mistake(self, at: int) -> None:
+        """Reports the token, unless its statement is blamed already."""
+        token = self.tokens[at]
+        taken = {self.words.texts.get(kind, kind) for kind in self.table.takes(self.stack)}
+        if ("claim" in taken or "repeat" in taken) and self._apart(at):
+            self.begun = token.start
+        outside = token.text in STATEMENTS and "claim" in taken
+        if token.supplied or (outside and self.astray) or self._is_blamed(token.start):
+            return
+        self.astray |= outside
+        self.blamed.append(self.begun)
+        self.problems.append(Problem(token.start, unexpected(self.tokens, at, taken, self.source)))
+
+    def _apart(self, at: int) -> bool:
+        """Whether a token stands first in its line, or block, after something complete: a mistake of its own."""
+        if at == 0 or self.tokens[at].kind == END:
+            return False
+        before = self.tokens[at - 1]
+        return ends_value(before) and (before.text in "{}" or first_in_line(self.tokens, at, self.source))
+
+    def _is_blamed(self, here: int) -> bool:
+        return any(self.begun <= offset <= here for offset in self.blamed)
+
+    # Going on
+
+    def _resume(self, at: int) -> int:
+        """Drops what is half read; the next token that the stack takes."""
+        depth = 0
+        for i in range(at, len(self.tokens)):
+            token = self.tokens[i]
+            depth += (token.text in ("(", "[")) - (depth > 0 and token.text in (")", "]"))
+            if depth:
+                continue
+            if token.text == "{":
+                self._enter()
+                return i
+            if token.text == "}" or token.kind == END or begins(self.tokens, i, self.source):
+                if self._drop_to(token.kind):
+                    return i
+                if token.text in ITEMS:
+                    self._supply(*_HEAD)
+                    return i
+            elif i > at and self._apart(i) and self._drop_to_list():
+                return i
+        return len(self.tokens)
+
+    def _enter(self) -> None:
+        """Makes the stack take a `{`: of the block that is being read, or of one whose head nobody knows."""
+        if self._drop_to(self.words.kinds["{"]):
+            return
+        if not self._drop_to_list():
+            self._supply(*_HEAD)
+        if not self._supply("if", "true"):
+            self._supply("rank", "0")
+
+    def _drop_to_list(self) -> bool:
+        """Drops what is half read of a statement, or of an item."""
+        return self._drop_to(self.words.kinds["repeat"]) or self._drop_to(self.words.kinds["claim"])
+
+    def _drop_to(self, kind: str) -> bool:
+        """Drops the top of the stack, as far as the last `{`, until it takes a token of this kind."""
+        height = len(self.stack)
+        while self.table.move(self.stack, kind, height) is None:
+            if height == 1 or self.stack[height - 1].symbol == self.words.kinds["{"]:
+                return False
+            height -= 1
+        del self.stack[height:]
+        return True
+
+    def _supply(self, *texts: str) -> bool:
+        """Moves the stack by words that are not written; False, and nothing moved, if it does not take the first."""
+        if texts == _HEAD:
+            del self.stack[1:]
+        return all(self.table.advance(self.stack, self.words.kind(text)) for text in texts)

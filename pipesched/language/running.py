@@ -1,0 +1,112 @@
+"""Running translated code: its budget, its exact arithmetic, and what an exception in it means.
+
+`Halt` is raised by what a program calls (a chunk that is not there, a budget that is spent); `report` turns it, and
+Python's own ZeroDivisionError, into a diagnostic with the place and the bindings, read from the frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from types import FrameType, TracebackType
+from typing import Any
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.language.translate import FILENAME
+from pipesched.source import Source, Span
+
+WIDEST = 2**62
+
+
+class Halt(Exception):
+    """A program cannot go on. The place is where it was called from."""
+
+    def __init__(self, code: Code, message: str, label: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.label, self.help = code, message, label, help
+
+
+def times(a: Any, b: Any) -> Any:
+    """a * b, refused beyond 62 bits: nothing in a schedule is that large, and longer numbers would never end."""
+    product = a * b
+    if not -WIDEST < product < WIDEST:
+        raise Halt(Code.OVERFLOW, "a product leaves the range of 62 bits", "this is too large")
+    return product
+
+
+def ratio(a: Any, b: Any) -> Fraction:
+    """a / b, exact."""
+    return Fraction(a) / Fraction(b)
+
+
+def pure() -> dict[str, Any]:
+    """The names that translated expressions may use."""
+    return {"__builtins__": {}, "times": times, "ratio": ratio, "v_min": min, "v_max": max, "v_abs": abs}
+
+
+@dataclass
+class Budget:
+    """Steps that may still be taken; a loop pays for all its passes before the first one."""
+
+    left: int
+    limit: int
+
+    def steps(self, low: int, high: int, weight: int) -> range:
+        """The passes of a loop, paid for."""
+        self.left -= 1 + max(high - low, 0) * weight
+        if self.left < 0:
+            raise Halt(
+                Code.TOO_MANY_STEPS,
+                f"the loops of this file take more than {self.limit} steps",
+                f"would run {max(high - low, 0)} times",
+                "check the bounds; --max-ops raises the limit",
+            )
+        return range(low, high)
+
+
+def report(error: BaseException, source: Source, what: str = "") -> PipeschedError:
+    """The diagnostic of an exception that translated code raised; `what` says which rank."""
+    span, bindings = locate(error, source)
+    where = ", ".join(filter(None, [what, bindings]))
+    suffix = f" ({where})" if where else ""
+    if isinstance(error, Halt):
+        labels = (Label(span, error.label + suffix),)
+        return PipeschedError([Diagnostic(error.code, error.message, labels, (), error.help)])
+    if isinstance(error, ZeroDivisionError):
+        labels = (Label(span, f"divides by zero{suffix}"),)
+        return PipeschedError([Diagnostic(Code.DIVISION, "division by zero", labels)])
+    raise error
+
+
+def locate(error: BaseException, source: Source) -> tuple[Span | None, str]:
+    """Where in the .ps file the innermost translated code stood, and the bindings there."""
+    span, bindings = None, []
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILENAME:
+            span = _span(trace, source)
+            bindings += _bindings(trace.tb_frame)
+        trace = trace.tb_next
+    return span, ", ".join(dict.fromkeys(bindings))
+
+
+def _span(trace: TracebackType, source: Source) -> Span | None:
+    position = next(islice(trace.tb_frame.f_code.co_positions(), trace.tb_lasti // 2, None), None)
+    if position is None or position[0] is None or position[1] is None:
+        return None
+    return source.span(position[0] - 1, position[1] - 1)
+
+
+def _bindings(frame: FrameType) -> list[str]:
+    """``k = 5`` for every loop variable, and argument of a function; ``pass 3`` for a repeat."""
+    values: Mapping[str, object] = frame.f_locals
+    telling = ("k_", "v_") if frame.f_code.co_name == "<lambda>" else ("k_",)
+    shown = []
+    for name, value in values.items():
+        if name.startswith(telling):
+            shown.append(f"{name[2:]} = {value}")
+        elif name.startswith("n_") and isinstance(value, int):
+            shown.append(f"pass {value + 1}")
+    return shown

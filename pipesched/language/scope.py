@@ -1,0 +1,85 @@
+"""Which names mean what, at one point of a file.
+
+No name is ever shadowed and none is visible before its definition, so recursion cannot be written, and a reader
+never has to ask which `k` is meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.language import ast
+from pipesched.source import Span
+
+Kind: TypeAlias = Literal["number", "boolean", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A name that is known: its kind (of the result, for a function), how many arguments it takes, what a call costs.
+
+    arity: None for a value; for a function the least and greatest count of arguments (greatest None: any number).
+    bare: a function that may also be named without arguments (``peak``). prefix: of its name in the running code;
+    loop variables have their own, so that a diagnostic can show the bindings of the loops alone.
+    """
+
+    kind: Kind = "number"
+    arity: tuple[int, int | None] | None = None
+    cost: int = 1
+    span: Span | None = None
+    bare: bool = False
+    prefix: str = "v"
+
+
+BUILTINS = {
+    "min": Binding(arity=(2, None)),
+    "max": Binding(arity=(2, None)),
+    "abs": Binding(arity=(1, 1)),
+}
+
+
+@dataclass
+class Scope:
+    """A chain of blocks, the innermost last; what is wrong is collected, not raised."""
+
+    blocks: list[dict[str, Binding]]
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def inner(self) -> Scope:
+        """The scope of a block inside this one; what it defines ends with it."""
+        return Scope([*self.blocks, {}], self.diagnostics)
+
+    def find(self, name: str) -> Binding | None:
+        return next((block[name] for block in reversed(self.blocks) if name in block), None)
+
+    def visible(self) -> Iterator[str]:
+        for block in self.blocks:
+            yield from block
+
+    def define(self, name: ast.Name, binding: Binding) -> None:
+        """Make a name known from here on."""
+        before = self.find(name.id)
+        if before is not None:
+            labels = [Label(name.span, "defined again here")]
+            if before.span is not None:
+                labels.append(Label(before.span, "first defined here"))
+            what = "is built in" if before.span is None else "is already defined"
+            self.report(Code.REDEFINED, f"`{name.id}` {what}", *labels, help="choose another name")
+            return
+        self.blocks[-1][name.id] = binding
+
+    def unknown(self, name: ast.Name) -> None:
+        close = difflib.get_close_matches(name.id, sorted(set(self.visible())), 1, 0.6)
+        self.report(
+            Code.UNKNOWN_NAME,
+            f"no name `{name.id}` is known here",
+            Label(name.span, "used here"),
+            help=f"did you mean `{close[0]}`?" if close else "names are visible after their definition",
+        )
+
+    def report(self, code: Code, message: str, *labels: Label, help: str | None = None) -> None:
+        self.diagnostics.append(Diagnostic(code, message, labels, (), help))

@@ -1,0 +1,142 @@
+"""The program of a rank becomes one Python function (see `translate`).
+
+    def program(v_r, F, F_only, F_at, …, steps): …
+
+The emission functions are arguments, so that one compiled function serves every rank. An operation is a call with
+its site; `F_only` is the bare form, which needs a rank of one chunk, `F_at` the form that names the microbatch.
+"""
+
+from __future__ import annotations
+
+import ast as python
+from dataclasses import dataclass, field
+
+from pipesched.diagnostics import Code, Label
+from pipesched.language import ast
+from pipesched.language.scope import Binding, Scope
+from pipesched.language.translate import FILENAME, Expressions, call, define, placed
+from pipesched.source import Span
+
+EMITTERS = (*(f"{op}{form}" for op in "FIBW" for form in ("", "_only", "_at")), "drain", "pair", "steps")
+LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One operation of the file: its letter and where it stands."""
+
+    op: str
+    span: Span
+
+
+@dataclass
+class Statements:
+    """Translates the body of a rank; `sites` grows with every operation of the file."""
+
+    sites: list[Site] = field(default_factory=list)
+    expressions: Expressions = field(default_factory=Expressions)
+
+    def program(self, node: ast.Rank, variable: str | None, scope: Scope) -> python.Module:
+        """A module that defines ``program``."""
+        body, _ = self.block(node.body, scope.inner(), 0)
+        arguments = ", ".join([f"v_{variable}" if variable else "v_", *EMITTERS])
+        module = python.parse(f"def program({arguments}): pass", FILENAME)
+        function = module.body[0]
+        assert isinstance(function, python.FunctionDef)
+        function.body = [*body, *function.body]
+        return module
+
+    def block(self, statements: tuple[ast.Statement, ...], scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
+        """The statements, and how many steps one pass over them costs, inner loops not counted."""
+        made: list[python.stmt] = []
+        total = 1
+        for statement in statements:
+            code, cost = self._statement(statement, scope, depth)
+            made += code
+            total += cost
+        return made, total
+
+    def _statement(self, node: ast.Statement, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
+        match node:
+            case ast.Let():
+                code = define(node, scope, self.expressions)
+                binding = scope.find(node.name.id)
+                return [code], binding.cost if binding else 1
+            case ast.Operation():
+                return self._operation(node, scope)
+            case ast.Overlap():
+                return self._overlap(node, scope)
+            case ast.Drain():
+                return self._drain(node, scope)
+            case ast.For() | ast.Repeat():
+                return self._loop(node, scope, depth + 1)
+            case ast.If():
+                return self._if(node, scope, depth)
+
+    def _site(self, op: str, node: ast.Node) -> python.Constant:
+        self.sites.append(Site(op, node.span))
+        return placed(node, python.Constant(len(self.sites) - 1))
+
+    def _operation(self, node: ast.Operation, scope: Scope) -> tuple[list[python.stmt], int]:
+        site = self._site(node.op, node)
+        terms = [
+            self.expressions.term(part, scope, "number") for part in (node.chunk, node.microbatch) if part is not None
+        ]
+        arguments = [term.code for term in terms]
+        if node.microbatch is not None and node.chunk is None:
+            arguments.insert(0, placed(node, python.Constant(None)))
+        form = "_at" if node.microbatch is not None else "_only" if node.chunk is None else ""
+        code = placed(node, python.Expr(call(node, node.op + form, site, *arguments)))
+        return [code], sum(term.cost for term in terms)
+
+    def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:
+        if node.first.op != "F" or node.second.op not in ("B", "I"):
+            scope.report(
+                Code.OVERLAP_PARTS,
+                f"an overlap is an F and a B or I, not {node.first.op} and {node.second.op}",
+                Label(node.span, "these two cannot share a slot"),
+                help="write `overlap(F[…], B[…])`, the forward first",
+            )
+        first, cost = self._operation(node.first, scope)
+        second, more = self._operation(node.second, scope)
+        pair = placed(node, python.Expr(call(node, "pair")))
+        return [*first, *second, pair], cost + more
+
+    def _drain(self, node: ast.Drain, scope: Scope) -> tuple[list[python.stmt], int]:
+        site = self._site("W", node)
+        chunk = None if node.chunk is None else self.expressions.term(node.chunk, scope, "number")
+        argument = placed(node, python.Constant(None)) if chunk is None else chunk.code
+        return [placed(node, python.Expr(call(node, "drain", site, argument)))], chunk.cost if chunk else 0
+
+    def _loop(self, node: ast.For | ast.Repeat, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
+        if depth > LOOPS_DEEP:
+            scope.report(Code.NESTING, f"loops nest deeper than {LOOPS_DEEP}", Label(node.span, "one too many"))
+            return [], 0
+        inside = scope.inner()
+        if isinstance(node, ast.For):
+            low = self.expressions.term(node.low, scope, "number")
+            high = self.expressions.term(node.high, scope, "number")
+            inside.define(node.variable, Binding(span=node.variable.span, prefix="k"))
+            name, bounds, cost = f"k_{node.variable.id}", [low.code, high.code], low.cost + high.cost
+        else:
+            count = self.expressions.term(node.count, scope, "number")
+            zero = placed(node, python.Constant(0))
+            name, bounds, cost = f"n_{node.span.start}", [zero, count.code], count.cost
+        body, weight = self.block(node.body, inside, depth)
+        weighted = placed(node, python.Constant(weight))
+        head = node.span.source.span(node.span.start, _head_end(node))
+        steps = call(ast.Boolean(head, True), "steps", *bounds, weighted)
+        target = python.Name(name, python.Store())
+        loop = python.For(target, steps, body or [python.Pass()], [])
+        return [placed(node, loop)], cost
+
+    def _if(self, node: ast.If, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
+        condition = self.expressions.term(node.condition, scope, "boolean")
+        yes, cost = self.block(node.yes, scope.inner(), depth)
+        no, other = self.block(node.no, scope.inner(), depth)
+        code = placed(node, python.If(condition.code, yes or [placed(node, python.Pass())], no))
+        return [code], condition.cost + max(cost, other)
+
+
+def _head_end(node: ast.For | ast.Repeat) -> int:
+    return (node.high if isinstance(node, ast.For) else node.count).span.end

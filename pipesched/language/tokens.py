@@ -1,0 +1,161 @@
+"""The words of a text, whatever its state: nothing is lost, nothing is refused.
+
+The terminals are the grammar's own; this reader adds what a text that does not parse may hold besides. Tokens and the
+blanks between them are the whole text, so a text can be put together again from its tokens (`printer`), and a mistake
+can be found in it (`recover`).
+
+    rank r { F[0] § B }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB UNKNOWN B RBRACE
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from pipesched.source import Source
+
+LONGEST = 18  # digits: every such number fits in 64 bits
+COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
+ITEMS = ("schedule", "require", "let", "route", "stage", "rank", "costs", "claim")
+STATEMENTS = ("F", "I", "W", "B", "overlap", "drain", "for", "repeat", "if")
+_MILD = ("for", "if", "rank", "stage")  # words that stand inside a statement or an item too
+_VALUE_ENDS = (*"FIWB)]}{", "true", "false")
+_SKIPPED = ("BLANK", "MARK")
+
+
+class Token(NamedTuple):
+    """A word of the text. kind: its terminal in the grammar, or UNKNOWN, or UNCLOSED (a string without its end).
+
+    supplied: not in the text at all, but put where it is missing.
+    """
+
+    kind: str
+    text: str
+    start: int
+    supplied: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.start if self.supplied else self.start + len(self.text)
+
+
+class Pattern(Protocol):
+    """What lark knows of a terminal's text."""
+
+    value: str
+    type: str
+
+    @property
+    def max_width(self) -> int: ...
+
+    def to_regexp(self) -> str: ...
+
+
+class Terminal(Protocol):
+    """A terminal of the grammar, as lark lists it."""
+
+    name: str
+    pattern: Pattern
+
+
+def too_long(number: str) -> bool:
+    """Whether a number has more digits than the language takes."""
+    return len(number) - number.count(".") > LONGEST
+
+
+def known_release(name: str, with_share: bool) -> bool:
+    """Whether a name may follow `release`: ``torch`` stands alone, ``split`` has a share."""
+    return (name, with_share) in (("torch", False), ("split", True))
+
+
+@dataclass(frozen=True)
+class Words:
+    """The terminals of the grammar: `kinds` by their text, `texts` by their kind, where the text is fixed."""
+
+    terminals: tuple[Terminal, ...]
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        return {t.pattern.value: t.name for t in self.terminals if t.pattern.type == "str"}
+
+    @cached_property
+    def texts(self) -> Mapping[str, str]:
+        return {kind: text for text, kind in self.kinds.items()}
+
+    def kind(self, word: str) -> str:
+        """The kind of a single word."""
+        return self.scan(word)[0].kind
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        ordered = sorted(self.terminals, key=lambda t: (-t.pattern.max_width, -len(t.pattern.value)))
+        known = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in ordered)
+        begins = re.escape("".join({text[0] for text in self.kinds} | set('"#<>!*%.')))
+        return re.compile(rf"{known}|(?P<{UNKNOWN}>\w+|[^\w\s{begins}]+|(?s:.))")
+
+    def scan(self, text: str) -> list[Token]:
+        """Every token of a text, comments among them, blanks not."""
+        tokens: list[Token] = []
+        at, quoted, last = 0, False, ""
+        while at < len(text):
+            token = self._token(text, at, not quoted and last == ")")
+            at, quoted = token.end, quoted or token.text.startswith('"')
+            if token.kind in _SKIPPED:
+                continue
+            if tokens and _one_word(tokens[-1], token):
+                token = Token(UNKNOWN, tokens[-1].text + token.text, tokens.pop().start)
+            tokens.append(token)
+            last = last if token.kind == COMMENT else token.text
+        return tokens
+
+    def _token(self, text: str, at: int, after_head: bool) -> Token:
+        found = self._pattern.match(text, at)
+        assert found is not None  # UNKNOWN takes any character
+        kind, word = str(found.lastgroup), found.group()
+        if word == '"' or (kind == "TEXT" and not (after_head and _item_follows(text, found.end()))):
+            return Token(UNCLOSED, text[at : _line_end(text, at)], at)
+        return Token(self.kinds.get(word, kind), word, at)
+
+
+def _item_follows(text: str, end: int) -> bool:
+    """Whether a string that ends here can be the documentation: an item or nothing comes next."""
+    rest = re.compile(r"(?:\s|#[^\r\n]*)*(\w*)").match(text, end)
+    return rest is None or rest.end() == len(text) or rest.group(1) in ITEMS
+
+
+def _line_end(text: str, at: int) -> int:
+    found = re.compile(r"[\r\n]|\Z").search(text, at)
+    return found.start() if found else len(text)
+
+
+def _one_word(before: Token, token: Token) -> bool:
+    """Whether unknown letters only carry on a name: ``naïve``."""
+    return token.kind == UNKNOWN and token.text[0].isalnum() and before.kind == "NAME" and before.end == token.start
+
+
+def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
+    """Whether a token can only begin a statement or an item, as far as the words around it tell."""
+    word = tokens[at].text
+    if word not in ITEMS and word not in STATEMENTS:
+        return False
+    if at == 0:
+        return True
+    before = tokens[at - 1]
+    if word in "FIWB":
+        return before.text not in ("(", ",", "drain", "release", "costs")
+    if word in _MILD:
+        return ends_value(before) and (before.text in ("{", "}") or first_in_line(tokens, at, source))
+    return True
+
+
+def ends_value(token: Token) -> bool:
+    """Whether a statement, an item or an expression can end with this token; true of `{` too."""
+    return token.kind in ("NAME", "NUMBER", "STRING", "TEXT") or token.text in _VALUE_ENDS
+
+
+def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
+    """Whether a line end stands before the token."""
+    return at == 0 or "\n" in source.text[tokens[at - 1].end : tokens[at].start]

@@ -1,0 +1,220 @@
+"""Expressions and statements become Python bytecode that carries the positions of the .ps file.
+
+The tree is translated node by node into Python's own tree and compiled. Every Python node is given the *offset* of
+its .ps node as its line number, so that an exception in the running code names the place in the .ps file, and the
+frames hold the loop bindings. Nothing of the user's text reaches Python but integers and prefixed names.
+
+    F[fwd(k)]             ->   F(7, v_fwd(k_k))              7 is the site: which operation of the file it is
+    for k in a .. b { }   ->   for k_k in steps(a, b, c): …  charges c a pass to the budget, and refuses too many
+    repeat n { }          ->   for n_120 in steps(0, n, c): …
+    x * y                 ->   times(x, y)                   refuses what leaves 64 bits
+
+Names and types are checked on the way; a file with an unknown name is never run.
+"""
+
+from __future__ import annotations
+
+import ast as python
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+from pipesched.diagnostics import Code, Label
+from pipesched.language import ast
+from pipesched.language.scope import Binding, Kind, Scope
+
+FILENAME = "<schedule>"
+
+_ARITHMETIC: dict[str, python.operator] = {
+    "+": python.Add(),
+    "-": python.Sub(),
+    "//": python.FloorDiv(),
+    "%": python.Mod(),
+}
+_ORDER: dict[str, python.cmpop] = {
+    "<": python.Lt(),
+    "<=": python.LtE(),
+    ">": python.Gt(),
+    ">=": python.GtE(),
+}
+_SAME: dict[str, python.cmpop] = {"==": python.Eq(), "!=": python.NotEq()}
+
+Made = TypeVar("Made", bound=python.AST)
+
+
+def placed(node: ast.Node, made: Made) -> Made:
+    """Give a Python node, and what was newly made below it, the place of a .ps node."""
+    for part in python.walk(made):
+        if "lineno" in part._attributes and not hasattr(part, "lineno"):
+            place = {"lineno": node.span.start + 1, "end_lineno": node.span.end + 1}
+            for name, value in {**place, "col_offset": 0, "end_col_offset": 0}.items():
+                setattr(part, name, value)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A translated expression: its code, its kind, and how many calls running it may take."""
+
+    code: python.expr
+    kind: Kind
+    cost: int = 0
+
+
+def call(node: ast.Node, function: str, *arguments: python.expr) -> python.Call:
+    """``function(arguments)`` at the place of `node`."""
+    return placed(node, python.Call(python.Name(function, python.Load()), list(arguments), []))
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """Translates expressions. `exact` allows ``/`` and decimals: in claims and costs."""
+
+    exact: bool = False
+
+    def term(self, node: ast.Expression, scope: Scope, want: Kind = "unknown") -> Term:
+        """A term of the kind that is wanted, or a diagnostic in the scope."""
+        made = self._term(node, scope)
+        if "unknown" not in (want, made.kind) and want != made.kind:
+            scope.report(
+                Code.TYPE, f"expected a {want}, found a {made.kind}", Label(node.span, f"this is a {made.kind}")
+            )
+        return made
+
+    def _term(self, node: ast.Expression, scope: Scope) -> Term:
+        match node:
+            case ast.Boolean(value=value):
+                return Term(placed(node, python.Constant(value)), "boolean")
+            case ast.Number(value=value):
+                return self._number(node, value, scope)
+            case ast.Name():
+                return self._name(node, scope)
+            case ast.Call():
+                return self._call(node, scope)
+            case ast.Unary(operator="not"):
+                operand = self.term(node.operand, scope, "boolean")
+                return Term(placed(node, python.UnaryOp(python.Not(), operand.code)), "boolean", operand.cost)
+            case ast.Unary():
+                operand = self.term(node.operand, scope, "number")
+                return Term(placed(node, python.UnaryOp(python.USub(), operand.code)), "number", operand.cost)
+            case ast.Conditional():
+                return self._conditional(node, scope)
+            case ast.Binary():
+                return self._binary(node, scope)
+
+    def _number(self, node: ast.Number, value: int | Fraction, scope: Scope) -> Term:
+        if isinstance(value, int):
+            return Term(placed(node, python.Constant(value)), "number")
+        if not self.exact:
+            scope.report(Code.TYPE, "a program counts in whole numbers", Label(node.span, "not a whole number"))
+        parts = (python.Constant(value.numerator), python.Constant(value.denominator))
+        return Term(call(node, "ratio", *parts), "number")
+
+    def _name(self, node: ast.Name, scope: Scope) -> Term:
+        found = scope.find(node.id)
+        if found is None:
+            scope.unknown(node)
+            return Term(placed(node, python.Constant(0)), "unknown")
+        if found.arity is not None and not found.bare:
+            scope.report(
+                Code.CALL,
+                f"`{node.id}` is a function",
+                Label(node.span, "used as a value"),
+                help=f"call it: `{node.id}(…)`",
+            )
+        name = f"{'b' if found.bare else found.prefix}_{node.id}"
+        return Term(placed(node, python.Name(name, python.Load())), found.kind)
+
+    def _call(self, node: ast.Call, scope: Scope) -> Term:
+        arguments = [self.term(a, scope, "number") for a in node.arguments]
+        cost = sum(a.cost for a in arguments)
+        found = scope.find(node.function.id)
+        if found is None:
+            scope.unknown(node.function)
+            return Term(placed(node, python.Constant(0)), "unknown")
+        if found.arity is None:
+            scope.report(Code.CALL, f"`{node.function.id}` is a value", Label(node.span, "called as a function"))
+        elif not found.arity[0] <= len(arguments) <= (found.arity[1] or len(arguments)):
+            wanted = f"{found.arity[0]}" if found.arity[1] else f"at least {found.arity[0]}"
+            scope.report(
+                Code.CALL,
+                f"`{node.function.id}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(arguments)}",
+                Label(node.span, "called here"),
+            )
+        made = call(node, f"v_{node.function.id}", *(a.code for a in arguments))
+        return Term(made, found.kind, cost + found.cost)
+
+    def _conditional(self, node: ast.Conditional, scope: Scope) -> Term:
+        condition = self.term(node.condition, scope, "boolean")
+        yes = self.term(node.yes, scope)
+        no = self.term(node.no, scope, yes.kind)
+        made = placed(node, python.IfExp(condition.code, yes.code, no.code))
+        return Term(made, yes.kind, condition.cost + max(yes.cost, no.cost))
+
+    def _binary(self, node: ast.Binary, scope: Scope) -> Term:
+        operator = node.operator
+        logical = operator in ("and", "or")
+        kind: Kind = "boolean" if logical else "unknown" if operator in _SAME else "number"
+        left = self.term(node.left, scope, kind)
+        right = self.term(node.right, scope, kind if kind != "unknown" else left.kind)
+        cost = left.cost + right.cost
+        if logical:
+            joined = python.And() if operator == "and" else python.Or()
+            return Term(placed(node, python.BoolOp(joined, [left.code, right.code])), "boolean", cost)
+        if operator in _ORDER or operator in _SAME:
+            compare = _ORDER.get(operator) or _SAME[operator]
+            return Term(placed(node, python.Compare(left.code, [compare], [right.code])), "boolean", cost)
+        if operator in _ARITHMETIC:
+            made = placed(node, python.BinOp(left.code, _ARITHMETIC[operator], right.code))
+            return Term(made, "number", cost)
+        if operator == "/" and not self.exact:
+            scope.report(
+                Code.TYPE,
+                "`/` is exact division, for claims and costs only",
+                Label(node.span, "here a whole number is needed"),
+                help="write `//`, which rounds down",
+            )
+        return Term(call(node, "times" if operator == "*" else "ratio", left.code, right.code), "number", cost)
+
+
+def define(node: ast.Let, scope: Scope, expressions: Expressions) -> python.stmt:
+    """``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on."""
+    parameters = node.parameters
+    inside = scope.inner()
+    for parameter in parameters or ():
+        inside.define(parameter, Binding(span=parameter.span))
+    before = len(scope.diagnostics)
+    value = expressions.term(node.value, inside)
+    _name_recursion(node, scope, before)
+    code = value.code
+    if parameters is not None:
+        names = [placed(x, python.arg(f"v_{x.id}")) for x in parameters]
+        empty = python.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
+        code = placed(node, python.Lambda(empty, code))
+    arity = None if parameters is None else (len(parameters), len(parameters))
+    scope.define(node.name, Binding(value.kind, arity, value.cost + 1, node.name.span))
+    return placed(node, python.Assign([python.Name(f"v_{node.name.id}", python.Store())], code))
+
+
+def _name_recursion(node: ast.Let, scope: Scope, before: int) -> None:
+    """An unknown name that is the one being defined is recursion, and is called so."""
+    for i in range(before, len(scope.diagnostics)):
+        found = scope.diagnostics[i]
+        label = found.labels[0].span
+        if found.code is Code.UNKNOWN_NAME and label is not None and label.text == node.name.id:
+            del scope.diagnostics[i]
+            scope.report(
+                Code.RECURSION,
+                f"`{node.name.id}` is defined by itself",
+                Label(label, "it is not known yet"),
+                help="there is no recursion: every file ends; use `for` or a closed form",
+            )
+            return
+
+
+def lambda_of(names: Sequence[str], term: Term, node: ast.Node) -> python.Expression:
+    """``lambda names: term``, to be compiled with mode "eval"."""
+    arguments = [placed(node, python.arg(x)) for x in names]
+    empty = python.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
+    return python.Expression(placed(node, python.Lambda(empty, term.code)))

@@ -1,0 +1,186 @@
+"""Schedule -> Program: every message is sent and received at one global instant.
+
+The schedule has been list-scheduled once (`analysis.timeline`). All events are put into one global order,
+
+    a compute    at its start
+    a message    at the end of its producer, before the computes that start then
+
+and each message writes its SEND on one rank and its RECV on the other at that place of the order. A rank's list is
+what it gets, in order. Contracting each message to one point, the global order orders all of them, so the program
+finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages, so they
+match by position. It fails only if the compute order itself is a circle. (Compare torch's `_add_send_recv`.)
+
+    REDUCE_GRAD   after the last W or B of a stage, and the messages of that instant
+    SYNC          for the stages that live on two ranks, ascending, at the end: rendezvous of both
+    STEP          last
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.analysis.timeline import Timeline
+from pipesched.analysis.waits import Waits
+from pipesched.model.columns import Column, Ints
+from pipesched.model.ops import Op
+from pipesched.model.origin import Origin, Place
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+
+MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # what comes first among the events of one instant
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Instructions to be put in order: where, what, and when. `event` numbers the instant; both ends share it."""
+
+    rank: Column
+    op: Column
+    stage: Column
+    microbatch: Column
+    peer: Column
+    second: Column
+    source: Column
+    event: Column
+
+    @classmethod
+    def joined(cls, parts: list[Entries]) -> Entries:
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def sorted(self) -> Entries:
+        """By rank, then by instant."""
+        order = np.lexsort((self.event, self.rank))
+        return Entries(*(getattr(self, name)[order] for name in self.__dataclass_fields__))
+
+
+def communicate(schedule: Schedule, waits: Waits, times: Timeline) -> Program:
+    """Lower a schedule whose timeline is finished; O(n log n) in the number of operations."""
+    consumer = np.flatnonzero(waits.crosses)
+    producer = waits.needs[consumer]
+    reduced = _last_backward(schedule)
+    count = (len(schedule), len(consumer), len(reduced))
+    which = np.repeat([COMPUTE, MESSAGE, REDUCE], count)
+    time = np.concatenate([times.start, times.end[producer], times.end[reduced]])
+    turn = np.concatenate([times.turn, times.turn[producer], times.turn[reduced]])
+    event = _instants(time, turn, which, instantaneous=bool(np.any(times.end == times.start)))
+    computes, messages, reductions = np.split(event, np.cumsum(count[:2]))
+    size = len(event)
+    parts = [
+        _computes(schedule, computes),
+        *_messages(schedule, producer, consumer, messages),
+        _local(schedule, reduced, Op.REDUCE_GRAD, reductions),
+        *_endings(schedule, size),
+    ]
+    made = Entries.joined(parts).sorted()
+    start = np.searchsorted(made.rank, np.arange(schedule.ranks + 1)).astype(np.int64)
+    none = np.full(len(made.op), -1, dtype=np.int32)
+    return Program(
+        schedule.name,
+        schedule.placement,
+        made.op.astype(np.int8),
+        made.stage.astype(np.int32),
+        made.microbatch.astype(np.int32),
+        made.peer.astype(np.int32),
+        none,
+        np.zeros(len(made.op), dtype=np.int32),
+        made.second.astype(np.bool_),
+        start,
+        _FromSchedule(schedule.origin, made.source),
+        made.event.astype(np.int64),
+    )
+
+
+def _instants(time: Ints, turn: Ints, which: Column, *, instantaneous: bool) -> Ints:
+    """The place of every event in one global order.
+
+    Messages come before the computes that start at their instant. If something takes no time, that would put a
+    message before its own producer; then the turn in which computes ran decides, and messages follow their producer.
+    """
+    keys = ((which - COMPUTE) % 3, turn, time) if instantaneous else (turn, which, time)
+    order = np.lexsort(keys)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def _last_backward(schedule: Schedule) -> Ints:
+    """The last W or B of each stage on each rank."""
+    at = np.flatnonzero((schedule.op == Op.W) | (schedule.op == Op.B))[::-1]
+    key = schedule.rank[at].astype(np.int64) * (int(schedule.stage.max(initial=0)) + 1) + schedule.stage[at]
+    _, first = np.unique(key, return_index=True)
+    return at[first]
+
+
+def _entries(rank: Column, op: Column | Op, stage: Column, **rest: Column) -> Entries:
+    size = len(rank)
+    columns = {"microbatch": -1, "peer": -1, "second": False, "source": -1}
+    filled = {name: rest.get(name, np.full(size, default)) for name, default in columns.items()}
+    ops = np.full(size, op) if isinstance(op, Op) else op
+    return Entries(rank, ops, stage, event=rest["event"], **filled)
+
+
+def _computes(schedule: Schedule, event: Ints) -> Entries:
+    """The operations; the second part of a pair stays behind the first."""
+    second = np.flatnonzero(schedule.second)
+    event = 2 * event
+    event[second] = event[second - 1] + 1
+    return _entries(
+        schedule.rank,
+        schedule.op,
+        schedule.stage,
+        microbatch=schedule.microbatch,
+        second=schedule.second,
+        source=np.arange(len(schedule)),
+        event=event,
+    )
+
+
+def _messages(schedule: Schedule, producer: Ints, consumer: Ints, event: Ints) -> list[Entries]:
+    """A SEND where the producer is and a RECV where the consumer is; both carry the stage of their own rank."""
+    forward = schedule.op[consumer] == Op.F
+    source, target = schedule.rank[producer], schedule.rank[consumer]
+    microbatch = schedule.microbatch[producer]
+    sends = np.where(forward, Op.SEND_F, Op.SEND_B)
+    receives = np.where(forward, Op.RECV_F, Op.RECV_B)
+    common = {"microbatch": microbatch, "source": producer, "event": 2 * event}
+    return [
+        _entries(source, sends, schedule.stage[producer], peer=target, **common),
+        _entries(target, receives, schedule.stage[consumer], peer=source, **{**common, "source": consumer}),
+    ]
+
+
+def _local(schedule: Schedule, at: Ints, op: Op, event: Ints) -> Entries:
+    return _entries(schedule.rank[at], op, schedule.stage[at], source=at, event=2 * event)
+
+
+def _endings(schedule: Schedule, size: int) -> list[Entries]:
+    """SYNC of the replicated stages in ascending order, then STEP; nothing for a forward-only schedule."""
+    if schedule.forward_only:
+        return []
+    pairs = [(stage, *ranks) for stage in range(schedule.stages) if len(ranks := schedule.placement.copies(stage)) == 2]
+    everywhere, nowhere = np.arange(schedule.ranks), np.full(schedule.ranks, -1)
+    step = _entries(everywhere, Op.STEP, nowhere, event=np.full(schedule.ranks, 2 * (size + len(pairs))))
+    if not pairs:
+        return [step]
+    stage, low, high = np.array(pairs).T
+    event = 2 * (size + np.arange(len(pairs)))
+    return [
+        _entries(low, Op.SYNC, stage, peer=high, event=event),
+        _entries(high, Op.SYNC, stage, peer=low, event=event),
+        step,
+    ]
+
+
+@dataclass(frozen=True)
+class _FromSchedule:
+    """An instruction's place is that of the operation it was made for."""
+
+    origin: Origin
+    source: Column
+
+    def place(self, index: int) -> Place:
+        at = int(self.source[index])
+        return Place() if at < 0 else self.origin.place(at)

@@ -1,0 +1,193 @@
+"""How long things take, exactly.
+
+    tF, tI, tW   one operation of a stage                 default 1
+    tB           a full backward                          default tI + tW
+    tFB          an overlap pair F + B as one slot        default tF + tB   (F + I: tF + tI)
+    tC           a message between ranks                  default 0
+
+Each is a number or a list with one entry a stage: of the stage that runs; for tFB the stage of the F; for tC the
+stage that sends. All are integers or `Fraction`; time is counted in ticks of 1 / (common denominator), so that no
+sum is ever rounded..
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Ints
+
+Cost: TypeAlias = Fraction | tuple[Fraction, ...]
+
+KEYS = ("F", "I", "W", "B", "FB", "C")
+_NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}")
+_DEFAULT: dict[str, Cost] = {"F": Fraction(1), "I": Fraction(1), "W": Fraction(1), "C": Fraction(0)}
+
+
+def number(text: str, what: str) -> Fraction:
+    """A non-negative number as people write it: ``3``, ``1.5``, ``11/2``.
+
+    Raises:
+        PipeschedError: PS222, anything else, and numbers of more than 15 digits.
+    """
+    text = text.strip()
+    if not _NUMBER.fullmatch(text):
+        raise fail(
+            Code.COSTS,
+            f"{what} is not a number: {text!r}",
+            help="write a number from 0 up, such as 3, 1.5 or 11/2, of at most 15 digits",
+        )
+    return Fraction(text)
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Costs as integers for S stages; a tick is 1 / scale of the user's unit.
+
+    compute: int64, shape (4, S), indexed by Op F, I, W, B; pair: an overlap F + B by the stage of the F, shape (S,), or
+    None where it is the sum of its parts; message: shape (S,), by the stage that sends.
+    """
+
+    scale: int
+    compute: Ints
+    pair: Ints | None
+    message: Ints
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What was given; the rest takes its default."""
+
+    given: Mapping[str, Cost] = field(default_factory=dict)
+
+    def __getitem__(self, key: str) -> Cost | None:
+        """The cost of F, I, W, B, FB or C; None for FB where it is the sum of its parts."""
+        if key in self.given:
+            return self.given[key]
+        return _plus(self["I"], self["W"]) if key == "B" else _DEFAULT.get(key)
+
+    def scalar(self, key: str) -> Fraction | None:
+        """The cost as one number, or None where it differs from stage to stage."""
+        value = self[key]
+        if value is None:
+            value = _plus(self["F"], self["B"])
+        if isinstance(value, tuple):
+            return value[0] if len(set(value)) == 1 else None
+        return value
+
+    def over(self, base: Costs) -> Costs:
+        """These costs, and those of `base` for what is not given here."""
+        return Costs({**base.given, **self.given})
+
+    def ticks(self, stages: int) -> Ticks:
+        """The costs as integers.
+
+        Raises:
+            PipeschedError: PS222, a list that has not one entry a stage, or numbers too fine for 64 bits.
+        """
+        rows = {key: _row(key, self[key], stages) for key in KEYS}
+        scale = lcm(*(x.denominator for row in rows.values() if row for x in row))
+        if scale * max(max(row, default=Fraction(0)) for row in rows.values() if row is not None) >= 2**50:
+            raise fail(
+                Code.COSTS,
+                f"the costs need ticks of 1/{scale}, too fine to add exactly in 64 bits",
+                help="use fewer digits, or a larger unit of time",
+            )
+
+        def whole(key: str) -> Ints:
+            row = rows[key]
+            assert row is not None
+            return np.array([int(x * scale) for x in row], dtype=np.int64)
+
+        pair = None if rows["FB"] is None else whole("FB")
+        return Ticks(scale, np.stack([whole(key) for key in "FIWB"]), pair, whole("C"))
+
+    def to_json(self) -> dict[str, object]:
+        """F, I, W, B, FB, C as numbers, strings like ``3/2``, or lists of them."""
+        shown = {key: self[key] if self[key] is not None else _plus(self["F"], self["B"]) for key in KEYS}
+        return {key: _plain(value) for key, value in shown.items() if value is not None}
+
+    @classmethod
+    def parse(cls, text: str) -> Costs:
+        """``F=1,I=1,W=1,C=0,FB=3``; a list a stage in brackets: ``F=[1,2],I=1``.
+
+        Raises:
+            PipeschedError: PS222, an unknown key, a key given twice or a value that is no number.
+        """
+        given: dict[str, Cost] = {}
+        for entry in filter(None, (e.strip() for e in re.split(r",(?![^\[]*\])", text))):
+            key, equals, value = (part.strip() for part in entry.partition("="))
+            if not equals:
+                raise fail(Code.COSTS, f"a cost is KEY=NUMBER, not {entry!r}", help="for example F=1,I=1,W=1,C=0")
+            _check_key(key, given)
+            if value.startswith("[") and value.endswith("]"):
+                given[key] = tuple(number(x, f"cost {key}") for x in value[1:-1].split(","))
+            else:
+                given[key] = number(value, f"cost {key}")
+        return cls(given)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Costs:
+        """The same keys as TOML: ``F = 1.5`` or ``F = [1, 2, 3, 4]``.
+
+        Raises:
+            PipeschedError: PS222, not TOML, an unknown key or a value that is no number.
+        """
+        try:
+            table = tomllib.loads(text, parse_float=str)
+        except tomllib.TOMLDecodeError as error:
+            raise fail(Code.COSTS, f"the costs file is not TOML: {error}") from None
+        given: dict[str, Cost] = {}
+        for key, value in table.items():
+            _check_key(key, given)
+            many = isinstance(value, list)
+            numbers = tuple(number(str(x), f"cost {key}") for x in (value if many else [value]))
+            given[key] = numbers if many else numbers[0]
+        return cls(given)
+
+
+def _check_key(key: str, given: Mapping[str, Cost]) -> None:
+    if key not in KEYS:
+        raise fail(Code.COSTS, f"no cost is called {key!r}", help=f"costs are {', '.join(KEYS)}")
+    if key in given:
+        raise fail(Code.COSTS, f"cost {key} is given twice")
+
+
+def _plus(a: Cost | None, b: Cost | None) -> Cost:
+    assert a is not None
+    assert b is not None
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        length = len(a) if isinstance(a, tuple) else len(b) if isinstance(b, tuple) else 0
+        both = zip(_spread(a, length), _spread(b, length), strict=False)
+        return tuple(x + y for x, y in both)
+    return a + b
+
+
+def _spread(cost: Cost, length: int) -> tuple[Fraction, ...]:
+    return cost if isinstance(cost, tuple) else (cost,) * length
+
+
+def _row(key: str, cost: Cost | None, stages: int) -> tuple[Fraction, ...] | None:
+    if cost is None:
+        return None
+    if isinstance(cost, tuple) and len(cost) != stages:
+        raise fail(
+            Code.COSTS,
+            f"cost {key} lists {len(cost)} stages; there are {stages}",
+            help="give one number a stage, or one number",
+        )
+    return _spread(cost, stages)
+
+
+def _plain(cost: Cost) -> object:
+    if isinstance(cost, tuple):
+        return [_plain(x) for x in cost]
+    return int(cost) if cost.denominator == 1 else str(cost)

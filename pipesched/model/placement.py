@@ -1,0 +1,77 @@
+"""Who holds which stage.
+
+A table: `rank_of[route, stage]` is the rank that holds the route's copy of the stage, and every microbatch takes
+one route. Every placement in the literature is such a table (here 4 ranks):
+
+    linear   0 1 2 3                    GPipe, 1F1B, zero bubble
+    looped   0 1 2 3 0 1 2 3            interleaved 1F1B
+    vee      0 1 2 3 3 2 1 0            ZB-V, DualPipeV
+    two-way  0 1 2 3  and  3 2 1 0      DualPipe, Chimera: two routes, each with its own copy of every stage
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.model.columns import Column
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Which rank runs a stage for a microbatch.
+
+    rank_of: shape (routes, stages), a rank, or -1 where a file does not tell.
+    route_of: shape (microbatches,), a route.
+    ranks: how many ranks there are.
+    """
+
+    rank_of: Column
+    route_of: Column
+    ranks: int
+    route_names: tuple[str, ...] = ()
+
+    @property
+    def routes(self) -> int:
+        return int(self.rank_of.shape[0])
+
+    @property
+    def stages(self) -> int:
+        return int(self.rank_of.shape[1])
+
+    @property
+    def microbatches(self) -> int:
+        return len(self.route_of)
+
+    @cached_property
+    def table(self) -> Column:
+        """rank[stage, microbatch], shape (stages, microbatches)."""
+        return np.ascontiguousarray(self.rank_of[self.route_of].T)
+
+    def copies(self, stage: int) -> tuple[int, ...]:
+        """The ranks that hold a copy of the stage, ascending."""
+        return tuple(sorted({int(r) for r in self.rank_of[:, stage] if r >= 0}))
+
+    def chunks(self, rank: int) -> list[tuple[int, int]]:
+        """(route, stage) of every chunk of a rank, by route, then by stage."""
+        order, first = self._by_rank
+        held = order[first[rank] : first[rank + 1]]
+        return [divmod(int(x), self.stages) for x in held]
+
+    @cached_property
+    def _by_rank(self) -> tuple[Column, Column]:
+        flat = self.rank_of.ravel()
+        order = np.argsort(flat, kind="stable")
+        return order, np.searchsorted(flat[order], np.arange(self.ranks + 1))
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether some stage lives on more than one rank."""
+        return any(len(self.copies(s)) > 1 for s in range(self.stages))
+
+
+def linear(ranks: int, microbatches: int) -> Placement:
+    """Stage s on rank s."""
+    return Placement(np.arange(ranks, dtype=np.int32)[None, :], np.zeros(microbatches, dtype=np.int32), ranks, ("",))

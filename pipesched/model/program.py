@@ -1,0 +1,134 @@
+"""Per-rank instruction lists with sends and receives: what runs.
+
+Channels are named by (communicator, source rank, target rank); the i-th send on a channel pairs with the i-th
+receive, whatever they carry. That pairing is by position, so it is one stable sort of the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.model.columns import Bools, Column, Ints, rank_column
+from pipesched.model.ops import Instruction, Op
+from pipesched.model.origin import Nowhere, Origin, Place
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Instruction lists, one entry an instruction; -1 where a column has no meaning (see `Instruction`).
+
+    start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; who believes it
+    checks it (`analysis.rendezvous`).
+    """
+
+    name: str
+    placement: Placement
+    op: Column
+    stage: Column
+    microbatch: Column
+    peer: Column
+    group: Column
+    communicator: Column
+    second: Bools
+    start: Ints
+    origin: Origin = field(default_factory=Nowhere)
+    clock: Ints | None = None
+
+    @property
+    def ranks(self) -> int:
+        return len(self.start) - 1
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @cached_property
+    def rank(self) -> Column:
+        return rank_column(self.start)
+
+    @cached_property
+    def sends(self) -> Bools:
+        return np.asarray((self.op == Op.SEND_F) | (self.op == Op.SEND_B))
+
+    @cached_property
+    def receives(self) -> Bools:
+        return np.asarray((self.op == Op.RECV_F) | (self.op == Op.RECV_B))
+
+    @property
+    def messages(self) -> int:
+        """Messages between ranks: the larger of sends and receives, which are equal in a right program."""
+        return max(int(np.count_nonzero(self.sends)), int(np.count_nonzero(self.receives)))
+
+    def step(self, index: int) -> int:
+        """The position of an instruction in its rank's list, from 1."""
+        return index - int(self.start[self.rank[index]]) + 1
+
+    def __getitem__(self, index: int) -> Instruction:
+        return Instruction(
+            Op(int(self.op[index])),
+            int(self.stage[index]),
+            int(self.microbatch[index]),
+            int(self.peer[index]),
+            int(self.group[index]),
+            int(self.communicator[index]),
+            bool(self.second[index]),
+        )
+
+    def instructions(self, rank: int) -> list[Instruction]:
+        """The instructions of a rank, for people; the columns are for work."""
+        return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
+
+    @cached_property
+    def computes(self) -> Schedule:
+        """The compute order alone."""
+        at = np.flatnonzero(self.op <= Op.B)
+        return Schedule(
+            self.name,
+            {},
+            self.placement,
+            self.op[at],
+            self.stage[at],
+            self.microbatch[at],
+            self.second[at],
+            np.searchsorted(at, self.start).astype(np.int64),
+            _Selected(self.origin, at),
+        )
+
+    @classmethod
+    def from_instructions(
+        cls, lists: Sequence[Sequence[Instruction]], placement: Placement, name: str = "program"
+    ) -> Program:
+        """A program from small records, one list a rank."""
+        flat = [x for instructions in lists for x in instructions]
+
+        def column(field_name: str, dtype: type) -> Column:
+            return np.array([getattr(x, field_name) for x in flat], dtype=dtype)
+
+        return cls(
+            name,
+            placement,
+            column("op", np.int8),
+            column("stage", np.int32),
+            column("microbatch", np.int32),
+            column("peer", np.int32),
+            column("group", np.int32),
+            column("communicator", np.int32),
+            column("second", np.bool_),
+            np.cumsum([0] + [len(x) for x in lists], dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class _Selected:
+    """The origin of some of the instructions."""
+
+    origin: Origin
+    at: Ints
+
+    def place(self, index: int) -> Place:
+        return self.origin.place(int(self.at[index]))

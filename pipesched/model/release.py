@@ -1,0 +1,66 @@
+"""When an activation is freed: the three rules that the literature mixes up, and torch's.
+
+    W          all at the end of W or B                 controllable-memory papers, our default
+    I          all at the end of I                      what people assume
+    split:x    1 - x at I, x at W                       zero-bubble paper: M_W / M_B = x
+    torch      nothing at I, 0.6 more held until W      measured on a transformer block, torch 2.13
+    I=a,W=b    a at I, b at W; a + b = 1
+
+A B frees everything at its end. Amounts are in units of what the F of the same stage took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.model.costs import number
+
+_HELP = "a release rule is W, I, torch, split:x with 0 <= x <= 1, or I=a,W=b with a + b = 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """How much of an activation I and W free; they add up to 1. A negative share is taken, not freed."""
+
+    name: str
+    at_input: Fraction
+    at_weight: Fraction
+
+    @classmethod
+    def parse(cls, text: str) -> Release:
+        """A rule as written on the command line.
+
+        Raises:
+            PipeschedError: PS225, not a rule.
+        """
+        rule = text.replace(" ", "")
+        if rule in _NAMED:
+            return cls(rule, 1 - _NAMED[rule], _NAMED[rule])
+        try:
+            if rule.startswith("split:"):
+                weight = number(rule[6:], "the share of W")
+                return cls._checked(rule, 1 - weight, weight)
+            shares = dict(part.split("=", 1) for part in rule.split(",") if "=" in part)
+            if set(shares) == {"I", "W"}:
+                return cls._checked(rule, _signed(shares["I"]), _signed(shares["W"]))
+        except PipeschedError:
+            pass
+        raise fail(Code.USAGE, f"not a release rule: {text!r}", help=_HELP)
+
+    @classmethod
+    def _checked(cls, name: str, at_input: Fraction, at_weight: Fraction) -> Release:
+        if at_input + at_weight != 1 or at_weight < 0:
+            raise fail(Code.USAGE, f"release rule {name!r} does not free exactly what F took", help=_HELP)
+        return cls(name, at_input, at_weight)
+
+
+_NAMED = {"W": Fraction(1), "I": Fraction(0), "torch": Fraction(8, 5)}
+
+
+def _signed(text: str) -> Fraction:
+    return -number(text[1:], "a share") if text.startswith("-") else number(text, "a share")
+
+
+AT_W = Release.parse("W")

@@ -1,0 +1,97 @@
+"""The order of compute on every rank: the picture in the paper.
+
+    rank 0   F F F F B F B F B B B B
+    rank 1     F F F B F B F B B B       op i of rank r stands at start[r] + i
+    ...
+
+Operations are columns (`model.columns`). An overlap pair is two entries side by side, F first; the second one has
+`second` set, and the pair is one *slot*. The rank of an operation is where it stands, whatever the placement says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.model.columns import Bools, Column, Ints, rank_column
+from pipesched.model.ops import Compute, Op
+from pipesched.model.origin import Nowhere, Origin
+from pipesched.model.placement import Placement
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A compute order.
+
+    op, stage, microbatch, second: one entry an operation; start: int64, shape (ranks + 1,).
+    """
+
+    name: str
+    parameters: Mapping[str, int]
+    placement: Placement
+    op: Column
+    stage: Column
+    microbatch: Column
+    second: Bools
+    start: Ints
+    origin: Origin = field(default_factory=Nowhere)
+
+    @property
+    def ranks(self) -> int:
+        return len(self.start) - 1
+
+    @property
+    def stages(self) -> int:
+        return self.placement.stages
+
+    @property
+    def microbatches(self) -> int:
+        return self.placement.microbatches
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def slots(self) -> int:
+        """Operations, with an overlap pair counted once."""
+        return len(self) - int(np.count_nonzero(self.second))
+
+    @cached_property
+    def rank(self) -> Column:
+        return rank_column(self.start)
+
+    @cached_property
+    def forward_only(self) -> bool:
+        """No backward at all: an inference schedule."""
+        return not bool(np.any(self.op != Op.F))
+
+    def step(self, index: int) -> int:
+        """The position of an operation in its rank's list, from 1."""
+        return index - int(self.start[self.rank[index]]) + 1
+
+    def __getitem__(self, index: int) -> Compute:
+        return Compute(
+            Op(int(self.op[index])), int(self.stage[index]), int(self.microbatch[index]), bool(self.second[index])
+        )
+
+    def order(self, rank: int) -> list[Compute]:
+        """The operations of a rank, for people; the columns are for work."""
+        return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
+
+    @classmethod
+    def from_orders(cls, orders: Sequence[Sequence[Compute]], placement: Placement, name: str = "order") -> Schedule:
+        """A schedule from small records, one list a rank."""
+        flat = [c for order in orders for c in order]
+        return cls(
+            name,
+            {},
+            placement,
+            np.array([c.op for c in flat], dtype=np.int8),
+            np.array([c.stage for c in flat], dtype=np.int32),
+            np.array([c.microbatch for c in flat], dtype=np.int32),
+            np.array([c.second for c in flat], dtype=np.bool_),
+            np.cumsum([0] + [len(order) for order in orders], dtype=np.int64),
+        )

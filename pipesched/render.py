@@ -1,0 +1,239 @@
+"""A diagnostic as people and tools read it: text, one line, a GitHub annotation, or JSON. All four say the same.
+
+    error[PS401]: deadlock: ranks 0 and 1 wait for each other     the fact
+     --> mine.csv:1:6                                             where
+      |
+    1 | ...,0SEND_F1,0RECV_B0,...                                 the source, cut around the place
+      |     ^^^^^^^^ rank 0, step 9: waits until …                what happens there
+     ::: mine.csv:2:6                                             the rest of the story
+      |
+    2 | ...,1SEND_B0,1RECV_F1,...
+      |     -------- rank 1, step 6: waits until …
+      = holds under: async;  fails under: strict                  what proves it
+      = help: receive F1 on rank 1 before sending B0              what to do
+
+What a file contains is shown, never obeyed: control characters cannot reach the terminal, tabs and wide characters
+keep the markers in place, and no markup is interpreted.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pipesched.diagnostics import Diagnostic, Label
+from pipesched.source import Span
+
+_WIDTH = 100  # characters of a source line that are shown
+_LEAD = 24  # of which before the label
+_SNAP = 16  # a cut moves this far to fall on a separator
+_TAB = "    "
+_STYLES = {"error": "1;31", "warning": "1;33", "ok": "1;32", "bold": "1", "frame": "1;34", "help": "1;36"}
+_ASCII = str.maketrans({"…": "...", "→": "->", "×": "x", "−": "-", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "·": "*"})
+
+
+def paint(text: str, style: str, color: bool) -> str:
+    """The text in a style (error, warning, ok, bold, frame, help) by ANSI codes, or as it is."""
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if color and text else text
+
+
+def plain(text: str) -> str:
+    """The text for a terminal that knows ASCII only; every character that has no substitute becomes ``?``."""
+    return text.replace(" · ", ", ").translate(_ASCII).encode("ascii", "replace").decode("ascii")
+
+
+def text(diagnostic: Diagnostic, *, color: bool = False) -> str:
+    """The diagnostic with its places, as in the drawing above; no newline at the end."""
+    blocks = list(_blocks([(label, label.span) for label in diagnostic.labels if label.span is not None]))
+    gutter = max((len(str(block.line)) for block in blocks), default=1)
+    lines = [_head(diagnostic, color)]
+    for number, block in enumerate(blocks):
+        lines += _block(block, gutter, diagnostic.severity, first=number == 0, color=color)
+    lines += _facts(diagnostic, gutter, color)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def concise(diagnostic: Diagnostic, source: str | None = None) -> str:
+    """``file:line:column: error[PS401]: message``; `source` names the file where no label has a place."""
+    span = _where(diagnostic)
+    place = str(span) if span is not None else source
+    head = f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
+    return clean(f"{place}: {head}" if place else head)
+
+
+def github(diagnostic: Diagnostic, source: str | None = None) -> str:
+    """A GitHub Actions annotation: ``::error file=…,line=…,col=…,title=PS401::message``."""
+    span = _where(diagnostic)
+    fields = {"file": span.source.name if span is not None else source or ""}
+    if span is not None:
+        fields |= {"line": str(span.line), "col": str(span.column)}
+    fields["title"] = str(diagnostic.code)
+    properties = ",".join(f"{name}={_property(value)}" for name, value in fields.items() if value)
+    return f"::{diagnostic.severity} {properties}::{_data(_story(diagnostic))}"
+
+
+def as_json(diagnostic: Diagnostic) -> dict[str, object]:
+    """The diagnostic as JSON values: code, severity, message, labels, notes, help."""
+    return {
+        "code": str(diagnostic.code),
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        "labels": [_label_json(label) for label in diagnostic.labels],
+        "notes": list(diagnostic.notes),
+        "help": diagnostic.help,
+    }
+
+
+def tally(diagnostics: Iterable[Diagnostic]) -> str:
+    """``2 errors, 1 warning``; empty if there is nothing to count."""
+    severities = [diagnostic.severity for diagnostic in diagnostics]
+    counts = [(kind, severities.count(kind)) for kind in ("error", "warning")]
+    return ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in counts if n)
+
+
+def clean(message: str) -> str:
+    """The text without control characters: what a file contains must not steer a terminal."""
+    return message if message.isprintable() else "".join(c if c.isprintable() else "�" for c in message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Labels that follow each other on one line of one source, as columns from 0; all fit into one window."""
+
+    span: Span
+    line: int
+    text: str
+    labels: list[tuple[Label, int, int]]
+
+
+def _blocks(placed: Sequence[tuple[Label, Span]]) -> Iterator[_Block]:
+    """The places in order; neighbours on the same line share its picture."""
+    block: _Block | None = None
+    for label, span in placed:
+        line, column = span.source.position(span.start)
+        source = block.text if block and _same_line(block, span, line) else span.source.line(line)
+        start = min(column - 1, len(source))
+        end = max(start + 1, min(start + span.end - span.start, len(source)))
+        if block and _same_line(block, span, line) and _fits(block, start, end):
+            block.labels.append((label, start, end))
+            continue
+        if block:
+            yield block
+        block = _Block(span, line, source, [(label, start, end)])
+    if block:
+        yield block
+
+
+def _same_line(block: _Block, span: Span, line: int) -> bool:
+    return block.span.source is span.source and block.line == line
+
+
+def _fits(block: _Block, start: int, end: int) -> bool:
+    """Whether a picture of one width can hold these columns too."""
+    if len(block.text) <= _WIDTH:
+        return True
+    left = min(start, *(at for _, at, _ in block.labels))
+    right = max(end, *(to for _, _, to in block.labels))
+    return right - left <= _WIDTH - _LEAD - _SNAP
+
+
+def _window(block: _Block) -> tuple[int, int]:
+    """The columns that are shown: all of a short line, else a cut around the labels, at separators where near."""
+    line, start, end = block.text, min(a for _, a, _ in block.labels), max(b for _, _, b in block.labels)
+    if len(line) <= _WIDTH:
+        return 0, len(line)
+    left = max(0, min(start - _LEAD, len(line) - _WIDTH))
+    right = min(len(line), left + _WIDTH)
+    if left > 0:
+        left = next((i for i in range(left, min(left + _SNAP, start)) if line[i] in ", "), left)
+    if right < len(line):
+        right = next((i + 1 for i in range(right - 1, max(right - _SNAP, end - 1), -1) if line[i] in ", "), right)
+    return left, right
+
+
+def _block(block: _Block, gutter: int, severity: str, *, first: bool, color: bool) -> list[str]:
+    """Where, the source line, and a line of marks for each label."""
+    left, right = _window(block)
+    head, tail = "..." if left else "", "..." if right < len(block.text) else ""
+    shown = head + "".join(map(_cell, block.text[left:right])) + tail
+    bar = " " * (gutter + 1) + paint("|", "frame", color)
+    arrow = " " * gutter + paint("-->" if first else ":::", "frame", color)
+    lines = [f"{arrow} {clean(str(block.span))}", bar, f"{_number(block.line, gutter, color)} {shown}"]
+    for number, (label, start, end) in enumerate(block.labels):
+        primary = first and number == 0
+        indent = " " * (len(head) + _columns(block.text[left:start]))
+        marks = ("^" if primary else "-") * max(1, _columns(block.text[start : min(end, right)]))
+        marked = paint(f"{marks} {clean(label.message)}".rstrip(), severity if primary else "frame", color)
+        lines.append(f"{bar} {indent}{marked}")
+    return lines
+
+
+def _number(line: int, gutter: int, color: bool) -> str:
+    return paint(f"{line:>{gutter}} |", "frame", color)
+
+
+def _head(diagnostic: Diagnostic, color: bool) -> str:
+    kind = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
+    return kind + paint(f": {clean(diagnostic.message)}", "bold", color)
+
+
+def _facts(diagnostic: Diagnostic, gutter: int, color: bool) -> Iterator[str]:
+    """Labels without a place, notes, help: one ``=`` each, further lines of a note under its first."""
+    sign = " " * (gutter + 1) + paint("=", "frame", color)
+    facts = [label.message for label in diagnostic.labels if label.span is None] + list(diagnostic.notes)
+    for fact in facts:
+        first, *rest = fact.split("\n")
+        yield f"{sign} {clean(first)}"
+        yield from (" " * (gutter + 3) + clean(line) for line in rest)
+    if diagnostic.help is not None:
+        first, *rest = diagnostic.help.split("\n")
+        yield f"{sign} {paint('help:', 'help', color)} {clean(first)}"
+        yield from (" " * (gutter + 9) + clean(line) for line in rest)
+
+
+def _cell(character: str) -> str:
+    """A character of a source line as it is shown."""
+    return _TAB if character == "\t" else character if character.isprintable() else "�"
+
+
+def _columns(characters: str) -> int:
+    """How many columns of a terminal the characters take."""
+    if characters.isascii():
+        return len(characters) + characters.count("\t") * (len(_TAB) - 1)
+    return sum(map(_width, characters))
+
+
+def _width(character: str) -> int:
+    if character == "\t":
+        return len(_TAB)
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _where(diagnostic: Diagnostic) -> Span | None:
+    """The first place that any label has."""
+    return next((label.span for label in diagnostic.labels if label.span is not None), None)
+
+
+def _label_json(label: Label) -> dict[str, object]:
+    if label.span is None:
+        return {"file": None, "line": None, "column": None, "message": label.message}
+    line, column = label.span.source.position(label.span.start)
+    return {"file": label.span.source.name, "line": line, "column": column, "message": label.message}
+
+
+def _story(diagnostic: Diagnostic) -> str:
+    """Everything a diagnostic says, a line each, for formats that cannot draw."""
+    labels = [f"{label.span}: {label.message}" if label.span else label.message for label in diagnostic.labels]
+    help_line = [] if diagnostic.help is None else [f"help: {diagnostic.help}"]
+    return "\n".join([diagnostic.message, *labels, *diagnostic.notes, *help_line])
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,292 @@
+"""The verdict as a value: what was checked, what was found, what it costs.
+
+    ok  interleaved  p=4 v=2 m=8   128 ops, 112 messages
+        complete · data flow · channels FIFO · deadlock-free (strict, so under every model)
+        peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]
+        makespan 57 = 48 work + 9 idle (3/19 = 15.8 %)
+        claims 2 of 2 hold
+
+A verdict is good if no diagnostic is an error. `str(report)` is what the command line prints, `to_json()` the
+published form (``emit/v1/report.schema.json``). Where a broken file leaves a part unknown the part is None, and its
+keys in JSON are there with null or nothing in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from pipesched import render
+from pipesched.diagnostics import Diagnostic
+
+_INDENT = " " * 4
+_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """The deadlock verdict under the named models.
+
+    model: the one asked for. holds, fails: names of models. capacity: the least number of buffered messages a channel
+    needs, 0 if strict holds, None if no number is enough.
+    """
+
+    model: str
+    holds: tuple[str, ...]
+    fails: tuple[str, ...]
+    capacity: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
+
+    release: the rule that frees them. cap: by rank, in the same unit, or None. notes: what else takes memory.
+    """
+
+    release: str
+    unit: str
+    peak: tuple[Fraction, ...]
+    cap: tuple[Fraction, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """The timeline at these costs, in their unit; lists are by rank.
+
+    makespan: the end of the last operation. span: the largest of last end - first start on a rank.
+    idle = makespan - work; span_idle = span of the rank - work.
+    """
+
+    costs: Mapping[str, object]
+    makespan: Fraction
+    span: Fraction
+    work: tuple[Fraction, ...]
+    idle: tuple[Fraction, ...]
+    span_idle: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a file says about itself. holds: None where its condition is false. detail: both sides, with numbers."""
+
+    text: str
+    holds: bool | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that `verify` found out about one schedule at one size; None where the file does not let it be known.
+
+    operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
+    """
+
+    name: str | None
+    source: str | None
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    ranks: int | None = None
+    stages: int | None = None
+    microbatches: int | None = None
+    operations: int | None = None
+    slots: int | None = None
+    messages: int | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    communication: Communication | None = None
+    memory: Memory | None = None
+    time: Time | None = None
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no diagnostic is an error; warnings leave the verdict as it is."""
+        return all(diagnostic.severity != "error" for diagnostic in self.diagnostics)
+
+    @property
+    def exit_status(self) -> int:
+        """0 holds, 1 something is wrong inside the file, 2 the command line or the file itself is at fault."""
+        if self.ok:
+            return 0
+        return 2 if any(diagnostic.code.usage for diagnostic in self.diagnostics) else 1
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, color: bool = False) -> str:
+        """The diagnostics with their places, then the verdict."""
+        parts = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
+        parts.append(self._verdict(color) if self.ok else self._count(color))
+        return "\n\n".join(parts)
+
+    def line(self, *, color: bool = False) -> str:
+        """The verdict on one line, for many schedules or sizes in one call."""
+        if self.ok:
+            facts = [self._head(color), *self._short_facts(), render.tally(self.diagnostics)]
+            return "   ".join(fact for fact in facts if fact)
+        first = next(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
+        parts = [render.paint("fail", "error", color), *self._title(), render.concise(first, self.source)]
+        more = len([d for d in self.diagnostics if d.severity == "error"]) - 1
+        return "  ".join(parts) + (f" (and {more} more)" if more else "")
+
+    def to_json(self) -> dict[str, object]:
+        """The published form: numbers are integers or strings such as ``11/2``."""
+        return {
+            "ok": self.ok,
+            "name": self.name,
+            "source": self.source,
+            "parameters": dict(self.parameters),
+            "ranks": self.ranks,
+            "stages": self.stages,
+            "microbatches": self.microbatches,
+            "operations": self.operations,
+            "slots": self.slots,
+            "messages": self.messages,
+            "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
+            "communication": _communication_json(self.communication),
+            "memory": _memory_json(self.memory),
+            "time": _time_json(self.time),
+            "claims": [_claim_json(claim) for claim in self.claims],
+        }
+
+    def _title(self) -> list[str]:
+        """The name and the sizes."""
+        sizes = " ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return [part for part in (render.clean(self.name or self.source or ""), sizes) if part]
+
+    def _head(self, color: bool) -> str:
+        counts = f"{_number(self.operations)} ops, {_number(self.messages)} messages"
+        return "  ".join([render.paint("ok", "ok", color), *self._title()]) + "   " + counts
+
+    def _count(self, color: bool) -> str:
+        counted = render.tally(self.diagnostics)
+        return render.paint(f"{counted} in {render.clean(self.source)}" if self.source else counted, "bold", color)
+
+    def _short_facts(self) -> list[str]:
+        peak = [f"peak {_text(max(self.memory.peak))}"] if self.memory and self.memory.peak else []
+        return peak + ([f"makespan {_text(self.time.makespan)}"] if self.time else [])
+
+    def _verdict(self, color: bool) -> str:
+        """The block of a schedule that holds."""
+        lines = [f"complete · data flow · channels FIFO{_deadlock_text(self.communication)}"]
+        lines += _memory_text(self.memory) if self.memory else []
+        lines += [_time_text(self.time)] if self.time else []
+        lines += [_claims_text(self.claims)] if self.claims else []
+        warned = render.tally(self.diagnostics)
+        head = self._head(color) + (f", {warned}" if warned else "")
+        return "\n".join([head, *(_INDENT + line for line in lines)])
+
+
+def _deadlock_text(communication: Communication | None) -> str:
+    """`` · deadlock-free (…)``: under which models, and what the others need."""
+    if communication is None:
+        return ""
+    if not communication.fails:
+        strict = "strict, so " if communication.model == "strict" else f"{communication.model}; "
+        return f" · deadlock-free ({strict}under every model)"
+    others = [name for name in communication.holds if name != communication.model]
+    also = f"; also under {', '.join(others)}" if others else ""
+    enough = f"; a buffer of {communication.capacity} is enough" if communication.capacity else ""
+    return f" · deadlock-free ({communication.model}{also}; not under {', '.join(communication.fails)}{enough})"
+
+
+def _memory_text(memory: Memory) -> list[str]:
+    """The peak against its cap, where, and every rank's."""
+    if not memory.peak:
+        return []
+    top = max(memory.peak)
+    first = memory.peak.index(top)
+    cap = "none" if memory.cap is None else _text(memory.cap[min(first, len(memory.cap) - 1)])
+    where = "every rank" if memory.peak.count(top) == len(memory.peak) > 1 else f"rank {first}"
+    rule = "" if memory.release == "W" else f" (release {memory.release})"
+    return [f"peak {_text(top)} of cap {cap}{rule}, on {where}      {_list_text(memory.peak)}", *memory.notes]
+
+
+def _time_text(time: Time) -> str:
+    """The makespan as work and idle time of the rank that idles most."""
+    idle = max(time.idle, default=Fraction(0))
+    rank = time.idle.index(idle) if time.idle else 0
+    where = "" if len(set(time.idle)) <= 1 else f" on rank {rank}"
+    ratio = f" ({_ratio_text(idle / time.makespan)})" if time.makespan else ""
+    span = "" if time.span == time.makespan else f"; span {_text(time.span)}"
+    return (
+        f"makespan {_text(time.makespan)} = {_text(time.makespan - idle)} work + {_text(idle)} idle{ratio}{where}{span}"
+    )
+
+
+def _ratio_text(ratio: Fraction) -> str:
+    """``3/19 = 15.8 %``."""
+    percent = f"{float(ratio * 100):.1f}".removesuffix(".0")
+    return f"{ratio} = {percent} %" if ratio.denominator > 1 else f"{percent} %"
+
+
+def _claims_text(claims: Sequence[Claim]) -> str:
+    judged = [claim for claim in claims if claim.holds is not None]
+    aside = len(claims) - len(judged)
+    if not judged:
+        return f"claims: none of {aside} applicable here"
+    verdict = f"claims {sum(bool(claim.holds) for claim in judged)} of {len(judged)} hold"
+    return verdict + (f", {aside} not applicable" if aside else "")
+
+
+def _list_text(values: Sequence[Fraction]) -> str:
+    """``[4  3  2  1]``; a long list keeps both ends."""
+    shown = [_text(value) for value in values]
+    if len(shown) <= _SHOWN:
+        return f"[{'  '.join(shown)}]"
+    return f"[{'  '.join(shown[:3])} … {'  '.join(shown[-2:])}]"
+
+
+def _number(count: int | None) -> str:
+    return "?" if count is None else str(count)
+
+
+def _text(value: Fraction) -> str:
+    """A number for people: ``5.5`` where a few decimals are exact, else ``16/3``."""
+    value = Fraction(value)
+    decimals = next((n for n in range(5) if 10**n % value.denominator == 0), None)
+    if not decimals:
+        return str(value)
+    whole, rest = divmod(abs(value.numerator) * 10**decimals // value.denominator, 10**decimals)
+    return f"{'-' * (value < 0)}{whole}.{rest:0{decimals}}"
+
+
+def _json_number(value: object) -> object:
+    """An integer, a string such as ``11/2``, a list of these, or null."""
+    if isinstance(value, Fraction):
+        return value.numerator if value.denominator == 1 else str(value)
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_json_number(entry) for entry in value]
+    return value
+
+
+def _communication_json(part: Communication | None) -> dict[str, object]:
+    if part is None:
+        return {"model": None, "holds": [], "fails": [], "capacity": None}
+    return {"model": part.model, "holds": list(part.holds), "fails": list(part.fails), "capacity": part.capacity}
+
+
+def _memory_json(part: Memory | None) -> dict[str, object]:
+    """A cap that is the same everywhere is one number, else a list by rank."""
+    if part is None:
+        return {"release": None, "unit": None, "peak": [], "cap": None}
+    cap = part.cap[0] if part.cap and len(set(part.cap)) == 1 else part.cap
+    return {"release": part.release, "unit": part.unit, "peak": _json_number(part.peak), "cap": _json_number(cap)}
+
+
+def _time_json(part: Time | None) -> dict[str, object]:
+    if part is None:
+        return {"costs": {}, "makespan": None, "span": None, "work": [], "idle": [], "span_idle": []}
+    return {
+        "costs": {name: _json_number(value) for name, value in part.costs.items()},
+        "makespan": _json_number(part.makespan),
+        "span": _json_number(part.span),
+        "work": _json_number(part.work),
+        "idle": _json_number(part.idle),
+        "span_idle": _json_number(part.span_idle),
+    }
+
+
+def _claim_json(claim: Claim) -> dict[str, object]:
+    return {"text": claim.text, "holds": "not applicable" if claim.holds is None else claim.holds}

@@ -1,0 +1,129 @@
+"""A program as the explorer reads it: lines, partners, turns.
+
+A rank's list is read as *lines*: one instruction, one overlap pair, or one batch (a fused group). A rank that cannot
+leave a line is stuck at the line's first instruction. The i-th SEND of a channel (communicator, source, target) and
+its i-th RECV are partners, whatever they carry; so are the i-th SYNCs of two ranks with each other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pipesched.model.ops import Instruction, Op
+from pipesched.model.program import Program
+
+Channel: TypeAlias = tuple[int, int, int]  # communicator, source rank, target rank
+End: TypeAlias = tuple[int, int]  # a SEND or RECV: rank, position in its list
+Spot: TypeAlias = tuple[int, int]  # a line: rank, line number
+Stops: TypeAlias = tuple[int, ...]
+
+CONSUMED = {Op.F: Op.RECV_F, Op.I: Op.RECV_B, Op.B: Op.RECV_B, Op.WAIT_SEND_F: Op.SEND_F, Op.WAIT_SEND_B: Op.SEND_B}
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a rank does as one: `ends` are its SENDs and RECVs, `awaits` those that a posted model waits for here."""
+
+    first: int
+    ends: tuple[End, ...] = ()
+    awaits: tuple[End, ...] = ()
+    sync: bool = False
+
+
+class Script:
+    """A program as lines, with every SEND and RECV matched by its position on its channel, every SYNC by its turn."""
+
+    def __init__(self, program: Program) -> None:
+        self.lists = [program.instructions(rank) for rank in range(program.ranks)]
+        self.lines = [_lines(rank, instructions) for rank, instructions in enumerate(self.lists)]
+        self.spot = {end: (r, n) for r, lines in enumerate(self.lines) for n, ln in enumerate(lines) for end in ln.ends}
+        self.channel = {end: _channel(end[0], self.instruction(end)) for end in self.spot}
+        self.partner = self._partners()
+        self.other_sync = self._syncs()
+        self.known: dict[str, Stops] = {}  # by model: what the explorer has found out
+
+    def instruction(self, end: End) -> Instruction:
+        return self.lists[end[0]][end[1]]
+
+    def sends(self, end: End) -> bool:
+        return self.instruction(end).op.send
+
+    def _partners(self) -> dict[End, End]:
+        """Each end's partner; those beyond the shorter side of their channel have none."""
+        sent: dict[Channel, list[End]] = defaultdict(list)
+        received: dict[Channel, list[End]] = defaultdict(list)
+        for end, channel in self.channel.items():
+            (sent if self.sends(end) else received)[channel].append(end)
+        pairs = [pair for channel in sent for pair in zip(sent[channel], received[channel], strict=False)]
+        return dict(pairs) | {receive: send for send, receive in pairs}
+
+    def _syncs(self) -> dict[Spot, Spot]:
+        """The line of the other SYNC, for each that has one."""
+        turns: dict[tuple[int, int], list[Spot]] = defaultdict(list)
+        for rank, lines in enumerate(self.lines):
+            for n, line in enumerate(lines):
+                if line.sync:
+                    turns[rank, self.lists[rank][line.first].peer].append((rank, n))
+        pairs = [zip(spots, turns.get((b, a), []), strict=False) for (a, b), spots in turns.items()]
+        return {mine: other for pair in pairs for mine, other in pair}
+
+    def linked(self, spot: Spot) -> set[Spot]:
+        """All batches and lone ops that hang together with this one through matched messages."""
+        found, new = {spot}, [spot]
+        while new:
+            rank, n = new.pop()
+            partners = {self.partner[end] for end in self.lines[rank][n].ends if end in self.partner}
+            fresh = {self.spot[end] for end in partners} - found
+            found |= fresh
+            new.extend(fresh)
+        return found
+
+    def lonely(self, spots: set[Spot]) -> bool:
+        """Whether some SEND or RECV among these has no partner."""
+        return any(end not in self.partner for rank, n in spots for end in self.lines[rank][n].ends)
+
+    def stops(self, at: Sequence[int]) -> Stops:
+        """Per rank the first instruction of the line it stands at; -1 when it has left its last line."""
+        return tuple(lines[n].first if n < len(lines) else -1 for lines, n in zip(self.lines, at, strict=True))
+
+
+def _channel(rank: int, x: Instruction) -> Channel:
+    return (x.communicator, rank, x.peer) if x.op.send else (x.communicator, x.peer, rank)
+
+
+def _lines(rank: int, instructions: list[Instruction]) -> list[Line]:
+    """The list cut into lines, and one more: at the end a rank waits for its SENDs."""
+    lines: list[Line] = []
+    latest: dict[tuple[Op, int, int], End] = {}
+    for i, j in _cuts(instructions):
+        part = instructions[i:j]
+        wanted = [(CONSUMED[x.op], x.stage, x.microbatch) for x in part if x.op in CONSUMED]
+        awaits = tuple(latest[key] for key in wanted if key in latest)
+        ends = tuple((rank, n) for n in range(i, j) if _message(instructions[n]))
+        lines.append(Line(i, ends, awaits, part[0].op is Op.SYNC))
+        latest |= {(instructions[n].op, instructions[n].stage, instructions[n].microbatch): (r, n) for r, n in ends}
+    sends = tuple(end for line in lines for end in line.ends if instructions[end[1]].op.send)
+    return [*lines, Line(len(instructions), awaits=sends)]
+
+
+def _cuts(instructions: list[Instruction]) -> Iterator[tuple[int, int]]:
+    """The half-open ranges of the lines."""
+    i = 0
+    for j in range(1, len(instructions) + 1):
+        if j == len(instructions) or not _together(instructions[j - 1], instructions[j]):
+            yield i, j
+            i = j
+
+
+def _message(x: Instruction) -> bool:
+    return x.op.send or x.op.receive
+
+
+def _together(before: Instruction, after: Instruction) -> bool:
+    """Whether two neighbours are one line: an overlap pair, or members of one batch."""
+    if _message(before) and _message(after):
+        return before.group == after.group >= 0
+    return before.op.compute and after.op.compute and after.second

@@ -1,0 +1,67 @@
+"""The published hangs are found, and what runs in practice is not called a hang."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pipesched.analysis import deadlock
+from tests.communication_cases import CASES
+from tests.communication_notation import Case
+from tests.explorer import MODELS, walk
+from tests.explorer_machines import machine
+from tests.explorer_script import Script
+
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@each_case
+def test_the_static_verdict_is_the_published_one(case: Case) -> None:
+    """Model by model the program holds or fails as its source says, and needs so many slots."""
+    program = case.program()
+    assert {m: deadlock.holds(program, deadlock.parse_model(m)) for m in MODELS} == {m: case.holds(m) for m in MODELS}
+    assert deadlock.least_capacity(program) == case.capacity
+
+
+@each_case
+def test_a_rank_stops_where_the_case_says(case: Case) -> None:
+    """The stuck instructions, and -1 for those that finish."""
+    program = case.program()
+    assert {m: tuple(deadlock.stops(program, deadlock.parse_model(m))) for m in case.stuck} == case.stuck
+
+
+@each_case
+def test_a_run_of_the_explorer_ends_as_published(case: Case) -> None:
+    """The oracle is checked by the same cases: random runs, since the larger ones are too large to explore."""
+    script = Script(case.program())
+    for model in MODELS:
+        ends = {walk(machine(script, model), random.Random(seed)) for seed in range(3)}
+        assert len(ends) == 1
+        assert (ends == {(-1,) * len(case.ranks)}) == case.holds(model), model
+        assert ends == {case.stuck.get(model, *ends)}
+
+
+@each_case
+def test_labels_are_swapped_where_the_case_says(case: Case) -> None:
+    """Messages that meet on a channel are of one kind and microbatch, but for the cases of wrong values.
+
+    Where some have no partner at all, those behind them on the channel may meet anything: nothing is claimed.
+    """
+    script = Script(case.program())
+    if len(script.partner) < len(script.spot):
+        assert not case.swapped
+        return
+    sent = [(script.instruction(end), script.instruction(other)) for end, other in script.partner.items()]
+    different = [(a, b) for a, b in sent if (a.op.name[-1], a.microbatch) != (b.op.name[-1], b.microbatch)]
+    assert bool(different) == case.swapped
+
+
+def test_the_cases_agree_with_themselves() -> None:
+    """Capacity 0 is strict, none is not even unbounded slots, k lies between; and names are unique."""
+    for case in CASES:
+        assert (case.capacity == 0) == case.holds("strict")
+        assert (case.capacity is None) != case.holds("buffered(inf)")
+        for k in (1, 2):
+            assert case.holds(f"buffered({k})") == (case.capacity is not None and case.capacity <= k)
+    assert len({case.name for case in CASES}) == len(CASES)

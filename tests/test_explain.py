@@ -1,0 +1,109 @@
+"""Every code has a page, and the page is true: its first example gets the code, its repair gets no error."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipesched.__main__ import main
+from pipesched.cli.explain import page, slug
+from pipesched.diagnostics import Code
+
+_BLOCK = re.compile(r"^```(ps|csv|order|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A block of a page: its language, the flags of its fence, its text."""
+
+    language: str
+    flags: list[str]
+    text: str
+
+
+def examples(code: Code) -> list[Example]:
+    """The blocks of a page. ``ps p=2 m=4 --mem-cap=4``: parameters first, then options as typed."""
+    return [Example(language, _flags(info), text) for language, info, text in _BLOCK.findall(page(code))]
+
+
+def _flags(info: str) -> list[str]:
+    words = shlex.split(info)
+    return [word if word.startswith("-") else _parameter(word) for word in words]
+
+
+def _parameter(word: str) -> str:
+    name = word.partition("=")[0]
+    return f"--{word}" if name in ("p", "v", "m") else f"-D{word}"
+
+
+def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[tuple[str, str]]]:
+    """The exit status of ``pipesched verify`` on an example, and code and severity of all that it found."""
+    if example.language == "console":
+        (command,) = re.findall(r"^\$ pipesched (.+)$", example.text, re.M)
+        arguments = shlex.split(command)
+    else:
+        file = folder / f"example.{'txt' if example.language == 'order' else example.language}"
+        file.write_text(example.text, encoding="utf-8")
+        arguments = ["verify", str(file), *example.flags]
+    status = main([*arguments, "--json"])
+    found = json.loads(capsys.readouterr().out)["diagnostics"]
+    return status, [(diagnostic["code"], diagnostic["severity"]) for diagnostic in found]
+
+
+@pytest.mark.parametrize("code", list(Code), ids=str)
+def test_the_first_example_gets_the_code(code: Code, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mistake that a page shows is diagnosed as that mistake, and as no other error."""
+    status, found = verdict(examples(code)[0], tmp_path, capsys)
+    assert {c for c, severity in found if severity == "error"} - {str(code)} == set()
+    assert (str(code), "warning" if code.warning else "error") in found
+    assert status == (0 if code.warning else 2 if code.usage else 1)
+
+
+@pytest.mark.parametrize("code", list(Code), ids=str)
+def test_the_repair_gets_no_error(code: Code, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a page recommends holds, without a warning of this code."""
+    _, *repairs = examples(code)
+    assert repairs
+    for repair in repairs:
+        assert verdict(repair, tmp_path, capsys) == (0, [])
+
+
+@pytest.mark.parametrize("code", list(Code), ids=str)
+def test_a_page_is_short_and_has_its_title(code: Code) -> None:
+    """The heading names the code; a page fits a screen, and no line is broken by a usual terminal."""
+    text = page(code)
+    assert re.match(rf"# {code}: [^\n]+\n\n", text) and text.endswith("\n") and "\n\n\n" not in text
+    lines = text.split("\n")
+    assert 10 <= len(lines) <= 60
+    assert all(len(line) <= 120 for line in lines if "((((" not in line)
+
+
+def test_no_page_is_left_over() -> None:
+    """There are as many pages as codes."""
+    folder = Path(__file__).parent.parent / "pipesched" / "explain"
+    assert sorted(file.stem for file in folder.iterdir()) == sorted(map(str, Code))
+
+
+@pytest.mark.parametrize("word", ["PS401", "ps401", "401", "deadlock", "Deadlock"])
+def test_a_page_is_found_by_number_and_name(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In any case, with or without letters."""
+    assert main(["explain", word]) == 0
+    assert capsys.readouterr().out == page(Code.DEADLOCK)
+
+
+def test_names_are_unique_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each code has its own name; without an argument all are listed, a line each, in order."""
+    assert len({slug(code) for code in Code}) == len(Code)
+    assert main(["explain"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [str(code) for code in Code]
+
+
+def test_a_near_miss_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown code ends with status 2 and the nearest one."""
+    assert main(["explain", "deadlok"]) == 2
+    assert "did you mean PS401 (deadlock)?" in capsys.readouterr().err

@@ -1,0 +1,243 @@
+"""What a report says, as text and as JSON: exact numbers, the drawn layout, the published schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from pipesched.assets import asset
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.report import Claim, Communication, Memory, Report, Time
+from pipesched.source import Source
+
+SCHEMA = json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8"))
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+def fractions(*values: int | str) -> tuple[Fraction, ...]:
+    return tuple(Fraction(value) for value in values)
+
+
+INTERLEAVED = Report(
+    name="interleaved",
+    source="schedules/interleaved.ps",
+    parameters={"p": 4, "v": 2, "m": 8},
+    ranks=4,
+    stages=8,
+    microbatches=8,
+    operations=128,
+    slots=128,
+    messages=112,
+    communication=Communication("strict", ("strict", "one-stream", "pair-stream", "async"), (), 0),
+    memory=Memory("W", "one microbatch through 1/p of the model", fractions("11/2", "9/2", "7/2", "5/2")),
+    time=Time(
+        {"F": 1, "B": Fraction(3, 2), "C": [Fraction(0), Fraction(1, 3)]},
+        Fraction(57),
+        Fraction(57),
+        fractions(48, 48, 48, 48),
+        fractions(9, 9, 9, 9),
+        fractions(9, 6, 3, 0),
+    ),
+    claims=(Claim("peak(r) == 1", True), Claim("idle == 9", True)),
+)
+SOURCE = Source("mine.csv", "0F0,0F0\n")
+TWICE = Diagnostic(Code.TWICE, "F of stage 0, microbatch 0 runs twice", (Label(SOURCE.span(4, 7), "again"),))
+WARNING = Diagnostic(Code.IDLE_RANK, "rank 1 does nothing")
+BAD = Report("mine", "mine.csv", diagnostics=(TWICE, TWICE, WARNING))
+
+
+def drawn(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
+def test_a_verified_schedule_reads_as_the_design_draws_it() -> None:
+    """Head, checks, memory, time, claims: the sample of the design, with its numbers."""
+    assert str(INTERLEAVED) == drawn("""
+        ok  interleaved  p=4 v=2 m=8   128 ops, 112 messages
+            complete · data flow · channels FIFO · deadlock-free (strict, so under every model)
+            peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]
+            makespan 57 = 48 work + 9 idle (3/19 = 15.8 %)
+            claims 2 of 2 hold
+    """)
+
+
+def test_a_broken_file_reads_as_findings_and_their_number() -> None:
+    """Every diagnostic with its place, and a last line that counts them."""
+    text = str(BAD)
+    assert text.startswith("error[PS302]: F of stage 0") and "\n\nwarning[PS902]: rank 1 does nothing\n\n" in text
+    assert text.endswith("\n\n2 errors, 1 warning in mine.csv")
+
+
+def test_a_warning_leaves_the_verdict() -> None:
+    """Warnings come first; the schedule still holds, and its head says that there were some."""
+    report = replace(INTERLEAVED, diagnostics=(WARNING,))
+    warned, verdict = str(report).split("\n\n")
+    assert report.ok and report.exit_status == 0 and warned == "warning[PS902]: rank 1 does nothing"
+    assert verdict.split("\n")[0].endswith("128 ops, 112 messages, 1 warning")
+
+
+@pytest.mark.parametrize(
+    ("communication", "said"),
+    [
+        (Communication("async", ("async",), ("strict",), None), "(async; not under strict)"),
+        (
+            Communication("buffered(2)", ("buffered(2)", "async"), ("strict", "one-stream"), 2),
+            "(buffered(2); also under async; not under strict, one-stream; a buffer of 2 is enough)",
+        ),
+        (Communication("async", ("strict", "async"), (), 0), "(async; under every model)"),
+    ],
+)
+def test_deadlock_freedom_always_names_its_model(communication: Communication, said: str) -> None:
+    """The model that was asked for, the others that hold, those that do not, and what would do."""
+    assert f"deadlock-free {said}\n" in str(replace(INTERLEAVED, communication=communication))
+
+
+def test_a_peak_names_its_cap_its_rule_and_its_rank() -> None:
+    """The cap is that of the rank with the peak; a rule other than W is named; equal ranks are told as such."""
+    memory = Memory(
+        "torch", "u", fractions(2, 3, 1), fractions(5, 4, 3), ("every rank holds 2 copies of its parameters",)
+    )
+    lines = str(replace(INTERLEAVED, memory=memory)).split("\n")
+    assert lines[2:4] == [
+        "    peak 3 of cap 4 (release torch), on rank 1      [2  3  1]",
+        "    every rank holds 2 copies of its parameters",
+    ]
+    level = str(replace(INTERLEAVED, memory=Memory("W", "u", fractions(5, 5), fractions(5, 5))))
+    assert "peak 5 of cap 5, on every rank      [5  5]\n" in level
+    alone = str(replace(INTERLEAVED, memory=Memory("W", "u", fractions(5))))
+    assert "peak 5 of cap none, on rank 0      [5]\n" in alone
+
+
+def test_many_ranks_keep_both_ends() -> None:
+    """A list of 64 ranks does not fill the screen."""
+    memory = Memory("W", "u", fractions(*range(64, 0, -1)))
+    assert "[64  63  62 … 2  1]\n" in str(replace(INTERLEAVED, memory=memory))
+
+
+def test_numbers_are_exact_or_fractions() -> None:
+    """A few decimals where they are exact, a fraction where they are not; the ratio is both."""
+    time = replace(
+        INTERLEAVED.time or pytest.fail("no time"),
+        makespan=Fraction(16, 3),
+        span=Fraction(5),
+        idle=fractions("1/3", "4/3"),
+    )
+    assert "makespan 16/3 = 4 work + 4/3 idle (1/4 = 25 %) on rank 1; span 5\n" in str(replace(INTERLEAVED, time=time))
+    memory = Memory("W", "u", fractions("1/8", "100000000000000000001/2"))
+    assert "[0.125  50000000000000000000.5]" in str(replace(INTERLEAVED, memory=memory))
+
+
+def test_claims_that_say_nothing_here_are_not_counted() -> None:
+    """Not applicable is neither held nor failed."""
+    claims = (Claim("a", True), Claim("b", None), Claim("c", None))
+    assert str(replace(INTERLEAVED, claims=claims)).endswith("claims 1 of 1 hold, 2 not applicable")
+    assert str(replace(INTERLEAVED, claims=claims[1:])).endswith("claims: none of 2 applicable here")
+    assert "claims" not in str(replace(INTERLEAVED, claims=()))
+
+
+def test_one_line_tells_the_verdict() -> None:
+    """For many sizes: the head with peak and makespan, or the first error and how many more."""
+    assert INTERLEAVED.line() == "ok  interleaved  p=4 v=2 m=8   128 ops, 112 messages   peak 5.5   makespan 57"
+    assert BAD.line() == ("fail  mine  mine.csv:1:5: error[PS302]: F of stage 0, microbatch 0 runs twice (and 1 more)")
+
+
+def test_whose_fault_it_is_decides_the_exit_status() -> None:
+    """0 holds, 1 the file, 2 the command line; the worst of a report counts."""
+    usage = Diagnostic(Code.PARAMETER_MISSING, "needs m")
+    assert [r.exit_status for r in (INTERLEAVED, BAD, Report("x", "x", diagnostics=(TWICE, usage)))] == [0, 1, 2]
+
+
+KEYS = [
+    "ok",
+    "name",
+    "source",
+    "parameters",
+    "ranks",
+    "stages",
+    "microbatches",
+    "operations",
+    "slots",
+    "messages",
+    "diagnostics",
+    "communication",
+    "memory",
+    "time",
+    "claims",
+]
+
+
+@pytest.mark.parametrize(
+    "report", [INTERLEAVED, BAD, Report(None, None), replace(INTERLEAVED, claims=(Claim("x", None),))], ids=str
+)
+def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
+    """Good or bad, known or not: the same keys, valid under the schema, and text that JSON can carry."""
+    value = json.loads(json.dumps(report.to_json()))
+    assert list(value) == KEYS
+    assert list(value["communication"]) == ["model", "holds", "fails", "capacity"]
+    assert list(value["memory"]) == ["release", "unit", "peak", "cap"]
+    assert list(value["time"]) == ["costs", "makespan", "span", "work", "idle", "span_idle"]
+    VALIDATOR.validate(value)
+    VALIDATOR.validate({"ok": True, "runs": [value]})
+
+
+def test_json_numbers_are_integers_or_fractions() -> None:
+    """Whole numbers are integers, others strings; a list by stage stays one."""
+    value = INTERLEAVED.to_json()
+    assert value["memory"] == {
+        "release": "W",
+        "unit": "one microbatch through 1/p of the model",
+        "peak": ["11/2", "9/2", "7/2", "5/2"],
+        "cap": None,
+    }
+    assert value["time"] == {
+        "costs": {"F": 1, "B": "3/2", "C": [0, "1/3"]},
+        "makespan": 57,
+        "span": 57,
+        "work": [48] * 4,
+        "idle": [9] * 4,
+        "span_idle": [9, 6, 3, 0],
+    }
+
+
+@pytest.mark.parametrize(("cap", "told"), [(("4", "4"), 4), (("9/2", "9/2"), "9/2"), (("4", "5"), [4, 5])])
+def test_a_cap_is_one_number_where_it_is_the_same(cap: tuple[str, ...], told: object) -> None:
+    """A number for all ranks, or a list by rank."""
+    memory = Memory("W", "u", fractions(1, 2), fractions(*cap))
+    value: Any = replace(INTERLEAVED, memory=memory).to_json()
+    assert value["memory"]["cap"] == told
+    VALIDATOR.validate(value)
+
+
+def test_a_claim_is_true_false_or_not_applicable() -> None:
+    """Three answers, of which one is a string."""
+    claims = (Claim("a", True), Claim("b", False), Claim("c", None, "why"))
+    assert replace(INTERLEAVED, claims=claims).to_json()["claims"] == [
+        {"text": "a", "holds": True},
+        {"text": "b", "holds": False},
+        {"text": "c", "holds": "not applicable"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"extra": 1},
+        {"ok": None},
+        {"ranks": -1},
+        {"parameters": {"p": "4"}},
+        {"claims": [{"text": "a", "holds": "true"}]},
+        {"diagnostics": [{"code": "401"}]},
+        {"memory": {"release": "W", "unit": "u", "peak": [5.5], "cap": None}},
+    ],
+    ids=str,
+)
+def test_the_schema_refuses_what_is_no_report(change: dict[str, object]) -> None:
+    """The schema is strict: another key, a float, a wrong type is not a report."""
+    Draft202012Validator.check_schema(SCHEMA)
+    assert not VALIDATOR.is_valid({**INTERLEAVED.to_json(), **change})
