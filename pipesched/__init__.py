@@ -1,1 +1,60 @@
-"""A compiler and verifier for pipeline-parallel training schedules."""
+"""A compiler and verifier for pipeline-parallel training schedules.
+
+    import pipesched
+    print(pipesched.verify("zb_h1", p=8))
+
+The names below are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipesched.api import from_torch_csv, load, verify
+    from pipesched.diagnostics import Diagnostic, PipeschedError
+    from pipesched.model.costs import Costs
+    from pipesched.model.placement import Placement
+    from pipesched.model.program import Program
+    from pipesched.model.schedule import Schedule
+    from pipesched.report import Report
+    from pipesched.source import Source
+
+_WHERE = {
+    "from_torch_csv": "api",
+    "load": "api",
+    "verify": "api",
+    "Diagnostic": "diagnostics",
+    "PipeschedError": "diagnostics",
+    "Costs": "model.costs",
+    "Placement": "model.placement",
+    "Program": "model.program",
+    "Schedule": "model.schedule",
+    "Report": "report",
+    "Source": "source",
+}
+
+__all__ = [
+    "Costs",
+    "Diagnostic",
+    "PipeschedError",
+    "Placement",
+    "Program",
+    "Report",
+    "Schedule",
+    "Source",
+    "from_torch_csv",
+    "load",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'pipesched' has no attribute {name!r}")
+    return getattr(import_module(f"pipesched.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -5,7 +5,7 @@
                └─ .ps text, torch CSV, order text; a file with messages is its own Program
 
 Each arrow is one call. Everything that is wrong is collected and reported together; a later step runs as far as what
-came before it allows.
+came before it allows. A reader is imported with the first file that needs it: most runs read one kind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipesched.check.handover import check_handover
 from pipesched.check.memory import check_memory
 from pipesched.check.torch_rules import check_torch
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.formats import order_text, order_write, sniff, torch_csv
+from pipesched.formats import sniff
 from pipesched.language.checked import Checked, check_file
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
@@ -145,9 +145,14 @@ def load(source: Source, options: Options) -> Loaded:
     extra = sorted(set(options.parameters) - {"p", "m"})
     if extra:
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
+    made: Schedule | Program
     if kind == "order":
+        from pipesched.formats import order_text
+
         made = order_text.read(source)
     else:
+        from pipesched.formats import torch_csv
+
         made = torch_csv.read(
             source,
             torch_version=options.torch_version or TORCH,
@@ -199,6 +204,8 @@ def order(source: Source, options: Options, *, program: bool) -> str:
     Raises:
         PipeschedError: as `load` and `lower`.
     """
+    from pipesched.formats import order_write
+
     loaded = load(source, options)
     if not program:
         return order_write.write(loaded.schedule)

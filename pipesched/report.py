@@ -123,10 +123,11 @@ class Report:
     def line(self, *, color: bool = False) -> str:
         """The verdict on one line, for many schedules or sizes in one call."""
         if self.ok:
-            facts = [self._head(color), *self._short_facts(), render.tally(self.diagnostics)]
+            facts = [self._head(color, self.source), *self._short_facts(), render.tally(self.diagnostics)]
             return "   ".join(fact for fact in facts if fact)
         first = next(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
-        parts = [render.paint("fail", "error", color), *self._title(), render.concise(first, self.source)]
+        title = self._title(self.source)
+        parts = [render.paint("fail", "error", color), *title, render.concise(first, self.source)]
         more = len([d for d in self.diagnostics if d.severity == "error"]) - 1
         return "  ".join(parts) + (f" (and {more} more)" if more else "")
 
@@ -150,14 +151,14 @@ class Report:
             "claims": [_claim_json(claim) for claim in self.claims],
         }
 
-    def _title(self) -> list[str]:
-        """The name and the sizes."""
-        sizes = " ".join(f"{name}={value}" for name, value in self.parameters.items())
-        return [part for part in (render.clean(self.name or self.source or ""), sizes) if part]
+    def _title(self, name: str | None) -> list[str]:
+        """The schedule, or the file where several are told apart, and the sizes."""
+        sizes = " ".join(f"{parameter}={value}" for parameter, value in self.parameters.items())
+        return [part for part in (render.clean(name or ""), sizes) if part]
 
-    def _head(self, color: bool) -> str:
+    def _head(self, color: bool, name: str | None) -> str:
         counts = f"{_number(self.operations)} ops, {_number(self.messages)} messages"
-        return "  ".join([render.paint("ok", "ok", color), *self._title()]) + "   " + counts
+        return "  ".join([render.paint("ok", "ok", color), *self._title(name)]) + "   " + counts
 
     def _count(self, color: bool) -> str:
         counted = render.tally(self.diagnostics)
@@ -174,7 +175,7 @@ class Report:
         lines += [_time_text(self.time)] if self.time else []
         lines += [_claims_text(self.claims)] if self.claims else []
         warned = render.tally(self.diagnostics)
-        head = self._head(color) + (f", {warned}" if warned else "")
+        head = self._head(color, self.name or self.source) + (f", {warned}" if warned else "")
         return "\n".join([head, *(_INDENT + line for line in lines)])
 
 

@@ -27,7 +27,7 @@ LOCAL = (Op.F, Op.I, Op.B, Op.W, Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP, O
 def random_program(rng: random.Random) -> Program:
     """A program of 2 to 4 ranks and some 2 to 10 instructions a rank."""
     while True:
-        lists = _Draft(rng).lists
+        lists = [whole(instructions) for instructions in _Draft(rng).lists]
         places = prod(len(instructions) + 1 for instructions in lists)
         messages = sum(x.op.send for instructions in lists for x in instructions)
         if places <= MOST_PLACES and messages <= MOST_MESSAGES:
@@ -36,6 +36,12 @@ def random_program(rng: random.Random) -> Program:
 
 def program(lists: list[list[Instruction]]) -> Program:
     return Program.from_instructions(lists, linear(len(lists), 4))
+
+
+def whole(instructions: list[Instruction]) -> list[Instruction]:
+    """The same list, where an overlap pair that was torn apart is two slots."""
+    after_compute = [False, *(x.op.compute for x in instructions)]
+    return [replace(x, second=x.second and after_compute[i]) for i, x in enumerate(instructions)]
 
 
 class _Draft:
@@ -151,14 +157,11 @@ class _Draft:
         return self.rng.choice(places) if places else None
 
     def _swap(self) -> None:
-        """Two near entries change places; an overlap pair that is torn apart becomes two slots."""
+        """Two near entries change places."""
         if found := self._somewhere(lambda _: True):
             instructions, i = found
             j = min(i + self.rng.randint(1, 3), len(instructions) - 1)
             instructions[i], instructions[j] = instructions[j], instructions[i]
-            for n, x in enumerate(instructions):
-                if x.second and not (n and instructions[n - 1].op.compute):
-                    instructions[n] = replace(x, second=False)
 
     def _fuse(self, chance: float) -> None:
         """Neighbours become batches."""

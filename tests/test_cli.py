@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import stat
 import subprocess
@@ -226,6 +227,7 @@ def test_a_file_of_results_is_what_stdout_would_show(folder: Path, capsys: pytes
     assert stat.S_IMODE((folder / "real").stat().st_mode) == 0o640 and (folder / "link").is_symlink()
     assert main(["verify", "1f1b", "--p", "4", "-o", "-"]) == 0 and capsys.readouterr().out == shown
     assert main(["verify", "1f1b", "--p", "4", "-o", "/dev/null"]) == 0
+    assert main(["verify", "1f1b", "-o", "new"]) == 2 and (folder / "new").read_text("utf-8") == shown
     assert sorted(path.name for path in folder.iterdir()) == ["link", "new", "real"]
 
 
@@ -316,18 +318,21 @@ def test_a_fault_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def test_help_starts_fast_and_loads_nothing_heavy() -> None:
-    """Asking for help imports click and our own modules; the best of five processes takes at most 0.15 s."""
+    """Help imports click and our own modules only; the best of five takes at most 0.15 s of processor."""
     heavy = "numpy lark rich z3 torch networkx importlib.metadata"
     loaded = f"set({heavy.split()!r}) & set(sys.modules)"
     probe = f"import sys; from pipesched.__main__ import main; main(['--help']); sys.exit(str({loaded}))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, timeout=60, check=False)
     assert done.stderr.decode().strip() == "set()"
-    times = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        process("--help")
-        times.append(time.perf_counter() - begin)
-    assert min(times) <= 0.15
+    assert min(_processor_time("--help") for _ in range(5)) <= 0.15
+
+
+def _processor_time(*arguments: str) -> float:
+    """What a process costs, whoever else is busy on the machine."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process(*arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 # The other commands

@@ -27,7 +27,7 @@ from pipesched.model.program import Program
 from tests import explorer
 from tests.explorer import MODELS
 from tests.explorer_script import Script
-from tests.random_programs import features, program, random_program
+from tests.random_programs import features, program, random_program, whole
 
 CHAIN = ("strict", "one-stream", "pair-stream", "async"), ("strict", "buffered(1)", "buffered(2)", "buffered(inf)")
 CHUNK = 250
@@ -47,7 +47,7 @@ def differences(program: Program, script: Script | None = None) -> list[str]:
 def shrunk(lists: list[list[Instruction]]) -> list[list[Instruction]]:
     """A smaller program that shows a difference too: no single instruction of it can go."""
     for rank, i in ((r, i) for r, x in enumerate(lists) for i in range(len(x))):
-        smaller = [x[:i] + x[i + 1 :] if r == rank else x for r, x in enumerate(lists)]
+        smaller = [whole(x[:i] + x[i + 1 :]) if r == rank else x for r, x in enumerate(lists)]
         if differences(program(smaller)):
             return shrunk(smaller)
     return lists
@@ -112,29 +112,23 @@ def test_the_mix_can_show_a_fault() -> None:
 LETTERS = {"S": Op.SEND_F, "R": Op.RECV_F, "F": Op.F, "w": Op.WAIT_SEND_F}
 
 
-def words(letters: str, longest: int, batches: bool) -> Iterator[list[Instruction]]:
-    """Every list of up to so many instructions that talk to the other rank; with batches, in all ways to fuse them."""
+def words(letters: str, longest: int, peer: int, batches: bool) -> Iterator[list[Instruction]]:
+    """Every list of up to so many instructions that talk to the peer; with batches, in all ways to fuse neighbours."""
     for n in range(longest + 1):
-        for word, cuts in itertools.product(
-            itertools.product(letters, repeat=n), itertools.product((0, 1), repeat=max(0, n - 1) if batches else 0)
-        ):
+        for cuts in itertools.product((0, 1), repeat=max(0, n - 1) if batches else 0):
             group = [0, *itertools.accumulate(cuts)] if batches else [-1] * n
-            yield [_instruction(letter, group[i]) for i, letter in enumerate(word)]
+            for word in itertools.product(letters, repeat=n):
+                yield [_instruction(letter, peer, group[i]) for i, letter in enumerate(word)]
 
 
-def _instruction(letter: str, group: int) -> Instruction:
-    message = letter in "SR"
-    return Instruction(LETTERS[letter], 0, 0, group=group if message else -1, peer=0 if message else -1)
+def _instruction(letter: str, peer: int, group: int) -> Instruction:
+    return Instruction(LETTERS[letter], 0, 0, *((peer, group) if letter in "SR" else ()))
 
 
 def two_ranks(letters: str, longest: int, batches: bool) -> Iterator[Program]:
     """Every program of two ranks with such lists, matched or not."""
-    for lists in itertools.product(list(words(letters, longest, batches)), repeat=2):
-        yield program([_to(1 - rank, instructions) for rank, instructions in enumerate(lists)])
-
-
-def _to(peer: int, instructions: list[Instruction]) -> list[Instruction]:
-    return [Instruction(x.op, 0, 0, peer if x.peer >= 0 else -1, x.group) for x in instructions]
+    each = [list(words(letters, longest, 1 - rank, batches)) for rank in range(2)]
+    return (program(list(lists)) for lists in itertools.product(*each))
 
 
 def three_ranks(messages: int) -> Iterator[Program]:

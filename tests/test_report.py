@@ -142,9 +142,14 @@ def test_claims_that_say_nothing_here_are_not_counted() -> None:
 
 
 def test_one_line_tells_the_verdict() -> None:
-    """For many sizes: the head with peak and makespan, or the first error and how many more."""
-    assert INTERLEAVED.line() == "ok  interleaved  p=4 v=2 m=8   128 ops, 112 messages   peak 5.5   makespan 57"
-    assert BAD.line() == ("fail  mine  mine.csv:1:5: error[PS302]: F of stage 0, microbatch 0 runs twice (and 1 more)")
+    """For many files and sizes: the file, sizes, peak and makespan, or the first error and how many more."""
+    assert (
+        INTERLEAVED.line()
+        == "ok  schedules/interleaved.ps  p=4 v=2 m=8   128 ops, 112 messages   peak 5.5   makespan 57"
+    )
+    assert BAD.line() == (
+        "fail  mine.csv  mine.csv:1:5: error[PS302]: F of stage 0, microbatch 0 runs twice (and 1 more)"
+    )
 
 
 def test_whose_fault_it_is_decides_the_exit_status() -> None:

@@ -26,9 +26,9 @@ STARTS = 32
 class Hop:
     """One step of the circle, as instruction indices.
 
-    Rank `rank` stands at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what `there`
-    is queued behind on that rank, -1 if the list decides it. `at` is -1 where the rank stands at the end of its list,
-    or does not stand at all but only its queue does.
+    Rank `rank` stands at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what
+    `there` is queued behind on that rank, -1 if the list decides it. `at` is -1 where the rank stands at the end of
+    its list, or does not stand at all but only its queue does.
     """
 
     rank: int

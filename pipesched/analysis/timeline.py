@@ -65,45 +65,109 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
     return np.asarray(cost, dtype=np.int64)
 
 
+ROUNDS = range(12, 513)  # for so many ranks, numpy's rounds over ranks beat the event loop over slots
+
+
 def timeline(schedule: Schedule, waits: Waits, ticks: Ticks) -> Timeline:
     """Run the schedule once, greedily; O(operations)."""
+    slots = _slots(schedule, waits, ticks)
+    run = run_rounds if schedule.ranks in ROUNDS else run_events
+    start, end, turn, at = run(slots)
+    stuck = tuple(
+        int(slots.head[i]) if i < high else -1 for i, high in zip(at.tolist(), slots.cut[1:].tolist(), strict=True)
+    )
+    return Timeline(start[slots.slot], end[slots.slot], turn[slots.slot], stuck)
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """The slots of a schedule: cost, and for each input from another rank the slot it comes from and the delay.
+
+    head: the first operation of each slot. slot: the slot of each operation. need: -1 where there is no such input;
+    the second row is of the second part of a pair, None if there is no pair at all. cut: the slots by rank.
+    """
+
+    head: Ints
+    slot: Ints
+    cost: Ints
+    need: tuple[Ints, Ints | None]
+    delay: tuple[Ints, Ints | None]
+    cut: Ints
+
+
+def _slots(schedule: Schedule, waits: Waits, ticks: Ticks) -> Slots:
     head = np.flatnonzero(~schedule.second)
-    cost = slot_costs(schedule, ticks)[head].tolist()
     slot = np.cumsum(~schedule.second) - 1
     crossing = np.where(waits.crosses, waits.needs, -1)
-    delay = np.where(crossing >= 0, ticks.message[np.clip(schedule.stage[crossing], 0, schedule.stages - 1)], 0)
+    sender = np.clip(schedule.stage[crossing], 0, schedule.stages - 1)
+    delay = np.where(crossing >= 0, ticks.message[sender], 0)
     need = np.where(crossing >= 0, slot[crossing], -1)
-    paired = np.zeros(len(head), dtype=np.bool_)
-    paired[slot[schedule.second]] = True
-    other = np.minimum(head + 1, max(len(schedule) - 1, 0))
-    need_other = np.where(paired, need[other], -1).tolist() if len(head) else []
+    other_need = other_delay = None
+    second = np.flatnonzero(schedule.second)
+    if len(second):
+        other_need, other_delay = np.full(len(head), -1), np.zeros(len(head), dtype=np.int64)
+        other_need[slot[second]], other_delay[slot[second]] = need[second], delay[second]
+    cost = slot_costs(schedule, ticks)[head]
     cut = np.searchsorted(head, schedule.start)
-    starts, ends, turns, at = _run(
-        cost,
-        need[head].tolist(),
-        delay[head].tolist(),
-        need_other,
-        delay[other].tolist() if len(head) else [],
-        cut.tolist(),
-    )
-    stuck = tuple(int(head[i]) if i < high else -1 for i, high in zip(at, cut[1:].tolist(), strict=True))
-    spread = slot if len(head) else head
-    return Timeline(_column(starts)[spread], _column(ends)[spread], _column(turns)[spread], stuck)
+    return Slots(head, slot, cost, (need[head], other_need), (delay[head], other_delay), cut)
 
 
-def _column(values: list[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
+def run_rounds(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
+    """Rounds over ranks: every rank whose next slot has its inputs runs that slot.
+
+    Returns start, end and round of every slot, and where each rank stopped. What runs in one round is independent.
+    """
+    size = len(slots.cost)
+    start, turn = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+    end = np.full(size + 1, -1, dtype=np.int64)
+    end[size] = 0  # where an absent input is looked up
+    inputs = [
+        (np.where(need < 0, size, need), delay)
+        for need, delay in zip(slots.need, slots.delay, strict=True)
+        if need is not None and delay is not None
+    ]
+    at, last = slots.cut[:-1].copy(), slots.cut[1:]
+    clock = np.zeros(len(at), dtype=np.int64)
+    live = np.flatnonzero(at < last)
+    round_number = 0
+    while len(live):
+        i = at[live]
+        begin = clock[live]
+        ready = np.ones(len(live), dtype=np.bool_)
+        for need, delay in inputs:
+            arrival = end[need[i]]
+            ready &= arrival >= 0
+            begin = np.maximum(begin, arrival + delay[i])
+        if not ready.all():
+            if not ready.any():
+                break
+            i, begin, ranks = i[ready], begin[ready], live[ready]
+        else:
+            ranks = live
+        start[i] = begin
+        turn[i] = round_number
+        end[i] = clock[ranks] = begin + slots.cost[i]
+        at[ranks] = i + 1
+        if (at[ranks] == last[ranks]).any():
+            live = np.flatnonzero(at < last)
+        round_number += 1
+    return start, end[:size], turn, at
 
 
-def _run(
-    cost: list[int], need: list[int], delay: list[int], need_other: list[int], delay_other: list[int], cut: list[int]
-) -> tuple[list[int], list[int], list[int], list[int]]:
-    """The event loop over slots: each rank runs until it waits, and is woken by the slot it waits for."""
-    size, ranks = len(cost), len(cut) - 1
+def run_events(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
+    """The event loop over slots: each rank runs until it waits, and is woken by the slot it waits for.
+
+    Returns start, end and turn of every slot, and where each rank stopped.
+    """
+    size, cut = len(slots.cost), slots.cut.tolist()
+    cost, need, delay = slots.cost.tolist(), slots.need[0].tolist(), slots.delay[0].tolist()
+    other = slots.need[1] is not None and slots.delay[1] is not None
+    other_need = slots.need[1].tolist() if slots.need[1] is not None else []
+    other_delay = slots.delay[1].tolist() if slots.delay[1] is not None else []
     start, end, turn = [-1] * size, [-1] * size, [-1] * size
-    at, clock = cut[:-1], [0] * ranks
+    at, clock = cut[:-1], [0] * (len(cut) - 1)
     waiting: dict[int, list[int]] = {}
-    ready = list(range(ranks - 1, -1, -1))
+    ready = list(range(len(cut) - 2, -1, -1))
     turns = 0
     while ready:
         rank = ready.pop()
@@ -112,18 +176,16 @@ def _run(
             begin = now
             producer = need[i]
             if producer >= 0:
-                arrival = end[producer]
-                if arrival < 0:
+                if end[producer] < 0:
                     waiting.setdefault(producer, []).append(rank)
                     break
-                begin = max(begin, arrival + delay[i])
-            producer = need_other[i]
+                begin = max(begin, end[producer] + delay[i])
+            producer = other_need[i] if other else -1
             if producer >= 0:
-                arrival = end[producer]
-                if arrival < 0:
+                if end[producer] < 0:
                     waiting.setdefault(producer, []).append(rank)
                     break
-                begin = max(begin, arrival + delay_other[i])
+                begin = max(begin, end[producer] + other_delay[i])
             start[i] = begin
             end[i] = now = begin + cost[i]
             turn[i] = turns
@@ -132,4 +194,8 @@ def _run(
                 ready += waiting.pop(i)
             i += 1
         at[rank], clock[rank] = i, now
-    return start, end, turn, at
+    return _column(start), _column(end), _column(turn), _column(at)
+
+
+def _column(values: list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

@@ -11,6 +11,7 @@ from pipesched.cli import terminal
 from pipesched.cli.explain import explain
 from pipesched.cli.fmt import fmt
 from pipesched.cli.list import list_schedules
+from pipesched.cli.options import BadOption
 from pipesched.cli.order import order
 from pipesched.cli.verify import verify
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
@@ -77,7 +78,8 @@ def run(arguments: list[str]) -> int:
         status = 2
     except PipeschedError as error:
         diagnostics = error.diagnostics
-        status = 2 if any(diagnostic.code.usage for diagnostic in diagnostics) else 1
+        usage = isinstance(error, BadOption) or any(diagnostic.code.usage for diagnostic in diagnostics)
+        status = 2 if usage else 1
     terminal.complain(diagnostics, *_asked(arguments))
     return status
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pipesched.cli.terminal import Output
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import Code, PipeschedError, fail
 
 if TYPE_CHECKING:
     from pipesched.compile import Options
@@ -30,6 +30,10 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VERSIONS = range(10, 16)
+
+
+class BadOption(PipeschedError):
+    """The command line is at fault, whatever the code: exit status 2."""
 
 
 def whole(text: object) -> int:
@@ -134,7 +138,7 @@ torch_options = stack(
 )
 output_options = stack(
     click.option("format", "--format", type=click.Choice(FORMATS), default="text", show_default=True),
-    click.option("json", "--json", is_flag=True, help="The same as --format json."),
+    click.option("json", "--json", is_flag=True, help="--format json; its shape is emit/v1/report.schema.json."),
     click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True),
     click.option("output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
 )
@@ -174,7 +178,7 @@ def compile_options(given: Mapping[str, Any], parameters: Mapping[str, int]) -> 
     """What `compile` is told.
 
     Raises:
-        PipeschedError: PS222, PS225 or PS809, costs or a release rule that cannot be read.
+        BadOption: PS222, PS225 or PS809, costs or a release rule that cannot be read.
     """
     from pipesched.compile import Options
 
@@ -192,7 +196,10 @@ def compile_options(given: Mapping[str, Any], parameters: Mapping[str, int]) -> 
     if "release" in given:
         from pipesched.model.release import Release
 
-        chosen |= {"costs": _costs(given["cost"], given["costs"]), "release": Release.parse(given["release"])}
+        try:
+            chosen |= {"costs": _costs(given["cost"], given["costs"]), "release": Release.parse(given["release"])}
+        except PipeschedError as error:
+            raise BadOption(error.diagnostics) from None
     return Options(**chosen)
 
 

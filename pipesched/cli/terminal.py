@@ -19,6 +19,8 @@ from typing import TextIO
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, fail
 
+_CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that is cut short by a closed pipe is not told
+
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:
     """Whether to colour what goes to the stream; the choice is auto, always or never."""
@@ -39,7 +41,8 @@ def write(text: str, stream: TextIO | None) -> None:
         text = render.plain(text)
     elif not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")  # names of files can hold what is not text
-    stream.write(text)
+    for at in range(0, len(text), _CHUNK):
+        stream.write(text[at : at + _CHUNK])
 
 
 def dumps(value: object) -> str:
@@ -87,7 +90,7 @@ class Output:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if kind is None and self._file:
+        if kind is None and self._file and self.kept:
             replace_file(self._file, "".join(self.kept))
 
 

@@ -21,6 +21,8 @@ from pipesched.source import Span
 SHOWN = 8
 """So many places of one kind are reported."""
 
+_MANY = {"stage": "stages", "microbatch": "microbatches"}
+
 
 def table_of(rows: Rows, origin: Origin) -> Column:
     """rank[stage, microbatch], after a look at its size."""
@@ -43,7 +45,7 @@ def table_of(rows: Rows, origin: Origin) -> Column:
 
 def require_dense(rows: Rows, origin: Origin, shape: tuple[int, int]) -> None:
     """Refuses numbers of stages and microbatches that the operations cannot possibly cover."""
-    if shape[0] * shape[1] <= max(SPARE, len(rows.op)):
+    if shape[0] * shape[1] <= SPARE + 4 * len(rows.op):
         return
     last = int(rows.stage.max()), int(rows.microbatch.max())
     labels = _first(rows.stage, last[0], origin), _first(rows.microbatch, last[1], origin)
@@ -85,14 +87,33 @@ def disagreements(
         ("microbatch", rows.microbatch, inferred.microbatches, microbatches),
     ):
         if given is not None and given != here:
-            many = "microbatches" if what == "microbatch" else "stages"
             yield Diagnostic(
                 Code.FILE_DISAGREES,
-                f"the file has {here} {many}, but {given} were given",
+                f"the file has {here} {_MANY[what]}, but {given} were given",
                 (Label(_first(column, here - 1, origin), f"its last {what} is {here - 1}"),),
             )
+        else:
+            yield from _gap(rows, origin, what, column)
     if placement is not None:
         yield from _misplaced(rows, origin, inferred.stages, placement)
+
+
+def _gap(rows: Rows, origin: Origin, what: str, column: Column) -> Iterator[Diagnostic]:
+    """A number that nothing bears although a later one is there: more often a slip in the later one."""
+    present = np.unique(column[rows.placed])
+    jump = np.flatnonzero(np.diff(present, prepend=-1) > 1)
+    if not len(jump):
+        return
+    after = int(present[jump[0]])
+    before = int(present[jump[0] - 1]) if jump[0] else -1
+    missing = f"{what} {before + 1} is" if after - before == 2 else f"{_MANY[what]} {before + 1} to {after - 1} are"
+    yield Diagnostic(
+        Code.OUT_OF_RANGE,
+        f"{what} {after} is in the file, but {missing} not",
+        (Label(_first(column, after, origin), f"the first cell of {what} {after}"),),
+        (),
+        f"{_MANY[what]} count from 0 without gaps",
+    )
 
 
 def _misplaced(rows: Rows, origin: Origin, stages: int, placement: Sequence[int]) -> Iterator[Diagnostic]:

@@ -24,7 +24,7 @@ LARGEST = 10_000_000
 """The largest stage or microbatch that is read at all."""
 
 SPARE = 1_000_000
-"""A table rank[stage, microbatch] may have this many entries, or as many as the file has operations."""
+"""A table rank[stage, microbatch] may have this many entries, and four more for each operation of the file."""
 
 # How far the stage at the other end is from a message's own stage: SEND_F(s) goes to s + 1, RECV_F(s) comes from s - 1.
 _STEP = np.zeros(len(Op), dtype=np.int32)

@@ -12,8 +12,8 @@ Kind = Literal["ps", "torch-csv", "order"]
 
 _ENDINGS: dict[str, Kind] = {".ps": "ps", ".csv": "torch-csv"}
 
-_ORDER = re.compile(r"\s*rank\s+[0-9]+\s*:")
-_CELL = re.compile(r"""\s*(?:,|"?\s*(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
+_ORDER = re.compile(r"rank\s+[0-9]+\s*:")
+_CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 
 def kind(source_name: str, text: str) -> Kind:
@@ -29,5 +29,8 @@ def kind(source_name: str, text: str) -> Kind:
 
 def _first_line(text: str) -> str:
     """The first line that is neither blank nor a comment."""
-    found = re.search(r"^(?!\s*(?:#|$))[^\n]*", text.lstrip("\ufeff"), re.MULTILINE)
-    return found[0] if found else ""
+    for found in re.finditer(r"[^\n]+", text):
+        line = found[0].strip("\ufeff \t\r")
+        if line and not line.startswith("#"):
+            return line
+    return ""

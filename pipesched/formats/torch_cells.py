@@ -101,7 +101,7 @@ def _entry(match: re.Match[str]) -> Entry | Bad:
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:
             return Bad(f"{op.name} is for a whole stage, and torch ignores the microbatch {match[3][:20]}")
-        return Bad(f"{op.name} needs a microbatch: torch loads the cell and fails when it runs it")
+        return Bad(f"{op.name} needs a microbatch, and torch reads it without one")
     for what, digits in (("stage", match[1]), ("microbatch", match[3])):
         significant = digits.lstrip("0")
         if len(significant) > len(str(LARGEST)) or int(significant or 0) > LARGEST:

@@ -129,13 +129,11 @@ def _lines(source: Source, problems: list[Diagnostic]) -> Iterator[int]:
 
 
 def _row(source: Source, line: int, version: tuple[int, int], problems: list[Diagnostic]) -> Columns:
-    row = source.line(line)
+    row, before = source.line(line), len(problems)
     columns = read_plain_row(row, version)
     if columns is None:
         columns = _exact_row(source, line, row, version, problems)
-        if problems:
-            return columns
-    if not len(columns[0]):
+    if not len(columns[0]) and len(problems) == before:
         problems.append(_no_actions(source, line, row))
     return columns
 

@@ -48,7 +48,7 @@ _NO_MICROBATCH = np.array([op in WITHOUT_MICROBATCH for op in Op])
 
 _PAIR = re.compile(rb"(?<![^,])\(([0-9]+F[0-9]+);([0-9]+[BI][0-9]+)\)OVERLAP_F_B(?![^,])")
 _QUOTES = re.compile(rb'(?<![^,])"([^",]*)"[ \t]*(?![^,])')
-_BLANKS = re.compile(rb"[ \t]*,[ \t]*")
+_BLANKS = re.compile(rb"(?<![ \t])[ \t]+(?=,)|(?<=,)[ \t]+")
 
 
 def read_plain_row(row: str, version: tuple[int, int]) -> Columns | None:
@@ -66,7 +66,7 @@ def _flat(row: bytes) -> bytes | None:
     if b'"' in row:
         row = _QUOTES.sub(rb"\1", row)
     if b" " in row or b"\t" in row:
-        row = _BLANKS.sub(b",", row.strip(b" \t"))
+        row = _BLANKS.sub(b"", row.strip(b" \t"))
     if b";" in row:
         row, pairs = _PAIR.subn(rb"\1;\2", row)
         if pairs != row.count(b";"):

@@ -98,7 +98,8 @@ class Pairing:
         """A word where the `{` of a header belongs: the `{` was forgotten if a `}` is left over."""
         if self.surplus > 0:
             self.surplus -= 1
-            message = f"expected `{{` after `{self.out[-1].text}`, found `{token.text}`"
+            before = next(t.text for t in reversed(self.out) if not t.supplied)
+            message = f"expected `{{` after `{before}`, found `{token.text}`"
             here = Label(self.source.span(token.start, token.end), f"the block of `{self.header}` begins with `{{`")
             self.problems.append(Problem(token.start, Diagnostic(Code.SYNTAX, message, (here,))))
             self.open.append(_Opener(self._put("{"), ""))
@@ -119,7 +120,7 @@ class Pairing:
             if self.header:
                 self._no_block(token)
         if not self._reaches(token):
-            return self._stray(token)
+            return self._wrong(token) if self.open and self.open[-1].token.text in "([" else self._stray(token)
         while CLOSER[self.open[-1].token.text] != token.text:
             self._unclosed(len(self.open) - 1, token)
         if token.text == "}" and len(self.open) == 1 and self.surplus > 0 and self._statement_follows(at):
@@ -179,6 +180,19 @@ class Pairing:
         here = Label(self.source.span(token.start, token.end), f"`{CLOSER[bracket]}` belongs before this")
         diagnostic = Diagnostic(Code.SYNTAX, message, (*labels, here))
         self.problems.append(Problem(openers[-1].start, diagnostic))
+
+    def _wrong(self, token: Token) -> bool:
+        """A closer of the wrong kind: the right one takes its place."""
+        opener = self.open.pop().token
+        right = CLOSER[opener.text]
+        message = f"expected `{right}`, found `{token.text}`"
+        labels = (
+            Label(self.source.span(token.start, token.end), f"`{right}` belongs here"),
+            Label(self.source.span(opener.start, opener.end), f"it closes this `{opener.text}`"),
+        )
+        self.problems.append(Problem(token.start, Diagnostic(Code.SYNTAX, message, labels)))
+        self._put(right)
+        return False
 
     def _stray(self, token: Token) -> bool:
         message = f"found `{token.text}`, which closes nothing"

@@ -83,7 +83,7 @@ class Build:
     def file(self, c: Children) -> ast.File:
         parameters = tuple(x for x in c if isinstance(x, ast.Parameter))
         text = next((_text(x) for x in c if not isinstance(x, ast.Node) and x.type in ("STRING", "TEXT")), None)
-        items = tuple(x for x in c[2:] if isinstance(x, ast.Node) and not isinstance(x, ast.Parameter))
+        items = tuple(x for x in c if isinstance(x, ast.Item))
         return ast.File(self.span(c), c[1], parameters, text, items)
 
     def parameter(self, c: Children) -> ast.Parameter:

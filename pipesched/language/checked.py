@@ -12,6 +12,7 @@ from types import CodeType
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.claims import Claim, compile_claim, scope_of_claims
+from pipesched.language.running import Loop
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.statements import Site, Statements
 from pipesched.language.translate import FILENAME, Expressions, define, lambda_of
@@ -50,6 +51,7 @@ class Checked:
     costs: list[tuple[ast.Cost, list[CodeType]]]
     claims: list[Claim]
     sites: list[Site]
+    loops: list[Loop]
 
 
 def check_file(file: ast.File) -> Checked:
@@ -76,7 +78,7 @@ class _Checker:
     statements: Statements = field(default_factory=Statements)
 
     def run(self) -> Checked:
-        self.made = Checked(self.file, {}, [], [], [], [], [], self.statements.sites)
+        self.made = Checked(self.file, {}, [], [], [], [], [], self.statements.sites, self.statements.loops)
         for parameter in self.file.parameters:
             default = parameter.default
             self.made.defaults[parameter.name.id] = None if default is None else self._code(default, "number")

@@ -12,13 +12,19 @@ import unicodedata
 from collections.abc import Sequence
 
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.language.tokens import ITEMS, STATEMENTS, Token
+from pipesched.language.tokens import ITEMS, STATEMENTS, Token, apart
 from pipesched.source import Source, Span
 
 _OPERATORS = {"+", "-", "*", "TIMES", "/", "COMPARE", "and", "or"}
 _VALUES = {"NAME", "NUMBER", "(", "-", "not", "true", "false", "if"}
 _LETTERS = {"F", "I", "W", "B"}
-_KINDS = {"NAME": "a name", "NUMBER": "a number", "STRING": 'a message in `"`', "$END": "the end of the file"}
+_KINDS = {
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "STRING": "a string",
+    "TEXT": "a string",
+    "$END": "the end of the file",
+}
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _MEANT = {
     "≥": ">=",
@@ -39,14 +45,15 @@ _MEANT = {
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
     """PS101 for a token that has no place. taken: the texts (or kinds, where the text varies) that have one."""
     token = tokens[at]
-    before = next((t for t in reversed(tokens[:at]) if not t.supplied), None)
-    expected = _listed(_phrases(taken, before))
+    before = next((tokens[i] for i in range(at - 1, -1, -1) if not tokens[i].supplied), None)
+    alone = apart(tokens, at, source)
+    expected = _listed(_phrases(taken, before, alone))
     message = f"expected {expected} {_after(before)}, found {_shown(token)}"
     if _chains(token, taken):
         message = f"comparisons do not chain: found a second one, {_shown(token)}"
     here = f"{expected} belongs here" if " or " not in expected else f"not expected {_after(before)}"
     label = Label(source.span(token.start, token.end), here if token.text else "the file ends here")
-    return Diagnostic(Code.SYNTAX, message, (label,), help=_remedy(token, before, taken))
+    return Diagnostic(Code.SYNTAX, message, (label,), help=_remedy(token, alone, taken))
 
 
 def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
@@ -64,12 +71,12 @@ def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
 # What could have stood there
 
 
-def _phrases(taken: set[str], before: Token | None) -> list[str]:
+def _phrases(taken: set[str], before: Token | None, alone: bool) -> list[str]:
     if before is None:
         return ["`schedule name(parameters)`"]
     if before.text == "release":
         return ["`W`, `I`, `torch` or `split:1/2`"]
-    left, phrases = set(taken), []
+    left, phrases, next_line = set(taken), [], []
     if {"NAME", "NUMBER", "("} <= left:
         phrases.append("an expression")
         left -= _VALUES
@@ -77,19 +84,20 @@ def _phrases(taken: set[str], before: Token | None) -> list[str]:
         phrases += ["an operator"] * bool({"claim", "repeat"} & left)
         left -= _OPERATORS | {"("}
     if "claim" in left:
-        phrases.append("a line such as `stage`, `rank` or `claim`")
-        left -= {*ITEMS, "$END", ",", "release", "when", "for", "STRING", "TEXT"}
+        next_line = ["a line such as `rank …`"]
+        left -= {*ITEMS, "$END"} | ({",", "release", "when", "for", "STRING", "TEXT"} if alone else set())
     if "repeat" in left:
         phrases.append("a statement")
         left -= {*STATEMENTS, "let", "else", "[", "("}
     if left >= _LETTERS:
         phrases.append("a letter such as `F`" if "NAME" in left else "an operation")
         left -= _LETTERS | {"NAME"}
-    return phrases + sorted(_KINDS.get(word, f"`{word}`") for word in left)
+    words = {_KINDS.get(word, f"`{word}`") for word in left}
+    return [*phrases, *sorted(words, key=lambda word: (word[1] in "([", word)), *next_line]
 
 
 def _listed(phrases: Sequence[str]) -> str:
-    return " or ".join(", ".join(phrases).rsplit(", ", 1)) if len(phrases) > 1 else "".join(phrases)
+    return " or ".join(part for part in (", ".join(phrases[:-1]), *phrases[-1:]) if part)
 
 
 def _after(before: Token | None) -> str:
@@ -109,10 +117,9 @@ def _chains(token: Token, taken: set[str]) -> bool:
     return token.text in _COMPARISONS and "and" in taken and "COMPARE" not in taken
 
 
-def _remedy(token: Token, before: Token | None, taken: set[str]) -> str | None:
+def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
     """What to do, where it is plain."""
     word = token.text
-    after = before.text if before else ""
     if _chains(token, taken):
         return "write `a < b and b < c`"
     if word == "=" and "COMPARE" in taken:
@@ -121,13 +128,13 @@ def _remedy(token: Token, before: Token | None, taken: set[str]) -> str | None:
         return "a range is written `low .. high`; it ends before high"
     if word == "{" and "then" in taken:
         return "where a value belongs, write `if condition then a else b`"
-    if word == "{" and after == "then":
+    if word == "then" and "{" in taken:
         return "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"
     if word in ("elif", "elsif", "elseif") and "else" in taken:
         return "write `else if`"
     if word == "schedule":
         return "a file holds one schedule"
-    if word in STATEMENTS and "claim" in taken:
+    if word in STATEMENTS and "claim" in taken and alone:
         return "operations stand inside a rank: `rank r { … }`"
     return _spelling(token, taken)
 
@@ -154,8 +161,8 @@ def _character(text: str) -> str:
     shown = text[:8] + "…" * (len(text) > 8)
     if text.isascii() and text.isprintable():
         return f"`{shown}`"
-    point = f"U+{ord(text[0]):04X}"
-    name = unicodedata.name(text[0], "").lower()
+    odd = next(c for c in text if not (c.isascii() and c.isprintable()))
+    point, name = f"U+{ord(odd):04X}", unicodedata.name(odd, "").lower()
     return f"`{shown}` ({point})" if shown.isprintable() else f"with {name or 'a control character'} ({point})"
 
 

@@ -50,7 +50,7 @@ def grammar() -> Grammar:
         start="file",
         keep_all_tokens=True,
         maybe_placeholders=False,
-        transformer=build,  # type: ignore[arg-type]
+        transformer=build,
     )
     return Grammar(lark, Words(tuple(lark.terminals)), build, Lock())
 

@@ -44,7 +44,7 @@ class Programs:
             try:
                 self._call(rank, emitter, budget)
             except (ZeroDivisionError, Halt) as error:
-                raise report(error, self._source, f"rank {rank}") from None
+                raise report(error, self._source, f"rank {rank}", self.checked.loops) from None
             sites.append(np.array(emitter.sites, dtype=np.int32))
             keys.append(np.array(emitter.keys, dtype=np.int64))
             second.append(np.array(emitter.second, dtype=np.int64) + start[rank])
@@ -117,7 +117,7 @@ class Programs:
         try:
             self._call(rank, emitter, Budget(5 * self.max_ops, 5 * self.max_ops))
         except _Found as found:
-            return locate(found, self._source)[1]
+            return locate(found, self._source, self.checked.loops)[1]
         return ""
 
     def origin(self, sites: Column, start: Ints) -> Origin:

@@ -11,6 +11,7 @@ panic mode, the brackets paired beforehand. One statement is blamed once.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from pipesched.diagnostics import Code, Diagnostic, Label
@@ -26,9 +27,8 @@ from pipesched.language.tokens import (
     UNKNOWN,
     Token,
     Words,
+    apart,
     begins,
-    ends_value,
-    first_in_line,
     known_release,
     too_long,
 )
@@ -90,11 +90,12 @@ class Walk:
     def __init__(self, source: Source, tokens: list[Token], known: list[Problem], table: Table, words: Words) -> None:
         self.source, self.table, self.words = source, table, words
         self.tokens = [*tokens, Token(END, "", tokens[-1].end)]
-        self.blamed = [problem.offset for problem in known]
+        self.blamed = sorted(problem.offset for problem in known)
         self.problems: list[Problem] = []
         self.stack: Stack = [Entry(table.start, "")]
         self.begun = 0  # where the statement begins that is being read
         self.astray = False  # whether statements outside every rank have been reported
+        self.forgiven = -1  # the first token of a block without a head: it need not be a statement
 
     def run(self) -> list[Problem]:
         at = 0
@@ -122,65 +123,76 @@ class Walk:
         """Reports the token, unless its statement is blamed already."""
         token = self.tokens[at]
         taken = {self.words.texts.get(kind, kind) for kind in self.table.takes(self.stack)}
-        if ("claim" in taken or "repeat" in taken) and self._apart(at):
+        alone = apart(self.tokens, at, self.source)
+        if ("claim" in taken or "repeat" in taken) and alone:
             self.begun = token.start
-        outside = token.text in STATEMENTS and "claim" in taken
-        if token.supplied or (outside and self.astray) or self._is_blamed(token.start):
+        outside = token.text in STATEMENTS and "claim" in taken and alone
+        if token.supplied or at == self.forgiven or (outside and self.astray) or self._is_blamed(token.start):
             return
         self.astray |= outside
-        self.blamed.append(self.begun)
+        insort(self.blamed, self.begun)
         self.problems.append(Problem(token.start, unexpected(self.tokens, at, taken, self.source)))
 
-    def _apart(self, at: int) -> bool:
-        """Whether a token stands first in its line, or block, after something complete: a mistake of its own."""
-        if at == 0 or self.tokens[at].kind == END:
-            return False
-        before = self.tokens[at - 1]
-        return ends_value(before) and (before.text in "{}" or first_in_line(self.tokens, at, self.source))
-
     def _is_blamed(self, here: int) -> bool:
-        return any(self.begun <= offset <= here for offset in self.blamed)
+        first = bisect_left(self.blamed, self.begun)
+        return first < len(self.blamed) and self.blamed[first] <= here
 
     # Going on
 
     def _resume(self, at: int) -> int:
         """Drops what is half read; the next token that the stack takes."""
-        depth = 0
+        depth = self._open_round()
         for i in range(at, len(self.tokens)):
             token = self.tokens[i]
-            depth += (token.text in ("(", "[")) - (depth > 0 and token.text in (")", "]"))
-            if depth:
+            depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+            if depth > 0:
                 continue
             if token.text == "{":
-                self._enter()
+                self._enter(i)
                 return i
             if token.text == "}" or token.kind == END or begins(self.tokens, i, self.source):
-                if self._drop_to(token.kind):
+                if self._settle(token):
                     return i
-                if token.text in ITEMS:
-                    self._supply(*_HEAD)
-                    return i
-            elif i > at and self._apart(i) and self._drop_to_list():
+            elif i > at and apart(self.tokens, i, self.source) and self._drop_to_list():
                 return i
         return len(self.tokens)
 
-    def _enter(self) -> None:
-        """Makes the stack take a `{`: of the block that is being read, or of one whose head nobody knows."""
+    def _settle(self, token: Token) -> bool:
+        """Drops what is half read, if the token can then go on."""
+        if self._drop_to_list():
+            return self.table.move(self.stack, token.kind) is not None
+        if token.text in ITEMS:  # the head is what is half read
+            del self.stack[1:]
+            return token.text == "schedule" or self._supply(*_HEAD)
+        return False
+
+    def _open_round(self) -> int:
+        """How many `(` and `[` are open in what is half read."""
+        symbols = [entry.symbol for entry in self.stack]
+        block = self.words.kinds["{"]
+        half_read = symbols[len(symbols) - symbols[::-1].index(block) :] if block in symbols else symbols
+        opened, closed = (sum(half_read.count(self.words.kinds[text]) for text in pair) for pair in ("([", ")]"))
+        return opened - closed
+
+    def _enter(self, at: int) -> None:
+        """Makes the stack take the `{` here: of the block that is being read, or of one whose head nobody knows."""
         if self._drop_to(self.words.kinds["{"]):
             return
+        self.forgiven = at + 1
         if not self._drop_to_list():
+            del self.stack[1:]
             self._supply(*_HEAD)
         if not self._supply("if", "true"):
             self._supply("rank", "0")
 
     def _drop_to_list(self) -> bool:
         """Drops what is half read of a statement, or of an item."""
-        return self._drop_to(self.words.kinds["repeat"]) or self._drop_to(self.words.kinds["claim"])
+        return self._drop_to(self.words.kinds["repeat"], self.words.kinds["claim"])
 
-    def _drop_to(self, kind: str) -> bool:
-        """Drops the top of the stack, as far as the last `{`, until it takes a token of this kind."""
+    def _drop_to(self, *kinds: str) -> bool:
+        """Drops the top of the stack, as far as the last `{`, until it takes a token of one of these kinds."""
         height = len(self.stack)
-        while self.table.move(self.stack, kind, height) is None:
+        while not any(self.table.move(self.stack, kind, height) for kind in kinds):
             if height == 1 or self.stack[height - 1].symbol == self.words.kinds["{"]:
                 return False
             height -= 1
@@ -189,6 +201,4 @@ class Walk:
 
     def _supply(self, *texts: str) -> bool:
         """Moves the stack by words that are not written; False, and nothing moved, if it does not take the first."""
-        if texts == _HEAD:
-            del self.stack[1:]
         return all(self.table.advance(self.stack, self.words.kind(text)) for text in texts)

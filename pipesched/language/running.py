@@ -6,7 +6,7 @@ Python's own ZeroDivisionError, into a diagnostic with the place and the binding
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -66,9 +66,18 @@ class Budget:
         return range(low, high)
 
 
-def report(error: BaseException, source: Source, what: str = "") -> PipeschedError:
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of a rank's program: its variable in the running code, and where its body begins and ends."""
+
+    name: str
+    start: int
+    end: int
+
+
+def report(error: BaseException, source: Source, what: str = "", loops: Sequence[Loop] = ()) -> PipeschedError:
     """The diagnostic of an exception that translated code raised; `what` says which rank."""
-    span, bindings = locate(error, source)
+    span, bindings = locate(error, source, loops)
     where = ", ".join(filter(None, [what, bindings]))
     suffix = f" ({where})" if where else ""
     if isinstance(error, Halt):
@@ -80,16 +89,16 @@ def report(error: BaseException, source: Source, what: str = "") -> PipeschedErr
     raise error
 
 
-def locate(error: BaseException, source: Source) -> tuple[Span | None, str]:
+def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
     """Where in the .ps file the innermost translated code stood, and the bindings there."""
     span, bindings = None, []
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == FILENAME:
             span = _span(trace, source)
-            bindings += _bindings(trace.tb_frame)
+            bindings += _bindings(trace.tb_frame, span, loops)
         trace = trace.tb_next
-    return span, ", ".join(dict.fromkeys(bindings))
+    return span, ", ".join(bindings)
 
 
 def _span(trace: TracebackType, source: Source) -> Span | None:
@@ -99,14 +108,16 @@ def _span(trace: TracebackType, source: Source) -> Span | None:
     return source.span(position[0] - 1, position[1] - 1)
 
 
-def _bindings(frame: FrameType) -> list[str]:
-    """``k = 5`` for every loop variable, and argument of a function; ``pass 3`` for a repeat."""
+def _bindings(frame: FrameType, span: Span | None, loops: Sequence[Loop]) -> list[str]:
+    """``k = 5`` for the loops around a place and the arguments of a function, ``pass 3`` for a repeat."""
     values: Mapping[str, object] = frame.f_locals
-    telling = ("k_", "v_") if frame.f_code.co_name == "<lambda>" else ("k_",)
+    if frame.f_code.co_name == "<lambda>":
+        names = [name for name in values if name.startswith("v_")]
+    else:
+        names = [loop.name for loop in loops if span and loop.start <= span.start and span.end <= loop.end]
     shown = []
-    for name, value in values.items():
-        if name.startswith(telling):
-            shown.append(f"{name[2:]} = {value}")
-        elif name.startswith("n_") and isinstance(value, int):
-            shown.append(f"pass {value + 1}")
+    for name in names:
+        value = values.get(name)
+        if isinstance(value, int):
+            shown.append(f"pass {value + 1}" if name.startswith("n_") else f"{name[2:]} = {value}")
     return shown

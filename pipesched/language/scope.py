@@ -23,8 +23,7 @@ class Binding:
     """A name that is known: its kind (of the result, for a function), how many arguments it takes, what a call costs.
 
     arity: None for a value; for a function the least and greatest count of arguments (greatest None: any number).
-    bare: a function that may also be named without arguments (``peak``). prefix: of its name in the running code;
-    loop variables have their own, so that a diagnostic can show the bindings of the loops alone.
+    bare: a function that may also be named without arguments (``peak``).
     """
 
     kind: Kind = "number"
@@ -32,7 +31,6 @@ class Binding:
     cost: int = 1
     span: Span | None = None
     bare: bool = False
-    prefix: str = "v"
 
 
 BUILTINS = {

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pipesched.diagnostics import Code, Label
 from pipesched.language import ast
+from pipesched.language.running import Loop
 from pipesched.language.scope import Binding, Scope
 from pipesched.language.translate import FILENAME, Expressions, call, define, placed
 from pipesched.source import Span
@@ -31,9 +32,10 @@ class Site:
 
 @dataclass
 class Statements:
-    """Translates the body of a rank; `sites` grows with every operation of the file."""
+    """Translates the body of a rank; `sites` and `loops` grow with every operation and loop of the file."""
 
     sites: list[Site] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
     expressions: Expressions = field(default_factory=Expressions)
 
     def program(self, node: ast.Rank, variable: str | None, scope: Scope) -> python.Module:
@@ -116,13 +118,14 @@ class Statements:
         if isinstance(node, ast.For):
             low = self.expressions.term(node.low, scope, "number")
             high = self.expressions.term(node.high, scope, "number")
-            inside.define(node.variable, Binding(span=node.variable.span, prefix="k"))
-            name, bounds, cost = f"k_{node.variable.id}", [low.code, high.code], low.cost + high.cost
+            inside.define(node.variable, Binding(span=node.variable.span))
+            name, bounds, cost = f"v_{node.variable.id}", [low.code, high.code], low.cost + high.cost
         else:
             count = self.expressions.term(node.count, scope, "number")
             zero = placed(node, python.Constant(0))
             name, bounds, cost = f"n_{node.span.start}", [zero, count.code], count.cost
         body, weight = self.block(node.body, inside, depth)
+        self.loops.append(Loop(name, _head_end(node), node.span.end))
         weighted = placed(node, python.Constant(weight))
         head = node.span.source.span(node.span.start, _head_end(node))
         steps = call(ast.Boolean(head, True), "steps", *bounds, weighted)

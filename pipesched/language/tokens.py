@@ -24,6 +24,8 @@ STATEMENTS = ("F", "I", "W", "B", "overlap", "drain", "for", "repeat", "if")
 _MILD = ("for", "if", "rank", "stage")  # words that stand inside a statement or an item too
 _VALUE_ENDS = (*"FIWB)]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
+_LINE_END = re.compile(r"[\r\n]|\Z")
+_NEXT_ITEM = re.compile(rf"[\r\n][ \t]*(?:{'|'.join(ITEMS)})\b|\Z")
 
 
 class Token(NamedTuple):
@@ -45,8 +47,11 @@ class Token(NamedTuple):
 class Pattern(Protocol):
     """What lark knows of a terminal's text."""
 
-    value: str
-    type: str
+    @property
+    def value(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
 
     @property
     def max_width(self) -> int: ...
@@ -57,8 +62,11 @@ class Pattern(Protocol):
 class Terminal(Protocol):
     """A terminal of the grammar, as lark lists it."""
 
-    name: str
-    pattern: Pattern
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pattern(self) -> Pattern: ...
 
 
 def too_long(number: str) -> bool:
@@ -116,7 +124,8 @@ class Words:
         assert found is not None  # UNKNOWN takes any character
         kind, word = str(found.lastgroup), found.group()
         if word == '"' or (kind == "TEXT" and not (after_head and _item_follows(text, found.end()))):
-            return Token(UNCLOSED, text[at : _line_end(text, at)], at)
+            end = _NEXT_ITEM if after_head else _LINE_END
+            return Token(UNCLOSED, text[at : end.search(text, at).start()].rstrip(), at)  # type: ignore[union-attr]
         return Token(self.kinds.get(word, kind), word, at)
 
 
@@ -124,11 +133,6 @@ def _item_follows(text: str, end: int) -> bool:
     """Whether a string that ends here can be the documentation: an item or nothing comes next."""
     rest = re.compile(r"(?:\s|#[^\r\n]*)*(\w*)").match(text, end)
     return rest is None or rest.end() == len(text) or rest.group(1) in ITEMS
-
-
-def _line_end(text: str, at: int) -> int:
-    found = re.compile(r"[\r\n]|\Z").search(text, at)
-    return found.start() if found else len(text)
 
 
 def _one_word(before: Token, token: Token) -> bool:
@@ -146,9 +150,7 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
     before = tokens[at - 1]
     if word in "FIWB":
         return before.text not in ("(", ",", "drain", "release", "costs")
-    if word in _MILD:
-        return ends_value(before) and (before.text in ("{", "}") or first_in_line(tokens, at, source))
-    return True
+    return word not in _MILD or apart(tokens, at, source)
 
 
 def ends_value(token: Token) -> bool:
@@ -159,3 +161,11 @@ def ends_value(token: Token) -> bool:
 def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
     """Whether a line end stands before the token."""
     return at == 0 or "\n" in source.text[tokens[at - 1].end : tokens[at].start]
+
+
+def apart(tokens: Sequence[Token], at: int, source: Source) -> bool:
+    """Whether a token stands first in its line, or block, after something complete."""
+    if at == 0 or not tokens[at].text:
+        return False
+    before = tokens[at - 1]
+    return ends_value(before) and (before.text in ("{", "}") or first_in_line(tokens, at, source))

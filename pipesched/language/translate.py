@@ -4,8 +4,8 @@ The tree is translated node by node into Python's own tree and compiled. Every P
 its .ps node as its line number, so that an exception in the running code names the place in the .ps file, and the
 frames hold the loop bindings. Nothing of the user's text reaches Python but integers and prefixed names.
 
-    F[fwd(k)]             ->   F(7, v_fwd(k_k))              7 is the site: which operation of the file it is
-    for k in a .. b { }   ->   for k_k in steps(a, b, c): …  charges c a pass to the budget, and refuses too many
+    F[fwd(k)]             ->   F(7, v_fwd(v_k))              7 is the site: which operation of the file it is
+    for k in a .. b { }   ->   for v_k in steps(a, b, c): …  charges c a pass to the budget, and refuses too many
     repeat n { }          ->   for n_120 in steps(0, n, c): …
     x * y                 ->   times(x, y)                   refuses what leaves 64 bits
 
@@ -123,7 +123,7 @@ class Expressions:
                 Label(node.span, "used as a value"),
                 help=f"call it: `{node.id}(…)`",
             )
-        name = f"{'b' if found.bare else found.prefix}_{node.id}"
+        name = f"{'b' if found.bare else 'v'}_{node.id}"
         return Term(placed(node, python.Name(name, python.Load())), found.kind)
 
     def _call(self, node: ast.Call, scope: Scope) -> Term:

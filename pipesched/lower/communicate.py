@@ -46,14 +46,13 @@ class Entries:
     event: Column
 
     @classmethod
-    def joined(cls, parts: list[Entries]) -> Entries:
+    def sorted(cls, parts: list[Entries]) -> Entries:
+        """All parts, by rank, then by instant. One packed sort, then a column at a time."""
+        key = np.concatenate([(part.rank.astype(np.int64) << 40) | part.event for part in parts])
+        order = np.argsort(key, kind="stable").astype(np.int32)
+        del key
         names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    def sorted(self) -> Entries:
-        """By rank, then by instant."""
-        order = np.lexsort((self.event, self.rank))
-        return Entries(*(getattr(self, name)[order] for name in self.__dataclass_fields__))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts])[order] for name in names))
 
 
 def communicate(schedule: Schedule, waits: Waits, times: Timeline) -> Program:
@@ -74,22 +73,21 @@ def communicate(schedule: Schedule, waits: Waits, times: Timeline) -> Program:
         _local(schedule, reduced, Op.REDUCE_GRAD, reductions),
         *_endings(schedule, size),
     ]
-    made = Entries.joined(parts).sorted()
+    made = Entries.sorted(parts)
     start = np.searchsorted(made.rank, np.arange(schedule.ranks + 1)).astype(np.int64)
-    none = np.full(len(made.op), -1, dtype=np.int32)
     return Program(
         schedule.name,
         schedule.placement,
-        made.op.astype(np.int8),
-        made.stage.astype(np.int32),
-        made.microbatch.astype(np.int32),
-        made.peer.astype(np.int32),
-        none,
-        np.zeros(len(made.op), dtype=np.int32),
-        made.second.astype(np.bool_),
+        made.op,
+        made.stage,
+        made.microbatch,
+        made.peer,
+        np.broadcast_to(np.int32(-1), len(made.op)),
+        np.broadcast_to(np.int32(0), len(made.op)),
+        made.second,
         start,
         _FromSchedule(schedule.origin, made.source),
-        made.event.astype(np.int64),
+        made.event,
     )
 
 
@@ -99,8 +97,10 @@ def _instants(time: Ints, turn: Ints, which: Column, *, instantaneous: bool) -> 
     Messages come before the computes that start at their instant. If something takes no time, that would put a
     message before its own producer; then the turn in which computes ran decides, and messages follow their producer.
     """
-    keys = ((which - COMPUTE) % 3, turn, time) if instantaneous else (turn, which, time)
-    order = np.lexsort(keys)
+    if instantaneous or int(time.max(initial=0)) >= 2**60:
+        order = np.lexsort(((which - COMPUTE) % 3, turn, time) if instantaneous else (which, time))
+    else:
+        order = np.argsort(4 * time + which, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place
@@ -116,10 +116,13 @@ def _last_backward(schedule: Schedule) -> Ints:
 
 def _entries(rank: Column, op: Column | Op, stage: Column, **rest: Column) -> Entries:
     size = len(rank)
-    columns = {"microbatch": -1, "peer": -1, "second": False, "source": -1}
-    filled = {name: rest.get(name, np.full(size, default)) for name, default in columns.items()}
-    ops = np.full(size, op) if isinstance(op, Op) else op
-    return Entries(rank, ops, stage, event=rest["event"], **filled)
+    kinds = {"microbatch": np.int32, "peer": np.int32, "second": np.bool_, "source": np.int32}
+    filled = {name: rest.get(name, np.broadcast_to(kind(-1), size)) for name, kind in kinds.items()}
+    if "second" not in rest:
+        filled["second"] = np.broadcast_to(np.False_, size)
+    ops = np.broadcast_to(np.int8(op), size) if isinstance(op, Op) else op.astype(np.int8)
+    made: dict[str, Column] = {name: column.astype(kinds[name], copy=False) for name, column in filled.items()}
+    return Entries(rank, ops, stage.astype(np.int32, copy=False), event=rest["event"], **made)
 
 
 def _computes(schedule: Schedule, event: Ints) -> Entries:

@@ -7,8 +7,9 @@ Nothing of pipesched is used here. Cells and rows count from 1, as in ``expect.t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from torch.distributed.pipelining import schedules as torch_schedules
@@ -33,13 +34,13 @@ WAITS = (
 """``ONE_F_ONE_B`` as torch 2.15 lowers it."""
 
 
-def rows_text(rows: Mapping[int, list[object]]) -> str:
+def rows_text(rows: Mapping[int, Sequence[object]]) -> str:
     return "".join(",".join("" if x is None else str(x) for x in rows[r]) + "\n" for r in sorted(rows))
 
 
 def lowered(text: str, owner: list[int], microbatches: int, *, fsdp: bool = False, defer: bool = False) -> str:
     """A compute order as torch's own passes lower it; `owner` is the rank of each stage."""
-    order = {}
+    order: dict[int, Any] = {}
     for rank, line in enumerate(text.split()):
         row = [torch_schedules._Action.from_str(cell) for cell in line.split(",")]
         actions = torch_schedules._add_unshard_reshard(row) if fsdp else [a for a in row if a is not None]
@@ -147,8 +148,18 @@ def actions() -> dict[str, str]:
         "w_wait_twice": edit(WAITS, 2, 16, "1WAIT_SEND_B0"),
         "w_reduction_not_waited": edit(WAITS, 1, 17, drop=1),
         "w_reduction_of_another_stage": edit(WAITS, 1, 17, "1WAIT_REDUCE_GRAD", drop=1),
+        "w_two_reductions": two_reductions(),
         "w_waits_before_2_15": WAITS,
     }
+
+
+def two_reductions() -> str:
+    """The waits of 2.15 at the end of each row, in which two reductions of one rank are under way at once."""
+    rows = [line.split(",") for line in lowered(VEE, [0, 1, 1, 0], 2).split()]
+    for row in rows:
+        row += [cell.replace("SEND", "WAIT_SEND") for cell in row if "SEND" in cell]
+        row += [cell.replace("REDUCE", "WAIT_REDUCE") for cell in row if "REDUCE" in cell]
+    return "".join(",".join(row) + "\n" for row in rows)
 
 
 def orders() -> dict[str, str]:

@@ -1,0 +1,120 @@
+"""What the commands do, as functions: results are objects, nothing is printed, nothing exits.
+
+schedule = pipesched.load("1f1b", p=4)                     a built-in name, a path, or a Schedule
+report = pipesched.verify("mine.csv", comm="pair-stream")
+report.ok, report.diagnostics, report.time.makespan, print(report)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from os import PathLike, fspath
+from typing import TypeAlias
+
+from pipesched.compile import Loaded, Options, examine, read
+from pipesched.compile import load as _load
+from pipesched.compile import verify as _verify
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.formats import torch_csv
+from pipesched.language.evaluate import MAX_OPS
+from pipesched.model.costs import Costs, number
+from pipesched.model.program import Program
+from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
+from pipesched.report import Report
+from pipesched.source import Source
+
+Target: TypeAlias = str | PathLike[str] | Source
+Number: TypeAlias = int | str | Fraction
+
+
+def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: int) -> Schedule | Program:
+    """A schedule from a built-in name or a file at the sizes given (p=4, m=8, …); a Program if the file has messages.
+
+    Raises:
+        PipeschedError: everything that keeps the file from being a schedule, as diagnostics.
+    """
+    options = Options(parameters, max_ops=max_ops, microbatches=parameters.get("m"))
+    loaded = _load(_source(target), options)
+    return loaded.program or loaded.schedule
+
+
+def verify(
+    target: Target | Schedule | Program,
+    *,
+    comm: str = "strict",
+    mem_cap: Number | Sequence[Number] | None = None,
+    costs: str | Costs | None = None,
+    release: str | Release = "W",
+    torch_version: str | None = None,
+    fsdp: bool = False,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    max_ops: int = MAX_OPS,
+    **parameters: int,
+) -> Report:
+    """The verdict on a schedule: the same as ``pipesched verify``, with the same options.
+
+    What is wrong with the schedule is in the report. A report of a file that cannot be read is one too.
+
+    Raises:
+        PipeschedError: PS222, PS225, an option that means nothing.
+    """
+    options = Options(
+        parameters,
+        Costs.parse(costs) if isinstance(costs, str) else costs,
+        Release.parse(release) if isinstance(release, str) else release,
+        _caps(mem_cap),
+        comm,
+        max_ops,
+        version(torch_version),
+        fsdp,
+        stages,
+        parameters.get("m"),
+        None if placement is None else tuple(placement),
+    )
+    if isinstance(target, Schedule):
+        return examine(Loaded(target.name, target), options)
+    if isinstance(target, Program):
+        return examine(Loaded(target.name, target.computes, target), options)
+    try:
+        source = _source(target)
+    except PipeschedError as error:
+        return Report(None, str(target), dict(parameters), diagnostics=error.diagnostics)
+    return _verify(source, options)
+
+
+def from_torch_csv(target: Target, *, torch_version: str = "2.13") -> Schedule | Program:
+    """A torch pipelining CSV: a Schedule if it is compute_only, a Program if it is compute_comms.
+
+    Raises:
+        PipeschedError: PS3xx, PS8xx, the cells that are no actions.
+    """
+    chosen = version(torch_version)
+    return torch_csv.read(_source(target), torch_version=chosen or (2, 13))
+
+
+def version(text: str | None) -> tuple[int, int] | None:
+    """``2.13`` as (2, 13).
+
+    Raises:
+        PipeschedError: PS225, not a version from 2.10 to 2.15.
+    """
+    if text is None:
+        return None
+    parts = text.split(".")
+    if len(parts) < 2 or parts[0] != "2" or not parts[1].isdecimal() or not 10 <= int(parts[1][:9]) <= 15:
+        raise fail(Code.USAGE, f"torch {text} is not supported", help="versions 2.10 to 2.15 are")
+    return 2, int(parts[1])
+
+
+def _source(target: Target) -> Source:
+    return target if isinstance(target, Source) else read(fspath(target))
+
+
+def _caps(caps: Number | Sequence[Number] | None) -> tuple[Fraction, ...] | None:
+    if caps is None:
+        return None
+    listed = [caps] if isinstance(caps, int | str | Fraction) else caps
+    return tuple(number(cap, "a cap") if isinstance(cap, str) else Fraction(cap) for cap in listed)

@@ -1,0 +1,261 @@
+"""What a schedule or a program does, played by hand: dicts, fractions and repeated sweeps.
+
+    run          a schedule in time: a slot starts when the slot before it is over and its inputs have come
+    longest      the longest chain of operations that need each other: no order of ranks, no waiting for a turn
+    held         what a rank holds, instant by instant, read off a run
+    rendezvous   a program in which a SEND and its RECV happen at one instant, with both ranks standing there
+
+Nothing here is fast, and nothing here knows of event graphs, columns or clocks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from pipesched.model.ops import Compute, Instruction, Op
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+
+Spot: TypeAlias = tuple[int, int]  # rank, position in its list
+Costs: TypeAlias = Mapping[str, Sequence[Fraction] | None]  # F, I, W, B, C by stage; FB by stage, or None: the sum
+KINDS = {Op.F: ("F",), Op.I: ("I", "B"), Op.B: ("I", "B"), Op.W: ("W", "B")}
+
+
+@dataclass(frozen=True)
+class Played:
+    """start, end: of every operation that ran. stuck: by rank the position that never runs, or None."""
+
+    orders: list[list[Compute]]
+    start: dict[Spot, Fraction]
+    end: dict[Spot, Fraction]
+    stuck: list[int | None]
+
+    @property
+    def makespan(self) -> Fraction:
+        return max(self.end.values(), default=Fraction(0))
+
+
+def orders_of(schedule: Schedule) -> list[list[Compute]]:
+    return [schedule.order(rank) for rank in range(schedule.ranks)]
+
+
+def slots(order: Sequence[Compute]) -> Iterator[list[int]]:
+    """The positions of each slot: one operation, or the two of an overlap pair."""
+    slot: list[int] = []
+    for i, x in enumerate(order):
+        if slot and not x.second:
+            yield slot
+            slot = []
+        slot.append(i)
+    if slot:
+        yield slot
+
+
+def producers(orders: list[list[Compute]], stages: int) -> dict[Spot, Spot]:
+    """Where the one input of each operation is made, if it has one and that is somewhere."""
+    where: dict[tuple[str, int, int], Spot] = {}
+    for rank, order in enumerate(orders):
+        for i, x in enumerate(order):
+            where.setdefault((x.op.name, x.stage, x.microbatch), (rank, i))
+    found = {}
+    for rank, order in enumerate(orders):
+        for i, x in enumerate(order):
+            wanted = _wanted(x, stages)
+            spots = [where[kind, stage, x.microbatch] for kind, stage in wanted if (kind, stage, x.microbatch) in where]
+            if spots:
+                found[rank, i] = min(spots)
+    return found
+
+
+def _wanted(x: Compute, stages: int) -> list[tuple[str, int]]:
+    """What may have made the input of an operation."""
+    match x.op:
+        case Op.F:
+            return [("F", x.stage - 1)] if x.stage else []
+        case Op.W:
+            return [("I", x.stage)]
+        case _ if x.stage == stages - 1:
+            return [("F", x.stage)]
+        case _:
+            return [("I", x.stage + 1), ("B", x.stage + 1)]
+
+
+def slot_cost(order: Sequence[Compute], slot: list[int], costs: Costs) -> Fraction:
+    parts = [order[i] for i in slot]
+    whole = costs["FB"]
+    if len(parts) == 2 and whole is not None and parts[1].op is Op.B:
+        return whole[parts[0].stage]
+    total = Fraction(0)
+    for x in parts:
+        row = costs[x.op.name]
+        assert row is not None
+        total += row[x.stage]
+    return total
+
+
+def run(schedule: Schedule, costs: Costs) -> Played:
+    """Sweep over the ranks until nothing moves. An input of the same rank is there or not: nobody waits for it."""
+    orders = orders_of(schedule)
+    made_by = producers(orders, schedule.stages)
+    left = [list(slots(order)) for order in orders]
+    start: dict[Spot, Fraction] = {}
+    end: dict[Spot, Fraction] = {}
+    clock = [Fraction(0)] * len(orders)
+    moved = True
+    while moved:
+        moved = False
+        for rank, order in enumerate(orders):
+            if not left[rank]:
+                continue
+            slot = left[rank][0]
+            inputs = [made_by[rank, i] for i in slot if (rank, i) in made_by]
+            arrivals = _arrivals(orders, rank, inputs, end, costs)
+            if arrivals is None:
+                continue
+            begin = max([clock[rank], *arrivals])
+            clock[rank] = begin + slot_cost(order, slot, costs)
+            for i in slot:
+                start[rank, i], end[rank, i] = begin, clock[rank]
+            left[rank].pop(0)
+            moved = True
+    return Played(orders, start, end, [rest[0][0] if rest else None for rest in left])
+
+
+def _arrivals(
+    orders: list[list[Compute]], rank: int, inputs: list[Spot], end: dict[Spot, Fraction], costs: Costs
+) -> list[Fraction] | None:
+    """When each input from another rank is there, or None if one of them has not been made."""
+    latency = costs["C"]
+    assert latency is not None
+    found = []
+    for there, i in inputs:
+        if there == rank:
+            continue
+        if (there, i) not in end:
+            return None
+        found.append(end[there, i] + latency[orders[there][i].stage])
+    return found
+
+
+def longest(schedule: Schedule, costs: Costs) -> Fraction:
+    """The longest chain of needs, slots with their full cost, messages between ranks with their latency."""
+    orders = orders_of(schedule)
+    made_by = producers(orders, schedule.stages)
+    slot_of = {(rank, i): (rank, slot[0]) for rank, order in enumerate(orders) for slot in slots(order) for i in slot}
+    members: dict[Spot, list[int]] = defaultdict(list)
+    for (_, i), head in slot_of.items():
+        members[head].append(i)
+    latency = costs["C"]
+    assert latency is not None
+    known: dict[Spot, Fraction] = {}
+
+    def end(head: Spot) -> Fraction:
+        if head not in known:
+            rank = head[0]
+            begin = Fraction(0)
+            for i in members[head]:
+                if (rank, i) in made_by:
+                    there, j = made_by[rank, i]
+                    delay = latency[orders[there][j].stage] if there != rank else Fraction(0)
+                    begin = max(begin, end(slot_of[there, j]) + delay)
+            known[head] = begin + slot_cost(orders[rank], sorted(members[head]), costs)
+        return known[head]
+
+    return max([end(head) for head in members], default=Fraction(0))
+
+
+def held(played: Played, at_input: Fraction, at_weight: Fraction) -> list[Fraction]:
+    """Most activations held at one time by each rank, in stages: F takes at its start, the others free at their end.
+
+    Of what happens at one instant on a rank, the order of the list decides; in a slot the F takes first.
+    """
+    change = {Op.F: Fraction(1), Op.I: -at_input, Op.W: -at_weight, Op.B: Fraction(-1)}
+    peaks = []
+    for rank, order in enumerate(played.orders):
+        events = []
+        for i, x in enumerate(order):
+            instant = played.start if x.op is Op.F else played.end
+            events.append((instant[rank, i], i, change[x.op]))
+        now, most = Fraction(0), Fraction(0)
+        for _, _, step in sorted(events):
+            now += step
+            most = max(most, now)
+        peaks.append(most)
+    return peaks
+
+
+def partners(lists: list[list[Instruction]]) -> dict[Spot, Spot]:
+    """The i-th SEND of a channel and its i-th RECV; the i-th SYNCs of two ranks with each other."""
+    queues: dict[tuple[object, ...], list[Spot]] = defaultdict(list)
+    for rank, listed in enumerate(lists):
+        for i, x in enumerate(listed):
+            if x.op.send:
+                queues["send", x.communicator, rank, x.peer].append((rank, i))
+            elif x.op.receive:
+                queues["receive", x.communicator, x.peer, rank].append((rank, i))
+            elif x.op is Op.SYNC:
+                queues["sync", rank, x.peer].append((rank, i))
+    found = {}
+    for key, spots in queues.items():
+        other = ("receive", *key[1:]) if key[0] == "send" else ("sync", key[2], key[1]) if key[0] == "sync" else None
+        for one, two in zip(spots, queues.get(other, []) if other else [], strict=False):
+            found[one], found[two] = two, one
+    return found
+
+
+def rendezvous(program: Program) -> list[int]:
+    """Where each rank ends: the first instruction of what it cannot leave, or the length of its list."""
+    lists = [program.instructions(rank) for rank in range(program.ranks)]
+    partner = partners(lists)
+    at = [0] * len(lists)
+    moved = True
+    while moved:
+        moved = False
+        for rank in range(len(lists)):
+            together = _together(lists, partner, at, rank)
+            for other in together:
+                at[other] += len(_line(lists[other], at[other]))
+            moved = moved or bool(together)
+    return at
+
+
+def finishes(program: Program) -> bool:
+    return rendezvous(program) == [int(n) for n in program.start[1:] - program.start[:-1]]
+
+
+def _line(listed: list[Instruction], i: int) -> list[int]:
+    """What is left as one from position i on: a fused batch, or a single instruction."""
+    if i == len(listed):
+        return []
+    line = [i]
+    while listed[i].group >= 0 and _batched(listed, line[-1] + 1, listed[i].group):
+        line.append(line[-1] + 1)
+    return line
+
+
+def _batched(listed: list[Instruction], i: int, group: int) -> bool:
+    return i < len(listed) and listed[i].group == group and (listed[i].op.send or listed[i].op.receive)
+
+
+def _together(lists: list[list[Instruction]], partner: dict[Spot, Spot], at: list[int], rank: int) -> set[int]:
+    """The ranks that leave where they stand together with this one; nobody if one of them is not there yet."""
+    if at[rank] == len(lists[rank]):
+        return set()
+    ranks, new = {rank}, [rank]
+    while new:
+        here = new.pop()
+        for i in _line(lists[here], at[here]):
+            x = lists[here][i]
+            if not (x.op.send or x.op.receive or x.op is Op.SYNC):
+                continue
+            there = partner.get((here, i))
+            if there is None or there[1] not in _line(lists[there[0]], at[there[0]]):
+                return set()
+            if there[0] not in ranks:
+                ranks.add(there[0])
+                new.append(there[0])
+    return ranks

@@ -1,0 +1,234 @@
+"""Bad input, typed as a new user types it: a code, a place or a hint, the right status, and never a traceback."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipesched.diagnostics import Code
+
+SECONDS = 5
+HEAD = "schedule s(p, m)\nstage s in 0 .. p on rank s\n"
+GOOD = HEAD + "rank r {\n  repeat m { F }\n  repeat m { B }\n}\n"
+SMALL = ("--p", "2", "--m", "2")
+CSV = b"0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a process ended."""
+
+    status: int
+    text: str
+    seconds: float
+
+
+def pipesched(*arguments: str, stdin: bytes = b"", before: Callable[[], None] | None = None) -> Done:
+    """A process of ours, as a shell would start it."""
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "pipesched", *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        preexec_fn=before,
+    )
+    return Done(done.returncode, (done.stdout + done.stderr).decode("utf-8"), time.monotonic() - begin)
+
+
+def check(done: Done, status: int, code: Code | None, said: str = "") -> None:
+    """The laws of every answer, and what this one must hold."""
+    assert "Traceback" not in done.text and "internal" not in done.text, done.text
+    assert done.status == status, done.text
+    assert done.seconds < SECONDS
+    assert (f"[{code}]" in done.text) if code else "error" not in done.text, done.text
+    assert said in done.text
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file, the arguments after it, and the answer."""
+
+    name: str
+    content: bytes | str
+    status: int
+    code: Code | None
+    said: str = ""
+    arguments: tuple[str, ...] = SMALL
+    file: str = "mine.ps"
+
+
+CASES = [
+    Case("a good file", GOOD, 0, None, "ok  s"),
+    Case("an empty file", "", 1, Code.EMPTY),
+    Case("only comments", "# later\n", 1, Code.EMPTY),
+    Case("an empty csv", "", 1, Code.EMPTY, "", (), "mine.csv"),
+    Case("a binary file", bytes(range(256)), 2, Code.UNREADABLE, "is not text"),
+    Case("a binary file with a good name", b"\x89PNG\r\n\x1a\n\0\0", 2, Code.UNREADABLE, "is not text", (), "mine.csv"),
+    Case("another encoding", GOOD.encode("utf-16"), 2, Code.UNREADABLE, "is not text"),
+    Case("latin-1", b"# caf\xe9\n" + GOOD.encode(), 2, Code.UNREADABLE, "is not text"),
+    Case("a missing parameter", GOOD, 2, Code.PARAMETER_MISSING, "--m N", ("--p", "2")),
+    Case("an unknown parameter", GOOD, 2, Code.PARAMETER_UNKNOWN, "its parameters: p, m", (*SMALL, "-D", "n=2")),
+    Case("a negative size", GOOD, 1, Code.MICROBATCHES_UNKNOWN, "", ("--p", "2", "--m", "-3")),
+    Case("no ranks", GOOD, 1, Code.PLACEMENT, "", ("--p", "0", "--m", "2")),
+    Case("minus one rank", GOOD, 1, Code.PLACEMENT, "", ("--p", "-1", "--m", "2")),
+    Case("a huge m", GOOD, 1, Code.TOO_MANY_OPERATIONS, "", ("--p", "8", "--m", "1000000000000")),
+    Case("a huge p", GOOD, 1, Code.TOO_MANY_OPERATIONS, "", ("--p", "1000000000000", "--m", "8")),
+    Case("an absurd m", GOOD, 1, Code.TOO_MANY_OPERATIONS, "", ("--p", "8", "--m", "9" * 30)),
+    Case("digits without end", GOOD, 2, Code.USAGE, "", ("--p", "8", "--m", "9" * 5000)),
+    Case("no number", GOOD, 2, Code.USAGE, "not a whole number", ("--p", "8", "--m", "many")),
+    Case(
+        "a division by zero",
+        HEAD + "let k = m // (p - 2)\nrank r { repeat m { F } repeat m { B } }",
+        1,
+        Code.DIVISION,
+        ":3:9",
+    ),
+    Case("a remainder by zero", HEAD + "rank r { repeat m % (p - 2) { F } }", 1, Code.DIVISION, ":3:17"),
+    Case("a microbatch beyond m", HEAD + "rank r { F(m) }", 1, Code.MICROBATCH_RANGE, "microbatch 2"),
+    Case("a negative microbatch", HEAD + "rank r { F(0 - 1) }", 1, Code.MICROBATCH_RANGE, "microbatch -1"),
+    Case("one microbatch too many", HEAD + "rank r { repeat m + 1 { F } }", 1, Code.PAST_THE_END),
+    Case("a chunk that the rank does not hold", HEAD + "rank r { F[1] }", 1, Code.CHUNK, "rank 0 holds only chunk 0"),
+    Case("a negative chunk", HEAD + "rank r { F[0 - 1] }", 1, Code.CHUNK),
+    Case("recursion", HEAD + "let f(k) = f(k - 1)\nrank r { repeat f(m) { F } }", 1, Code.RECURSION, "`f`"),
+    Case("mutual recursion", HEAD + "let f(k) = g(k)\nlet g(k) = f(k)\nrank r { F }", 1, Code.UNKNOWN_NAME, "`g`"),
+    Case("10,000 braces", HEAD + "rank r " + "{" * 10_000 + "F" + "}" * 10_000, 1, Code.NESTING),
+    Case("10,000 open braces", HEAD + "rank r " + "{ repeat 1 " * 10_000, 1, Code.NESTING),
+    Case("10,000 parentheses", HEAD + "let x = " + "(" * 10_000 + "1" + ")" * 10_000, 1, Code.NESTING),
+    Case("10,000 signs", HEAD + "let x = " + "-" * 10_000 + "1\nrank r { F B }", 1, Code.NESTING),
+    Case("a sum of 10,000", HEAD + "let x = 0" + " + 1" * 10_000 + "\nrank r { F B }", 1, Code.NESTING),
+    Case(
+        "a power by multiplication",
+        HEAD + "let f(k) = k * k * k\nrank r { repeat f(f(f(f(m + 99)))) { F } }",
+        1,
+        Code.OVERFLOW,
+    ),
+    Case(
+        "a loop of nothing", HEAD + "rank r { for i in 0 .. 999999999999 { if false { F } } }", 1, Code.TOO_MANY_STEPS
+    ),
+    Case(
+        "loops in loops",
+        HEAD + "rank r { " + "repeat 999 { " * 9 + "if false { F }" + " }" * 10,
+        1,
+        Code.TOO_MANY_STEPS,
+    ),
+    Case("CRLF", GOOD.replace("\n", "\r\n"), 0, None),
+    Case("CRLF in a csv", CSV.replace(b"\n", b"\r\n"), 0, None, "", (), "mine.csv"),
+    Case("a byte order mark", b"\xef\xbb\xbf" + GOOD.encode(), 0, None),
+    Case("a byte order mark in a csv", b"\xef\xbb\xbf" + CSV, 1, Code.CELL, "byte order mark", (), "mine.csv"),
+    Case("no end of line", GOOD.rstrip("\n"), 0, None),
+    Case("a line of 1 MB", "#" + "x" * 1_000_000 + "\n" + GOOD, 0, None),
+    Case("prose", "Dear all,\nhere is the schedule of today.\n", 1, Code.SYNTAX, "mine.txt:1:1", (), "mine.txt"),
+    Case("a csv that is none", "rank,op\n0,F0\n", 1, Code.CELL, "mine.csv:1:1", (), "mine.csv"),
+    Case("a huge stage", b"99999999999999999999F0\n", 1, Code.OUT_OF_RANGE, "", (), "mine.csv"),
+    Case("a large stage", b"9999999F0\n", 1, None, "", (), "mine.csv"),
+    Case("a csv with a header", b"r0,r1\n" + CSV, 1, Code.CELL, "", (), "mine.csv"),
+    Case("escape codes", HEAD + "rank r { \x1b[31m }", 1, Code.CHARACTER),
+]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name != "a large stage"], ids=lambda case: case.name)
+def test_a_bad_file_gets_its_code_at_once(case: Case, tmp_path: Path) -> None:
+    """Within five seconds, with the status of who is at fault, whatever the bytes."""
+    file = tmp_path / case.file
+    file.write_bytes(case.content.encode() if isinstance(case.content, str) else case.content)
+    done = pipesched("verify", str(file), *case.arguments)
+    check(done, case.status, case.code, case.said)
+    assert "\x1b" not in done.text
+
+
+def test_a_table_is_never_built_for_a_typo(tmp_path: Path) -> None:
+    """Stage 9,999,999 of microbatch 9,999,999: an answer, not an allocation of 10^14 entries."""
+    file = tmp_path / "mine.csv"
+    for content in ("9999999F0\n", "0F9999999\n", "9999999F9999999\n"):
+        file.write_text(content)
+        done = pipesched("verify", str(file))
+        assert done.status == 1 and re.search(r"error\[PS\d{3}\]", done.text) and done.seconds < SECONDS
+        assert "Traceback" not in done.text and "internal" not in done.text
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """A path, a folder, a name with a typo, a name that is nothing like any."""
+    check(pipesched("verify", str(tmp_path / "none.ps")), 2, Code.UNREADABLE, "none.ps")
+    check(pipesched("verify", str(tmp_path)), 2, Code.UNREADABLE, "directory")
+    check(pipesched("verify", "interleved", "--p", "4"), 2, Code.UNKNOWN_SCHEDULE, "did you mean `interleaved`?")
+    check(pipesched("verify", "xyzzy", "--p", "4"), 2, Code.UNKNOWN_SCHEDULE, "pipesched list")
+    check(pipesched("verify", ""), 2, Code.UNREADABLE)
+    check(pipesched("verify", "a\udcffb.ps"), 2, Code.UNREADABLE)
+    check(pipesched("verify", "x" * 5000 + ".ps"), 2, Code.UNREADABLE)
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    """Permissions are told as such."""
+    file = tmp_path / "mine.ps"
+    file.write_text(GOOD)
+    file.chmod(0)
+    check(pipesched("verify", str(file), *SMALL, before=_give_up_root), 2, Code.UNREADABLE, "permission denied")
+
+
+def _give_up_root() -> None:
+    """Root reads everything, unless its right to override permissions (capabilities 1 and 2) ends with the exec."""
+    if os.geteuid() == 0:
+        library = ctypes.CDLL(None)
+        for capability in (1, 2):
+            library.prctl(24, capability, 0, 0, 0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that fails when it is read")
+def test_a_file_that_fails_while_it_is_read() -> None:
+    """An error of the device is not ours."""
+    check(pipesched("verify", "/proc/self/mem"), 2, Code.UNREADABLE)
+
+
+def test_stdin() -> None:
+    """``-`` is read like a file, with its kind told by content; an empty or binary one is told as such."""
+    check(pipesched("verify", "-", *SMALL, stdin=GOOD.encode()), 0, None, "ok  s")
+    check(pipesched("verify", "-", stdin=CSV), 0, None)
+    check(pipesched("verify", "-", *SMALL, stdin=b""), 1, Code.EMPTY)
+    check(pipesched("verify", "-", *SMALL, stdin=b"\0\1"), 2, Code.UNREADABLE)
+    check(pipesched("verify", "-", *SMALL, stdin=(HEAD + "rank r { G }").encode()), 1, Code.SYNTAX, "<stdin>:3:10")
+    check(pipesched("fmt", "-", stdin=b"schedule"), 1, Code.SYNTAX)
+
+
+def test_every_command_takes_bad_files_like_verify(tmp_path: Path) -> None:
+    """``order`` and ``fmt`` answer with the same codes and statuses."""
+    file = tmp_path / "mine.ps"
+    for content, status, code in ((b"", 1, Code.EMPTY), (b"\0", 2, Code.UNREADABLE), (b"\xff", 2, Code.UNREADABLE)):
+        file.write_bytes(content)
+        check(pipesched("order", str(file)), status, code)
+        check(pipesched("fmt", str(file)), status, code)
+        assert file.read_bytes() == content
+
+
+def test_bad_options(tmp_path: Path) -> None:
+    """Costs, release rules, caps and models that are none: status 2, with what would be one."""
+    toml = tmp_path / "costs.toml"
+    toml.write_bytes(b"F = [1,")
+    for arguments, code in (
+        (("--cost", "F=x"), Code.COSTS),
+        (("--cost", "F=-1"), Code.COSTS),
+        (("--cost", "Z=1"), Code.COSTS),
+        (("--cost", "F=1e999999999"), Code.COSTS),
+        (("--costs", str(toml)), Code.COSTS),
+        (("--costs", str(tmp_path)), Code.UNREADABLE),
+        (("--release", "split:two"), Code.USAGE),
+        (("--mem-cap", "1e999999999"), Code.USAGE),
+        (("--mem-cap", "1,2,3"), Code.USAGE),
+        (("--comm", "buffered(-1)"), Code.USAGE),
+        (("--comm", "buffered(" + "9" * 1000 + ")"), Code.USAGE),
+        (("--max-ops", "x"), Code.USAGE),
+        (("--placement", "0,-1"), Code.USAGE),
+        (("--stages", "9" * 5000), Code.USAGE),
+        (("--torch-version", "2." + "9" * 5000), Code.USAGE),
+    ):
+        check(pipesched("verify", "1f1b", "--p", "2", *arguments), 2, code)

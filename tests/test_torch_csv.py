@@ -1,0 +1,335 @@
+"""Reading torch's CSV. The oracles are torch itself, the csv module, and files that are written from their columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import time
+import tracemalloc
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+from pipesched.formats import torch_csv
+from pipesched.formats.sniff import kind
+from pipesched.formats.torch_cells import Bad, read_cell
+from pipesched.formats.torch_fast import read_plain_row
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+from pipesched.source import Source
+
+V213, V215 = (2, 13), (2, 15)
+
+MICROBATCH = ["F", "I", "W", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B"]
+WHOLE_STAGE = ["UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"]
+
+numbers = st.integers(0, 30)
+plain = st.builds("{}{}{}".format, numbers, st.sampled_from(MICROBATCH), numbers) | st.builds(
+    "{}{}".format, numbers, st.sampled_from(WHOLE_STAGE)
+)
+pair = st.builds("({}F{};{}{}{})OVERLAP_F_B".format, numbers, numbers, numbers, st.sampled_from("BI"), numbers)
+cell = plain | pair | st.just("")
+dressed = st.builds(
+    lambda c, how: how.format(c), cell, st.sampled_from(["{}", " {}", "{}\t", '"{}"', '"{}" ', '" {}"'])
+)
+
+
+def source(text: str, name: str = "file.csv") -> Source:
+    return Source(name, text)
+
+
+def read(text: str, **options: object) -> Schedule | Program:
+    return torch_csv.read(source(text), **options)  # type: ignore[arg-type]
+
+
+def refused(text: str, **options: object) -> tuple[Diagnostic, ...]:
+    with pytest.raises(PipeschedError) as caught:
+        read(text, **options)
+    return caught.value.diagnostics
+
+
+def place(diagnostic: Diagnostic, label: int = 0) -> tuple[int, int]:
+    """Row and cell of a label, counted in the text by commas."""
+    span = diagnostic.labels[label].span
+    assert span is not None
+    return span.line, span.source.line(span.line)[: span.column - 1].count(",") + 1
+
+
+def operations(row: list[str]) -> list[tuple[str, int, int, bool]]:
+    """A row as (type, stage, microbatch or -1, second), by the grammar that torch's page gives."""
+    found = []
+    for text in row:
+        inside = re.fullmatch(r"\((.*)\)OVERLAP_F_B", text.strip())
+        for i, part in enumerate(inside[1].split(";") if inside else filter(None, [text.strip()])):
+            match = re.fullmatch(r"(\d+)([A-Z_]+?)(\d*)", part)
+            assert match
+            found.append((match[2], int(match[1]), int(match[3] or -1), i > 0))
+    return found
+
+
+@given(st.lists(dressed, min_size=1, max_size=12))
+@settings(max_examples=300, deadline=None)
+def test_row_equals_csv_module(row: list[str]) -> None:
+    """The fast reader reads every right row, and reads what Python's csv dialect and the plain grammar read."""
+    line = ",".join(row)
+    columns = read_plain_row(line, V215)
+    assert columns is not None
+    op, stage, microbatch, second = (c.tolist() for c in columns)
+    expected = operations(next(csv.reader(io.StringIO(line)), []))
+    assert list(zip([Op(x).name for x in op], stage, microbatch, second, strict=True)) == expected
+
+
+@given(st.lists(st.lists(dressed, min_size=1, max_size=8), min_size=1, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_exact_reader_equals_fast_reader(rows: list[list[str]]) -> None:
+    """Cell by cell gives what row by row gives, complaints included; and every operation finds its cell."""
+    text = "".join(",".join(row) + "\n" for row in rows)
+
+    def outcome() -> object:
+        try:
+            with mock.patch.object(torch_csv, "disagreements", return_value=()):  # gaps in the numbers
+                x = read(text, torch_version=V215)
+        except PipeschedError as error:
+            return [(d.code, d.message) for d in error.diagnostics]
+        names = [x.origin.place(i).span.text for i in range(len(x))]  # type: ignore[union-attr]
+        assert names == [
+            f"{x.stage[i]}{Op(int(x.op[i])).name}{'' if x.microbatch[i] < 0 else x.microbatch[i]}"
+            for i in range(len(x))
+        ]
+        return type(x), [c.tolist() for c in (x.op, x.stage, x.microbatch, x.second, x.start)]
+
+    fast = outcome()
+    with mock.patch.object(torch_csv, "read_plain_row", return_value=None):
+        assert outcome() == fast
+
+
+@given(st.text(alphabet="01FIBWSENDRCV_;() x-.", min_size=1, max_size=12) | plain | pair)
+@settings(max_examples=1500, deadline=None)
+def test_cell_against_torch(text: str) -> None:
+    """A cell is taken exactly if torch reads all of it; else the complaint tells what torch 2.13 makes of it."""
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    text = text.strip()
+    if not text:
+        return
+    try:
+        action = schedules._Action.from_str(text)
+    except RuntimeError:
+        action = None
+    found = read_cell(text, V213)
+    if not isinstance(found, Bad):
+        assert str(action) == re.sub(r"0+(?=\d)", "", text)
+        parts = action.sub_actions or (action,)
+        assert [(op.name, s, i) for op, s, i in found] == [
+            (a.computation_type.name if len(a.computation_type.value) > 1 else a.computation_type.value, *rest(a))
+            for a in parts
+        ]
+    elif action is None:
+        assert "refuses it when it loads the file" in found.reason
+    elif "reads it as" in found.reason:
+        said = re.search(r"reads it as (\S+)", found.reason)
+        assert said is not None
+        assert said[1] == str(action)
+    else:
+        assert "refuses" not in found.reason
+
+
+def rest(action: object) -> tuple[int, int]:
+    microbatch = action.microbatch_index  # type: ignore[attr-defined]
+    return action.stage_index, -1 if microbatch is None else microbatch  # type: ignore[attr-defined]
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_placement_is_read_off_the_rows(data: st.DataObject) -> None:
+    """For every table rank[route, stage] and every route of each microbatch, the file gives that table back."""
+    ranks, stages, microbatches, routes = (data.draw(st.integers(1, n)) for n in (4, 5, 6, 3))
+    rank_of = data.draw(
+        st.lists(st.lists(st.integers(0, ranks - 1), min_size=stages, max_size=stages), min_size=1, max_size=routes)
+    )
+    route_of = data.draw(st.lists(st.integers(0, len(rank_of) - 1), min_size=microbatches, max_size=microbatches))
+    rows: list[list[str]] = [[] for _ in range(ranks)]
+    for i, route in enumerate(route_of):
+        for letter in "FB":
+            for stage, rank in enumerate(rank_of[route]):
+                rows[rank].append(f"{stage}{letter}{i}")
+    if not all(rows):
+        return
+    x = read("\n".join(map(",".join, rows)))
+    assert isinstance(x, Schedule)
+    assert x.placement.table.T.tolist() == [rank_of[route] for route in route_of]
+    assert x.placement.routes == len({tuple(rank_of[route]) for route in route_of})
+    assert x.placement.ranks == ranks
+
+
+def test_partial_routes_merge() -> None:
+    """A microbatch whose forward is missing somewhere still takes the route that the others take."""
+    x = read("0F0,0F1,0B0\n1F0,1F1,1F2,1B0\n")
+    assert x.placement.rank_of.tolist() == [[0, 1]]
+    assert x.placement.route_of.tolist() == [0, 0, 0]
+
+
+def test_two_routes_have_names() -> None:
+    """Two ways through the ranks, one each way, are down and up."""
+    x = read("0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n")
+    assert (x.placement.rank_of.tolist(), x.placement.route_names) == ([[0, 1], [1, 0]], ("down", "up"))
+
+
+def test_peers() -> None:
+    """A message goes to the row of the neighbouring stage: -1 where there is none, its own rank on one rank."""
+    x = read("0F0,0SEND_F0,1RECV_B0,0SEND_B0\n1RECV_F0,1F0,1SEND_B0,2F0,1SEND_F0,2SEND_F0\n")
+    assert isinstance(x, Program)
+    peers = {str(x[i]): x[i].peer for i in range(len(x)) if x[i].peer != -1}
+    assert peers == {"0SEND_F0": 1, "1RECV_B0": 1, "1RECV_F0": 0, "1SEND_B0": 0, "1SEND_F0": 1}
+    assert x.group.tolist() == [-1] * len(x)
+    assert x.communicator.tolist() == [0] * len(x)
+
+
+def test_content_tells_schedule_from_program() -> None:
+    """Computes alone are a Schedule; any other action makes a Program."""
+    assert isinstance(read("0F0,0B0\n"), Schedule)
+    assert isinstance(read("0F0,0B0,0REDUCE_GRAD\n"), Program)
+
+
+def test_every_bad_cell_is_reported() -> None:
+    """All bad cells of a file come together, each with its place, up to a bound that is said."""
+    found = refused("0F0,0F1x,\n1F0,1f1,1F\n")
+    assert [(d.code, place(d)) for d in found] == [(Code.CELL, (1, 2)), (Code.CELL, (2, 2)), (Code.CELL, (2, 3))]
+    many = refused("0f0," * 30 + "0F0\n" + "1f0," * 3 + "1F0\n")
+    assert len(many) == 20
+    assert many[-1].notes == ("the rest of the file was not read",)
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("0F0,,0SEND_F0\n1RECV_F0,1F0,\n", [(1, 2), (2, 3)]),
+        (",0F0,0REDUCE_GRAD\n", [(1, 1)]),
+        ("0F0, ,0REDUCE_GRAD\n", [(1, 2)]),
+    ],
+)
+def test_bubbles_of_a_program(text: str, places: list[tuple[int, int]]) -> None:
+    """An empty cell among messages is found where it is."""
+    found = refused(text)
+    assert {d.code for d in found} == {Code.EMPTY_CELL}
+    assert [d.labels[0].span.line for d in found if d.labels[0].span] == [line for line, _ in places]
+    assert [int(re.findall(r"cell (\d+)", d.message)[0]) for d in found] == [number for _, number in places]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "  \n\n", "0UNSHARD,0RESHARD\n"])
+def test_nothing_to_run(text: str) -> None:
+    """A file that runs no stage says so."""
+    assert [d.code for d in refused(text)] == [Code.EMPTY]
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        ({"stages": 3}, {"2", "3"}),
+        ({"microbatches": 4}, {"2", "4"}),
+        ({"placement": [0, 0]}, {"0", "1"}),
+        ({"placement": [0, 1, 0]}, {"2", "3"}),
+    ],
+)
+def test_what_was_said_must_agree(options: dict[str, object], numbers: set[str]) -> None:
+    """Stages, microbatches and placement are held against the file; the complaint has both numbers."""
+    text = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
+    (found,) = refused(text, **options)
+    assert found.code is Code.FILE_DISAGREES
+    assert numbers <= set(re.findall(r"\d+", found.message))
+    assert isinstance(read(text, stages=2, microbatches=2, placement=[0, 1]), Schedule)
+
+
+@pytest.mark.parametrize(
+    "text", ["9999999F9999999\n", "0F9999999,9999999B0\n", "0F10000001\n", "99999999999999999999F0\n"]
+)
+def test_huge_numbers_cost_nothing(text: str) -> None:
+    """A slip in a number is refused before anything of that size is made."""
+    tracemalloc.start()
+    found = refused(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [d.code for d in found] == [Code.OUT_OF_RANGE]
+    assert peak < 1_000_000
+
+
+def test_reduction_of_a_stage_that_nobody_runs() -> None:
+    """S counts the stages that compute; an action of any other stage is out of range."""
+    (found,) = refused("0F0,0B0,0REDUCE_GRAD,7REDUCE_GRAD\n")
+    assert (found.code, place(found)) == (Code.OUT_OF_RANGE, (1, 4))
+
+
+def test_waits_need_their_version() -> None:
+    """torch 2.13 reads 0WAIT_SEND_F0 as a W; from 2.15 on it is an action."""
+    text = "0F0,0SEND_F0,0WAIT_SEND_F0\n1RECV_F0,1F0\n"
+    (found,) = refused(text)
+    assert (found.code, place(found)) == (Code.CELL, (1, 3))
+    assert "0W without a microbatch and drops 'AIT_SEND_F0'" in found.message
+    assert isinstance(read(text, torch_version=V215), Program)
+
+
+def test_line_ends_and_the_last_line() -> None:
+    """CRLF and a missing last line end change nothing."""
+    lines = ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]
+    first, *others = (read(end.join(lines) + last) for end in ("\n", "\r\n") for last in ("", end))
+    for other in others:
+        assert [c.tolist() for c in (other.op, other.stage, other.microbatch, other.start)] == [
+            c.tolist() for c in (first.op, first.stage, first.microbatch, first.start)
+        ]
+
+
+def test_speed_and_memory() -> None:
+    """393,216 cells, 64 rows, in the order of ZB-V at p = 64, m = 1024: at most 0.25 s of one core and 60 MiB."""
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    stages = [mock.MagicMock(num_stages=128, group_size=64, group_rank=0) for _ in range(2)]
+    with mock.patch.object(schedules._PipelineScheduleRuntime, "_prepare_schedule_with_comms"):
+        order = schedules.ScheduleZBVZeroBubble(stages, 1024).pipeline_order
+    text = "".join(",".join("" if a is None else str(a) for a in order[r]) + "\n" for r in sorted(order))
+    begin = time.process_time()
+    x = read(text)
+    assert time.process_time() - begin <= 0.25
+    assert len(x) == 3 * 128 * 1024
+    assert x.placement.rank_of.tolist() == [[*range(64), *reversed(range(64))]]
+    tracemalloc.start()
+    read(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 60 * 2**20
+    last = int(x.start[-1]) - 1
+    assert x.origin.place(last).span.text == text.rstrip().rsplit(",", 1)[1]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.ps", "0F0,0F1\n", "ps"),
+        ("a.CSV", "schedule x(p)\n", "torch-csv"),
+        ("a.txt", "# note\n\nrank 0: F0.0\n", "order"),
+        ("-", "0F0,0F1\n", "torch-csv"),
+        ("-", ",0F0\n", "torch-csv"),
+        ("-", "(3F0;3B1)OVERLAP_F_B,3F1\n", "torch-csv"),
+        ("-", '"0F0",0F1\n', "torch-csv"),
+        ("-", "# a comment\nschedule gpipe(p)\n", "ps"),
+        ("-", "", "ps"),
+    ],
+)
+def test_sniff(name: str, text: str, expected: str) -> None:
+    """The ending decides where it is one of ours, else the first line that says something."""
+    assert kind(name, text) == expected
+
+
+def test_columns_are_small() -> None:
+    """Columns have the types that the model states."""
+    x = read("0F0,0B0\n")
+    assert [c.dtype for c in (x.op, x.stage, x.microbatch, x.second, x.start)] == [
+        np.int8,
+        np.int32,
+        np.int32,
+        np.bool_,
+        np.int64,
+    ]
