@@ -28,12 +28,13 @@ from pipesched.analysis.waits import Waits, waits
 from pipesched.assets import asset
 from pipesched.check.channels import check_channels
 from pipesched.check.complete import check_complete
-from pipesched.check.copies import check_copies
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.deadlock import check_deadlock
 from pipesched.check.gradients import check_gradients
 from pipesched.check.handover import check_handover
 from pipesched.check.memory import check_memory
+from pipesched.check.placement import check_placement
+from pipesched.check.step import check_step
 from pipesched.check.torch_rules import check_torch
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import sniff
@@ -231,7 +232,7 @@ class _Examination:
         ticks = costs.ticks(schedule.stages)
         needs = waits(schedule)
         times = timeline(schedule, needs, ticks)
-        found = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times), *check_copies(schedule)]
+        found = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times), *check_placement(schedule)]
         held = memory(schedule, options.release)
         program = self._program(needs, times)
         communication, messages = self._communication(program, model, found, times)
@@ -295,6 +296,7 @@ class _Examination:
         if loaded.program is not None:
             yield from check_handover(loaded.program, loaded.schedule, needs)
             yield from check_gradients(loaded.program, loaded.schedule)
+            yield from check_step(loaded.program)
         if loaded.torch or options.torch_version is not None:
             yield from check_torch(
                 loaded.program,

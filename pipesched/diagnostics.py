@@ -73,6 +73,8 @@ class Code(enum.StrEnum):
     REDUCED_TWICE = "PS602"
     REDUCED_EARLY = "PS603"
     COPIES = "PS604"
+    SYNC = "PS605"
+    STEP = "PS606"
 
     CELL = "PS801"
     EMPTY_CELL = "PS802"

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.formats import torch_csv
-from pipesched.formats.sniff import kind
-from pipesched.formats.torch_cells import Bad, read_cell
+from pipesched.formats.torch_cells import Bad, cells, read_cell
 from pipesched.formats.torch_fast import read_plain_row
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
@@ -83,6 +82,23 @@ def test_row_equals_csv_module(row: list[str]) -> None:
     op, stage, microbatch, second = (c.tolist() for c in columns)
     expected = operations(next(csv.reader(io.StringIO(line)), []))
     assert list(zip([Op(x).name for x in op], stage, microbatch, second, strict=True)) == expected
+
+
+PIECES = ["0", "1", "F", "B", "I", "(", ")", ";", ",", '"', " ", "x", "OVERLAP_F_B", "SEND_F", "UNSHARD", "0F1", "1B0"]
+PAIR = "(0F1;1B0)OVERLAP_F_B"
+
+
+@given(st.lists(st.sampled_from([*PIECES, PAIR, f",{PAIR},"]), max_size=7).map("".join))
+@settings(max_examples=2000, deadline=None)
+def test_fast_reader_never_guesses(line: str) -> None:
+    """On any text the fast reader gives what the exact reader gives, and nothing where that one refuses a cell."""
+    columns = read_plain_row(line, V213)
+    exact = [read_cell(c.text, V213) for c in cells(line) if c.text]
+    if columns is None:
+        return
+    assert not any(isinstance(entries, Bad) for entries in exact)
+    expected = [(*entry, i > 0) for entries in exact if not isinstance(entries, Bad) for i, entry in enumerate(entries)]
+    assert list(zip(*(c.tolist() for c in columns), strict=True)) == expected
 
 
 @given(st.lists(st.lists(dressed, min_size=1, max_size=8), min_size=1, max_size=4))
@@ -302,25 +318,6 @@ def test_speed_and_memory() -> None:
     assert peak <= 60 * 2**20
     last = int(x.start[-1]) - 1
     assert x.origin.place(last).span.text == text.rstrip().rsplit(",", 1)[1]  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("a.ps", "0F0,0F1\n", "ps"),
-        ("a.CSV", "schedule x(p)\n", "torch-csv"),
-        ("a.txt", "# note\n\nrank 0: F0.0\n", "order"),
-        ("-", "0F0,0F1\n", "torch-csv"),
-        ("-", ",0F0\n", "torch-csv"),
-        ("-", "(3F0;3B1)OVERLAP_F_B,3F1\n", "torch-csv"),
-        ("-", '"0F0",0F1\n', "torch-csv"),
-        ("-", "# a comment\nschedule gpipe(p)\n", "ps"),
-        ("-", "", "ps"),
-    ],
-)
-def test_sniff(name: str, text: str, expected: str) -> None:
-    """The ending decides where it is one of ours, else the first line that says something."""
-    assert kind(name, text) == expected
 
 
 def test_columns_are_small() -> None:

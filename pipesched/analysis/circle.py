@@ -28,7 +28,7 @@ class Hop:
 
     Rank `rank` stands at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what
     `there` is queued behind on that rank, -1 if the list decides it. `at` is -1 where the rank stands at the end of
-    its list, or does not stand at all but only its queue does.
+    its list, or does not stand at all but only its queue does. A rank that waits for itself is a single hop.
     """
 
     rank: int
@@ -135,7 +135,13 @@ class Circle:
             if node < self.size + self.ranks or edges[i - 1] == edges[i]:
                 continue
             hops.append(self._hop(circle[i - 1], node, circle[(i + 1) % len(circle)], edges[i - 1], edges[i]))
-        return hops
+        return hops or [self._alone(circle, edges[0])]
+
+    def _alone(self, circle: list[int], rank: int) -> Hop:
+        """A rank that waits for itself: two places of its list meet one fused batch, which completes as a whole."""
+        node = next(x for x in circle if x >= self.size + self.ranks)
+        ends = [i for i in self.members[node] if int(self.graph.program.rank[i]) == rank]
+        return Hop(rank, self.standing[rank] if self.standing[rank] < self.size else -1, ends[0], rank, ends[-1], -1)
 
     def _edge_ranks(self, circle: list[int]) -> list[int]:
         """On which rank each node waits for the next one."""

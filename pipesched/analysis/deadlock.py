@@ -31,14 +31,17 @@ def holds(program: Program, model: Model, pairing: Pairing | None = None) -> boo
 def least_capacity(program: Program, pairing: Pairing | None = None) -> int | None:
     """0 if strict holds, else the least k such that buffered(k) holds, or None if no buffering helps.
 
-    The models are monotone in k, so this is a binary search: O((nodes + edges) log messages).
+    The models are monotone in k, so k is doubled until it holds, then bisected: small answers, which are the usual
+    ones, come first. O((nodes + edges) log k).
     """
     pairing = pairing or pair(program)
     if holds(program, STRICT, pairing):
         return 0
     if not holds(program, UNBOUNDED, pairing):
         return None
-    low, high = 1, int(pairing.position.max(initial=0)) + 1
+    low, high = 1, 1
+    while not holds(program, buffered(high), pairing):
+        low, high = high + 1, 2 * high
     while low < high:
         middle = (low + high) // 2
         if holds(program, buffered(middle), pairing):

@@ -23,7 +23,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints
 from pipesched.model.program import Program
 
-SMALL = 200_000  # instructions of a program for which remedies are tried
+SMALL = 2_000_000  # instructions of a program for which remedies are tried
 
 
 def check_deadlock(program: Program, pairing: Pairing, model: Model, verdicts: Verdicts) -> Iterator[Diagnostic]:
@@ -31,7 +31,7 @@ def check_deadlock(program: Program, pairing: Pairing, model: Model, verdicts: V
     if model in verdicts.holds:
         return
     hops = Circle(build(program, model, pairing)).hops()
-    if not hops:
+    if not hops or program.peer[hops[0].here] == program.rank[hops[0].here]:
         return
     yield Diagnostic(
         Code.DEADLOCK,
@@ -61,6 +61,9 @@ def _models(verdicts: Verdicts) -> str:
 
 def _label(program: Program, hop: Hop) -> Label:
     at = hop.here if hop.at < 0 or program.sends[hop.at] or program.receives[hop.at] else hop.at
+    if hop.other == hop.rank:
+        text = f"completes only together with {_name(program, hop.there)}: fused batches on other ranks tie them"
+        return label(program, hop.here, text)
     own = "" if at == hop.here else f"waits for {program[hop.here]}, "
     text = f"{own}waits until rank {hop.other} reaches {_name(program, hop.there)}" if hop.there >= 0 else "waits"
     if hop.behind >= 0:

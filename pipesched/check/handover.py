@@ -47,8 +47,10 @@ def _unreceived(
     program: Program, schedule: Schedule, waits: Waits, index: Ints, users: Ints, received: Ints, op: Op
 ) -> Iterator[Diagnostic]:
     key = schedule.stage[users].astype(np.int64) * schedule.microbatches + schedule.microbatch[users]
-    late = received[key] > index[users]
-    for (user, where), more in some(list(zip(users[late].tolist(), received[key][late].tolist(), strict=True))):
+    first = received[key]
+    elsewhere = program.rank[np.minimum(first, len(program) - 1)] != schedule.rank[users]
+    late = elsewhere | (first > index[users])
+    for (user, where), more in some(list(zip(users[late].tolist(), first[late].tolist(), strict=True))):
         compute = schedule[user]
         name = f"{compute.stage}{op.name}{compute.microbatch}"
         labels = [label(program, int(index[user]), f"computes with what has not come: {name} is missing before it")]
@@ -65,10 +67,9 @@ def _unreceived(
 
 
 def _unproduced(program: Program, sends: Ints, made: Ints, microbatches: int, size: int) -> Iterator[Diagnostic]:
-    key = program.stage[sends].astype(np.int64) * microbatches + program.microbatch[sends]
-    inside = (key >= 0) & (key < size)
-    sends, key = sends[inside], key[inside]
-    where = made[key]
+    stage, microbatch = program.stage[sends].astype(np.int64), program.microbatch[sends]
+    inside = (stage >= 0) & (stage * microbatches < size) & (microbatch >= 0) & (microbatch < microbatches)
+    where = np.where(inside, made[np.where(inside, stage * microbatches + microbatch, 0)], len(program))
     here = (where < len(program)) & (program.rank[np.minimum(where, len(program) - 1)] == program.rank[sends])
     wrong = ~here | (where > sends)
     for (send, computed), more in some(list(zip(sends[wrong].tolist(), where[wrong].tolist(), strict=True))):

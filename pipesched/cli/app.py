@@ -56,7 +56,7 @@ def mistake(message: str, help: str | None) -> PipeschedError:
 @click.version_option(package_name="pipesched", message="%(prog)s %(version)s")
 @click.pass_context
 def app(ctx: click.Context) -> None:
-    """Verify pipeline-parallel training schedules: complete, in order, deadlock-free, within memory."""
+    """Verify pipeline-parallel training schedules: order, deadlocks, memory, claims."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -3,9 +3,9 @@
 Only blanks and line ends change: the tokens, comments among them, are those of the file, in order.
 
 - Two blanks for each brace around. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
-  user's lines, two blanks apart. An expression keeps its breaks beside operators, the rest moved in by four.
+  user's lines, two blanks apart. An expression keeps its breaks beside operators, the rest moved in.
 - A block on one line stays there if it fits in 100 columns. One blank line at most, none at the ends of a block.
-- In consecutive lines the blocks, the parts of routes, and the comments at the ends stand below one another.
+- In consecutive lines these stand below one another: blocks, the `=` of lets, the parts of routes, comments at the end.
 
     repeat warmup     { F }        # fill
     repeat m - warmup { F  B }     # steady
@@ -13,33 +13,46 @@ Only blanks and line ends change: the tokens, comments among them, are those of 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from pipesched.language import ast
+from pipesched.language.columns import Line, rendered
 from pipesched.language.parser import grammar, parse
 from pipesched.language.spacing import breakable, gap
 from pipesched.language.tokens import COMMENT, Token
 from pipesched.source import Source
 
 WIDTH = 100
+_PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
 def format_source(source: Source) -> str:
     """The text in canonical form. Raises PipeschedError if it does not parse."""
-    marks = Marks()
+    marks = _Marks()
     marks.file(parse(source))
-    lines = _Layout(source.text, grammar().words.scan(source.text), marks).lines()
-    return "".join(f"{text}\n" for text in rendered(lines))
+    return "".join(f"{line}\n" for line in rendered(_layout(source.text, marks), WIDTH))
+
+
+def _layout(text: str, marks: _Marks) -> list[Line]:
+    """The lines of a text that parses."""
+    tokens = grammar().words.scan(text)
+    words = [token for token in tokens if token.kind != COMMENT]
+    layout = _Layout(text, words, marks)
+    at = 0
+    for token in tokens:
+        if token.kind == COMMENT:
+            layout.comment(token, at)
+        else:
+            layout.word(token, at)
+            at += 1
+    return layout.lines
 
 
 @dataclass
-class Marks:
+class _Marks:
     """Where things begin and end in a text, by offset.
 
-    lines: items, and the statements that have lines of their own, with their ends; operations likewise.
+    lines: items, and the statements that have lines of their own, with their ends. operations: likewise.
     """
 
     lines: dict[int, int] = field(default_factory=dict)
@@ -63,23 +76,125 @@ class Marks:
 
 
 @dataclass
-class Line:
-    """A line to be: its parts, which may be set below those of its neighbours, and the comment at its end."""
-
-    indent: int
-    blank_before: bool
-    kind: str = ""  # of neighbours that are aligned
-    parts: list[str] = field(default_factory=lambda: [""])
-    comment: str = ""
-
-    @property
-    def text(self) -> str:
-        return " ".join(self.parts)
-
-
-@dataclass
 class _Layout:
+    """Lays the words of a text out in lines, one word at a time. words: the tokens without comments."""
+
     text: str
-    tokens: list[Token]
-    marks: Marks
-    ...
+    words: list[Token]
+    marks: _Marks
+    lines: list[Line] = field(default_factory=list)
+    depth: int = 0  # braces around
+    seen: int = 0  # the end of what is laid out
+    closed: bool = True  # whether the next word begins a line, whatever it is
+    opened: bool = True  # whether nothing stands yet in the block, or in the file
+    flat: int = -1  # the last word of a block that stays on its line
+
+    def __post_init__(self) -> None:
+        self.ends = set(self.marks.lines.values())
+
+    def comment(self, token: Token, at: int) -> None:
+        """Lays out a comment that stands before the word at `at`."""
+        content = token.text.rstrip()
+        if self.lines and not self._newlines(token.start):
+            self.lines[-1].comment = content
+        else:
+            self._begin(token, at).parts[0] = content
+            self.opened = False
+        self.closed, self.seen = True, token.end
+
+    def word(self, token: Token, at: int) -> None:
+        self.depth -= token.text == "}"
+        if self.closed or (at > self.flat and self._starts_line(token, at)):
+            line = self._begin(token, at)
+            line.parts[0] = token.text
+            if token.start in self.marks.lines:
+                self._note_kind(line, token, at)
+        else:
+            self._append(token, at)
+        self.depth += token.text == "{"
+        self.closed, self.opened, self.seen = False, token.text == "{", token.end
+
+    # Lines
+
+    def _begin(self, token: Token, at: int) -> Line:
+        first = self._is_first(at)
+        blank = first and self._newlines(token.start) > 1 and not self.opened and token.text != "}"
+        self.lines.append(Line(2 * self.depth + (0 if first else 2), blank))
+        return self.lines[-1]
+
+    def _is_first(self, at: int) -> bool:
+        """Whether the word at `at` is the first of an item, a statement or a clause, or the end of a block."""
+        if at in (0, len(self.words)) or self._documents(at):
+            return True
+        word, before = self.words[at], self.words[at - 1]
+        if word.start in self.marks.lines or word.start in self.marks.operations or word.text == "}":
+            return True
+        return word.text == "else" and before.text == "}"
+
+    def _documents(self, at: int) -> bool:
+        return self.words[at].text.startswith('"') and self.words[at - 1].text == ")"
+
+    def _starts_line(self, token: Token, at: int) -> bool:
+        before = self.words[at - 1]
+        if before.text == "{" or token.text == "}" or self._documents(at):
+            return True
+        if token.start in self.marks.lines:
+            return before.text != "else"
+        if token.start in self.marks.operations:
+            return before.end in self.ends or self._newlines(token.start) > 0 or self._too_wide(at)
+        return self._newlines(token.start) > 0 and breakable(self.words, at)
+
+    def _too_wide(self, at: int) -> bool:
+        last = self._last(at, self.marks.operations[self.words[at].start])
+        return self.lines[-1].width + len(self._joined(at, last)) + 2 > WIDTH
+
+    def _newlines(self, start: int) -> int:
+        between = self.text[self.seen : start].replace("\r\n", "\n")
+        return between.count("\n") + between.count("\r")
+
+    # Words of a line
+
+    def _append(self, token: Token, at: int) -> None:
+        line = self.lines[-1]
+        parts_at = _PARTS_AT.get(line.kind, ())
+        if token.text in parts_at and (line.kind == "route" or len(line.parts) == 1):
+            line.parts.append(" for" if token.text == "for" else token.text)
+        else:
+            line.parts[-1] += self._gap(at) + token.text
+
+    def _gap(self, at: int) -> str:
+        word, before = self.words[at], self.words[at - 1]
+        statement = word.start in self.marks.lines or word.start in self.marks.operations
+        return "  " if statement and before.text not in ("{", "else") else gap(self.words, at)
+
+    def _joined(self, first: int, last: int) -> str:
+        rest = (self._gap(at) + self.words[at].text for at in range(first + 1, last + 1))
+        return self.words[first].text + "".join(rest)
+
+    def _last(self, at: int, end: int) -> int:
+        """The index of the word that ends at `end`; no further on than a line can reach."""
+        last = at
+        while self.words[last].end < end and last - at <= WIDTH:
+            last += 1
+        return last
+
+    def _note_kind(self, line: Line, token: Token, at: int) -> None:
+        """Notes what the line is, if its neighbours of the kind are to be aligned; and whether it is a whole block."""
+        last = self._last(at, self.marks.lines[token.start])
+        if token.text in ("let", "route"):
+            line.kind = token.text
+        elif self.words[last].text == "}" and self._fits(line, at, last):
+            self.flat = last
+            line.kind = "block" if all(word.text != "else" for word in self.words[at:last]) else ""
+
+    def _fits(self, line: Line, first: int, last: int) -> bool:
+        """Whether a block is on one line and can stay there. A line end before `{` or around `else` is none."""
+        if self.words[last].end != self.marks.lines[self.words[first].start]:
+            return False
+        for at in range(first + 1, last + 1):
+            before, word = self.words[at - 1], self.words[at]
+            between = self.text[before.end : word.start]
+            loose = word.text in ("{", "else") or before.text == "else" or before.text + word.text == "{}"
+            if "#" in between or (not loose and ("\n" in between or "\r" in between)):
+                return False
+        return line.indent + len(self._joined(first, last)) <= WIDTH

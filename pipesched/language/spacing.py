@@ -1,6 +1,6 @@
 """How tokens stand beside one another in canonical text.
 
-    F[c](i)    min(a, b)    0 .. m    a // b    -x    { F  B }    route up: stage s    release split:1/2
+F[c](i)    min(a, b)    0 .. m    a // b    -x    { F  B }    route up: stage s    release split:1/2
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 Each is a number or a list with one entry a stage: of the stage that runs; for tFB the stage of the F; for tC the
 stage that sends. All are integers or `Fraction`; time is counted in ticks of 1 / (common denominator), so that no
-sum is ever rounded..
+sum is ever rounded.
 """
 
 from __future__ import annotations

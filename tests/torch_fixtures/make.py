@@ -43,7 +43,7 @@ def lowered(text: str, owner: list[int], microbatches: int, *, fsdp: bool = Fals
     order: dict[int, Any] = {}
     for rank, line in enumerate(text.split()):
         row = [torch_schedules._Action.from_str(cell) for cell in line.split(",")]
-        actions = torch_schedules._add_unshard_reshard(row) if fsdp else [a for a in row if a is not None]
+        actions: list[Any] = torch_schedules._add_unshard_reshard(row) if fsdp else [a for a in row if a is not None]
         order[rank] = torch_schedules._add_reduce_grad(actions, microbatches)
     sent = torch_schedules._add_send_recv(order, owner.__getitem__, len(owner))
     return rows_text(torch_schedules._defer_recv_ops(sent, owner.__getitem__) if defer else sent)

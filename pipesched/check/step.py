@@ -1,0 +1,137 @@
+"""Every rank steps once, with all of its gradients, and copies of a stage step with the sum of theirs.
+
+    … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe, and on rank 3 the same with >0
+
+    SYNC    once at each of the two copies, of the same stage at both ends, after its REDUCE_GRAD      PS605
+    STEP    once on every rank, after all of its backwards, REDUCE_GRADs and SYNCs                      PS606
+
+A program without any STEP or SYNC leaves both to its caller, as torch's files do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipesched.analysis.channels import pair
+from pipesched.check.place import label
+from pipesched.check.some import notes, some
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+
+_BEFORE_SYNC = (Op.W, Op.B, Op.REDUCE_GRAD)
+_BEFORE_STEP = (*_BEFORE_SYNC, Op.SYNC)
+
+
+def check_step(program: Program) -> Iterator[Diagnostic]:
+    """PS605, PS606; nothing for a program that does not train, or that leaves the step to its caller."""
+    syncs, steps = np.flatnonzero(program.op == Op.SYNC), np.flatnonzero(program.op == Op.STEP)
+    trains = bool(np.any(np.isin(program.op, (Op.I, Op.W, Op.B))))
+    if not trains or not (len(syncs) or len(steps)):
+        return
+    yield from _odd(program, syncs)
+    yield from _crossed(program, syncs)
+    yield from _counts(program, syncs)
+    yield from _early(program, syncs)
+    if len(steps):
+        yield from _steps(program, steps)
+
+
+def _mate(program: Program, stage: int, rank: int) -> int:
+    """The rank of the other copy, or -1."""
+    copies = program.placement.copies(stage) if 0 <= stage < program.placement.stages else ()
+    others = [copy for copy in copies if copy != rank]
+    return others[0] if rank in copies and len(others) == 1 else -1
+
+
+def _finding(program: Program, index: int, what: str, more: str, help: str, *rest: Label) -> Diagnostic:
+    x = program[index]
+    name = "STEP" if x.op is Op.STEP else f"the SYNC of stage {x.stage}"
+    code = Code.STEP if x.op is Op.STEP else Code.SYNC
+    message = f"{name} on rank {int(program.rank[index])} {what}"
+    return Diagnostic(code, message, (label(program, index, str(x)), *rest), notes(more), help)
+
+
+def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
+    """SYNCs of what has no two copies, or not these."""
+    mates = {i: _mate(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
+    for i, more in some([i for i in mates if mates[i] != program.peer[i]]):
+        where = f"its other copy is on rank {mates[i]}" if mates[i] >= 0 else "there is no other copy of it"
+        yield _finding(program, i, f"is with rank {int(program.peer[i])}, but {where}", more, "remove it")
+
+
+def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
+    """The i-th SYNCs of two ranks meet, whatever their stages are."""
+    partner = pair(program).partner[syncs]
+    met = (partner > syncs) & (program.stage[partner] != program.stage[syncs])
+    for (i, j), more in some(list(zip(syncs[met].tolist(), partner[met].tolist(), strict=True))):
+        what = (
+            f"meets that of stage {int(program.stage[j])} on rank {int(program.rank[j])}: it adds the wrong gradients"
+        )
+        met_here = label(program, j, f"{program[j]} meets it here")
+        yield _finding(program, i, what, more, "put the SYNCs in one order on both ranks, by stage", met_here)
+
+
+def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
+    """Each copy that has a mate once."""
+    seen: dict[tuple[int, int], list[int]] = {}
+    for i in syncs.tolist():
+        seen.setdefault((int(program.stage[i]), int(program.rank[i])), []).append(i)
+    again = [(spots[1], spots[0]) for spots in seen.values() if len(spots) > 1]
+    for (i, before), more in some(again):
+        yield _finding(program, i, "is its second: it adds the sums", more, "keep one", label(program, before, "first"))
+    copies = [(s, r) for s in range(program.placement.stages) for r in program.placement.copies(s)]
+    lost = [(s, r) for s, r in copies if _mate(program, s, r) >= 0 and (s, r) not in seen]
+    for (stage, rank), more in some(lost):
+        yield Diagnostic(
+            Code.SYNC,
+            f"stage {stage} has a copy on rank {rank} and one on rank {_mate(program, stage, rank)}, "
+            f"but no SYNC on rank {rank}",
+            _last(program, rank, "the list ends"),
+            notes("the copies step with different gradients, and drift apart", more),
+            f"add the SYNC of stage {stage} before STEP",
+        )
+
+
+def _last(program: Program, rank: int, text: str) -> tuple[Label, ...]:
+    low, high = int(program.start[rank]), int(program.start[rank + 1])
+    return (label(program, high - 1, text),) if high > low else ()
+
+
+def _early(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
+    """SYNCs before the last W, B or REDUCE_GRAD of their stage on their rank."""
+    late = np.flatnonzero(np.isin(program.op, _BEFORE_SYNC))
+    key = program.stage[late].astype(np.int64) * program.ranks + program.rank[late]
+    last = dict(zip(key.tolist(), late.tolist(), strict=True))  # of repeated keys the last one stays
+    found = [(i, last.get(int(program.stage[i]) * program.ranks + int(program.rank[i]), -1)) for i in syncs.tolist()]
+    for (i, after), more in some([(i, j) for i, j in found if j > i]):
+        help = f"put it after {program[after]}"
+        what = f"comes before {program[after]}, which it must not miss"
+        yield _finding(program, i, what, more, help, label(program, after, str(program[after])))
+
+
+def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
+    """Once on every rank, last."""
+    ranks = program.rank[steps].tolist()
+    for rank, more in some(sorted(set(range(program.ranks)) - set(ranks))):
+        help = "end the list of every rank with STEP, or leave all of them to the caller"
+        what = f"rank {rank} has no STEP, and others do: its weights stay as they are"
+        yield Diagnostic(Code.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
+    again = [(i, j) for i, j in zip(steps[1:].tolist(), steps[:-1].tolist(), strict=True) if _same_rank(program, i, j)]
+    for (i, before), more in some(again):
+        yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))
+    late = np.flatnonzero(np.isin(program.op, _BEFORE_STEP))
+    last = dict(zip(program.rank[late].tolist(), late.tolist(), strict=True))
+    early = [(i, last.get(rank, -1)) for i, rank in zip(steps.tolist(), ranks, strict=True)]
+    for (i, after), more in some([(i, j) for i, j in early if j > i]):
+        help = "put it at the end"
+        yield _finding(
+            program, i, f"comes before {program[after]}", more, help, label(program, after, "too late for it")
+        )
+
+
+def _same_rank(program: Program, i: int, j: int) -> bool:
+    return int(program.rank[i]) == int(program.rank[j])

@@ -1,0 +1,26 @@
+"""Which reader a text is for."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipesched.formats.sniff import kind
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.ps", "0F0,0F1\n", "ps"),
+        ("a.CSV", "schedule x(p)\n", "torch-csv"),
+        ("a.txt", "# note\n\nrank 0: F0.0\n", "order"),
+        ("-", "0F0,0F1\n", "torch-csv"),
+        ("-", ",0F0\n", "torch-csv"),
+        ("-", "(3F0;3B1)OVERLAP_F_B,3F1\n", "torch-csv"),
+        ("-", '"0F0",0F1\n', "torch-csv"),
+        ("-", "# a comment\nschedule gpipe(p)\n", "ps"),
+        ("-", "", "ps"),
+    ],
+)
+def test_sniff(name: str, text: str, expected: str) -> None:
+    """The ending decides where it is one of ours, else the first line that says something."""
+    assert kind(name, text) == expected
