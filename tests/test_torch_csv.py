@@ -183,6 +183,15 @@ def test_placement_is_read_off_the_rows(data: st.DataObject) -> None:
     assert x.placement.ranks == ranks
 
 
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [("0F0,1F0\n0F0\n", [[0, 0]]), ("0B0,1F0\n0F0\n", [[1, 0]]), ("0SEND_F0,1F0\n0B0\n", [[1, 0]])],
+)
+def test_what_a_stage_runs_first_tells_its_rank(text: str, ranks: list[list[int]]) -> None:
+    """Where rows contradict each other, the first F is believed, then any other compute, then a message."""
+    assert read(text).placement.rank_of.tolist() == ranks
+
+
 def test_partial_routes_merge() -> None:
     """A microbatch whose forward is missing somewhere still takes the route that the others take."""
     x = read("0F0,0F1,0B0\n1F0,1F1,1F2,1B0\n")

@@ -135,7 +135,8 @@ class Circle:
             if node < self.size + self.ranks or edges[i - 1] == edges[i]:
                 continue
             hops.append(self._hop(circle[i - 1], node, circle[(i + 1) % len(circle)], edges[i - 1], edges[i]))
-        return hops or [self._alone(circle, edges[0])]
+        first = min(range(len(hops)), key=lambda i: hops[i].rank, default=0)
+        return hops[first:] + hops[:first] or [self._alone(circle, edges[0])]
 
     def _alone(self, circle: list[int], rank: int) -> Hop:
         """A rank that waits for itself: two places of its list meet one fused batch, which completes as a whole."""

@@ -18,6 +18,7 @@ def heads(program: Program) -> Ints:
     size = len(program)
     joined = program.second.copy()
     if size > 1:
+        joined[1:] &= program.op[:-1] <= Op.B  # torn apart, the parts of a pair are two slots
         message = program.sends | program.receives
         same = (program.group[1:] == program.group[:-1]) & (program.group[1:] >= 0) & message[1:] & message[:-1]
         joined[1:] |= same

@@ -58,11 +58,8 @@ def _peers(program: Program) -> Iterator[Diagnostic]:
     for i, more in some(np.flatnonzero(message & outside).tolist()):
         x, rank = program[i], int(program.rank[i])
         if x.peer == rank:
-            what, why = (
-                f"{x} goes to its own rank {rank}",
-                "both stages are here: the value is handed over without a message",
-            )
-            help = "remove the send and its receive"
+            what, why = f"{x} names its own rank {rank} as its peer", "a rank sends nothing to itself"
+            help = "stages of one rank hand values over without a message: remove the send and its receive"
         elif x.peer < 0:
             neighbour = x.stage + (1 if x.op in (Op.SEND_F, Op.RECV_B) else -1)
             what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits for ever"

@@ -133,7 +133,7 @@ def _missing(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
 
 def _near(schedule: Schedule, waits: Waits, key: int) -> tuple[Label, ...]:
     """A label at what the same stage and microbatch does run."""
-    for table, text in ((waits.forward, "its F runs here"), (waits.backward, "its backward runs here")):
+    for table, text in ((waits.backward, "its backward runs here"), (waits.forward, "its F runs here")):
         if table[key] >= 0:
             return (label(schedule, int(table[key]), text),)
     return ()

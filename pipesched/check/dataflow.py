@@ -95,6 +95,8 @@ def _circle(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagn
     circle = shortest_circle(stuck, needs)
     if not circle:
         return
+    lowest = circle.index(min(circle))
+    circle = circle[lowest:] + circle[:lowest]
     labels: list[Label] = []
     for number, rank in enumerate(circle):
         other = circle[(number + 1) % len(circle)]

@@ -65,7 +65,8 @@ def read(
 
     stages, microbatches, placement (the rank of each stage): what the file must agree with, where given.
     Raises PipeschedError: PS801 cells that are no action of this torch, PS802 empty cells of a program and ranks
-    without actions, PS304 numbers beyond all bounds, PS803 a file that disagrees with what was given.
+    without actions, PS304 numbers beyond all bounds or after a gap, PS803 a file that disagrees with what was given,
+    PS104 a file that runs nothing.
     """
     rows = _rows(source, torch_version)
     origin = CellOrigin(source, rows.start)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.language.expected import place
 from pipesched.language.tokens import ITEMS, STATEMENTS, Token, begins, first_in_line
 from pipesched.source import Source
 
@@ -24,7 +25,7 @@ MOST = 20  # findings of one run
 
 
 class Problem(NamedTuple):
-    """A finding, and where the mistake was made."""
+    """A finding, and an offset in the statement that is to blame."""
 
     offset: int
     diagnostic: Diagnostic
@@ -74,7 +75,7 @@ class Pairing:
             self._unclosed(0, token)
             self.header, self.suspect, self.surplus = "", None, self._count(at)
         elif self.header:
-            self._no_block(token)
+            self._no_block(at, token)
 
     def _count(self, at: int) -> int:
         """`}` less `{` from an item to the next."""
@@ -94,14 +95,15 @@ class Pairing:
             return after != "microbatch" and begins(self.tokens, at, self.source)
         return word in ("repeat", "if") or (word == "else" and before == "}")
 
-    def _no_block(self, token: Token) -> None:
+    def _no_block(self, at: int, token: Token) -> None:
         """A word where the `{` of a header belongs: the `{` was forgotten if a `}` is left over."""
         if self.surplus > 0:
             self.surplus -= 1
             before = next(t.text for t in reversed(self.out) if not t.supplied)
             message = f"expected `{{` after `{before}`, found `{token.text}`"
-            here = Label(self.source.span(token.start, token.end), f"the block of `{self.header}` begins with `{{`")
-            self.problems.append(Problem(token.start, Diagnostic(Code.SYNTAX, message, (here,))))
+            span = place(self.tokens, at, self.source)
+            here = Label(span, f"the block of `{self.header}` begins with `{{`")
+            self.problems.append(Problem(span.start, Diagnostic(Code.SYNTAX, message, (here,))))
             self.open.append(_Opener(self._put("{"), ""))
         self.header = ""
 
@@ -118,7 +120,7 @@ class Pairing:
         if token.text == "}":
             self._close_round(token)
             if self.header:
-                self._no_block(token)
+                self._no_block(at, token)
         if not self._reaches(token):
             return self._wrong(token) if self.open and self.open[-1].token.text in "([" else self._stray(token)
         while CLOSER[self.open[-1].token.text] != token.text:

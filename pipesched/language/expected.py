@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.language.tokens import ITEMS, STATEMENTS, Token, apart
+from pipesched.language.tokens import ITEMS, STATEMENTS, Token, apart, first_in_line
 from pipesched.source import Source, Span
 
 _OPERATORS = {"+", "-", "*", "TIMES", "/", "COMPARE", "and", "or"}
@@ -34,6 +34,7 @@ _MEANT = {
     "–": "-",
     "×": "*",
     "…": "..",
+    "...": "..",
     "&": "and",
     "&&": "and",
     "|": "or",
@@ -52,8 +53,16 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
     if _chains(token, taken):
         message = f"comparisons do not chain: found a second one, {_shown(token)}"
     here = f"{expected} belongs here" if " or " not in expected else f"not expected {_after(before)}"
-    label = Label(source.span(token.start, token.end), here if token.text else "the file ends here")
-    return Diagnostic(Code.SYNTAX, message, (label,), help=_remedy(token, alone, taken))
+    span = place(tokens, at, source) if not {"claim", "repeat"} & taken else source.span(token.start, token.end)
+    return Diagnostic(Code.SYNTAX, message, (Label(span, here),), help=_remedy(token, alone, taken))
+
+
+def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
+    """Where something is missing before a token: there, or at the end of the line before, if that breaks off."""
+    token, before = tokens[at], tokens[max(0, at - 1)]
+    if at and (not token.text or first_in_line(tokens, at, source)):
+        return source.span(before.end, before.end)
+    return source.span(token.start, token.end)
 
 
 def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:

@@ -29,6 +29,7 @@ from pipesched.language.tokens import (
     Words,
     apart,
     begins,
+    first_in_line,
     known_release,
     too_long,
 )
@@ -52,13 +53,18 @@ def mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
         problems += pairing.problems
         if len(pairing.problems) < MOST:
             problems += Walk(source, pairing.out, problems, Table(lark), words).run()
-    problems.sort(key=lambda problem: problem.offset)
-    return [problem.diagnostic for problem in problems[:MOST]]
+    return sorted((problem.diagnostic for problem in problems), key=_where)[:MOST]
+
+
+def _where(finding: Diagnostic) -> int:
+    span = finding.labels[0].span
+    return span.start if span else 0
 
 
 def _empty(source: Source) -> Diagnostic:
     state = "holds only comments" if source.text.strip("\ufeff \t\f\r\n") else "is empty"
-    where = Label(source.span(0, 0), "a schedule begins here")
+    end = len(source.text.rstrip())
+    where = Label(source.span(end, end), "a schedule begins here")
     return Diagnostic(Code.EMPTY, f"the file {state}", (where,), help="begin with `schedule name(p, m = 2 * p)`")
 
 
@@ -94,19 +100,21 @@ class Walk:
         self.problems: list[Problem] = []
         self.stack: Stack = [Entry(table.start, "")]
         self.begun = 0  # where the statement begins that is being read
+        self.carried_on = -1  # the last token that had no place: where it stands in a line, it begins nothing
         self.astray = False  # whether statements outside every rank have been reported
-        self.forgiven = -1  # the first token of a block without a head: it need not be a statement
+        self.forgiven: set[int] = set()  # in and after blocks without a head: what the head would have explained
 
     def run(self) -> list[Problem]:
         at = 0
         while at < len(self.tokens) and len(self.problems) < MOST:
             if self.table.advance(self.stack, self._kind(at)):
-                if begins(self.tokens, at, self.source):
+                if begins(self.tokens, at, self.source) and at != self.carried_on:
                     self.begun = self.tokens[at].start
                     self.astray &= self.tokens[at].text not in ITEMS
                 at += 1
             else:
                 self._mistake(at)
+                self.carried_on = -1 if first_in_line(self.tokens, at, self.source) else at
                 at = self._resume(at)
         return self.problems
 
@@ -127,11 +135,11 @@ class Walk:
         if ("claim" in taken or "repeat" in taken) and alone:
             self.begun = token.start
         outside = token.text in STATEMENTS and "claim" in taken and alone
-        if token.supplied or at == self.forgiven or (outside and self.astray) or self._is_blamed(token.start):
+        if token.supplied or at in self.forgiven or (outside and self.astray) or self._is_blamed(token.start):
             return
         self.astray |= outside
         insort(self.blamed, self.begun)
-        self.problems.append(Problem(token.start, unexpected(self.tokens, at, taken, self.source)))
+        self.problems.append(Problem(self.begun, unexpected(self.tokens, at, taken, self.source)))
 
     def _is_blamed(self, here: int) -> bool:
         first = bisect_left(self.blamed, self.begun)
@@ -178,12 +186,21 @@ class Walk:
         """Makes the stack take the `{` here: of the block that is being read, or of one whose head nobody knows."""
         if self._drop_to(self.words.kinds["{"]):
             return
-        self.forgiven = at + 1
+        self.forgiven |= {at + 1, self._after_block(at)}
         if not self._drop_to_list():
             del self.stack[1:]
             self._supply(*_HEAD)
         if not self._supply("if", "true"):
             self._supply("rank", "0")
+
+    def _after_block(self, at: int) -> int:
+        """The index after the `}` of the block that begins here; 0 if no `else` stands there."""
+        depth = 0
+        for i in range(at, len(self.tokens)):
+            depth += (self.tokens[i].text == "{") - (self.tokens[i].text == "}")
+            if depth == 0:
+                return i + 1 if self.tokens[i + 1].text == "else" else 0
+        return 0
 
     def _drop_to_list(self) -> bool:
         """Drops what is half read of a statement, or of an item."""

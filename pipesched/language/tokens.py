@@ -102,7 +102,7 @@ class Words:
         ordered = sorted(self.terminals, key=lambda t: (-t.pattern.max_width, -len(t.pattern.value)))
         known = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in ordered)
         begins = re.escape("".join({text[0] for text in self.kinds} | set('"#<>!*%.')))
-        return re.compile(rf"{known}|(?P<{UNKNOWN}>\w+|[^\w\s{begins}]+|(?s:.))")
+        return re.compile(rf"(?P<DOTS>\.{{3,}})|{known}|(?P<{UNKNOWN}>\w+|[^\w\s{begins}]+|(?s:.))")
 
     def scan(self, text: str) -> list[Token]:
         """Every token of a text, comments among them, blanks not."""
@@ -122,10 +122,13 @@ class Words:
     def _token(self, text: str, at: int, after_head: bool) -> Token:
         found = self._pattern.match(text, at)
         assert found is not None  # UNKNOWN takes any character
-        kind, word = str(found.lastgroup), found.group()
-        if word == '"' or (kind == "TEXT" and not (after_head and _item_follows(text, found.end()))):
+        kind, word = str(found.lastgroup).replace("DOTS", UNKNOWN), found.group()
+        whole = kind == "TEXT" and _item_follows(text, found.end())
+        if word == '"' or (kind == "TEXT" and not whole):
             end = _NEXT_ITEM if after_head else _LINE_END
             return Token(UNCLOSED, text[at : end.search(text, at).start()].rstrip(), at)  # type: ignore[union-attr]
+        if kind == "TEXT" and not after_head:
+            return Token(UNCLOSED, word, at)
         return Token(self.kinds.get(word, kind), word, at)
 
 
@@ -150,7 +153,9 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
     before = tokens[at - 1]
     if word in "FIWB":
         return before.text not in ("(", ",", "drain", "release", "costs")
-    return word not in _MILD or apart(tokens, at, source)
+    if word in _MILD:
+        return apart(tokens, at, source)
+    return before.text not in ("(", ",") or first_in_line(tokens, at, source)
 
 
 def ends_value(token: Token) -> bool:

@@ -146,6 +146,7 @@ def actions() -> dict[str, str]:
         "w_one_wait_missing": edit(WAITS, 1, 12, drop=1),
         "w_wait_before_send": swap(WAITS, 2, 5, 15),
         "w_wait_twice": edit(WAITS, 2, 16, "1WAIT_SEND_B0"),
+        "w_send_for_wait": edit(WAITS, 1, 7, "0SEND_F0", drop=1),
         "w_reduction_not_waited": edit(WAITS, 1, 17, drop=1),
         "w_reduction_of_another_stage": edit(WAITS, 1, 17, "1WAIT_REDUCE_GRAD", drop=1),
         "w_two_reductions": two_reductions(),

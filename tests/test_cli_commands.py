@@ -1,0 +1,114 @@
+"""`order`, `list` and `fmt` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipesched.__main__ import main
+from pipesched.assets import asset
+
+COMMAND = [sys.executable, "-m", "pipesched"]
+GOOD = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
+UGLY = "schedule  s( p,m )\nstage s in 0..p on rank s\nrank r{repeat m{F}\nrepeat m {B}} # both\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_order_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    """1F1B on two ranks: the first warms up with one forward, the last alternates from the start."""
+    assert main(["order", "1f1b", "--p", "2", "--m", "2"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    assert rows == ["rank 0: F0.0 F0.1 B0.0 B0.1", "rank 1: F1.0 B1.0 F1.1 B1.1"]
+    assert main(["order", "1f1b", "--p", "2", "--m", "2", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["ok"] and value["order"] == [row.split()[2:] for row in rows]
+    assert main(["order", "1f1b", "--p", "2", "--m", "2", "--program"]) == 0
+    shown = capsys.readouterr().out
+    assert "send:F0.0>1" in shown and "recv:F0.0<0" in shown and "reduce:0" in shown
+
+
+def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr, with the status of what is wrong; nothing on stdout."""
+    (folder / "bad.ps").write_text("schedule s(p)\nrank r { G }\n")
+    assert main(["order", "bad.ps", "--p", "2"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "" and "bad.ps:2:" in told.err
+
+
+def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line for each file of schedules/, and every name works."""
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines]
+    assert set(names) == {
+        file.name.removesuffix(".ps") for file in asset("schedules").iterdir() if file.name.endswith(".ps")
+    }
+    assert all(len(line.split()) > 3 for line in lines)
+    assert main(["verify", *names, "--p", "4", "--m", "8"]) == 0
+    capsys.readouterr()
+    assert main(["list", "--json"]) == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)["schedules"]] == names
+
+
+def test_fmt_rewrites_in_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file keeps its mode and its comments, and what is canonical is left alone."""
+    file = folder / "ugly.ps"
+    file.write_text(UGLY)
+    file.chmod(0o600)
+    assert main(["fmt", "ugly.ps"]) == 0
+    told = capsys.readouterr()
+    once = file.read_text()
+    assert told.out == "" and told.err == "rewrote ugly.ps\n" and "# both" in once
+    assert once.startswith("schedule s(p, m)\n") and stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = file.stat().st_mtime_ns
+    assert main(["fmt", "ugly.ps"]) == 0 and capsys.readouterr().err == "" and file.stat().st_mtime_ns == before
+    assert [path.name for path in folder.iterdir()] == ["ugly.ps"]
+
+
+def test_fmt_can_check_and_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names or differences, status 1, nothing written; status 0 once all is canonical."""
+    file = folder / "ugly.ps"
+    file.write_text(UGLY)
+    assert main(["fmt", "--check", "ugly.ps"]) == 1 and capsys.readouterr().out == "ugly.ps\n"
+    assert main(["fmt", "--diff", "ugly.ps"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("--- ugly.ps\n+++ ugly.ps\n@@") and "\n+schedule s(p, m)\n" in shown
+    assert main(["fmt", "--check", "ugly.ps", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"ok": False, "changed": ["ugly.ps"], "diagnostics": []}
+    assert file.read_text() == UGLY
+    main(["fmt", "ugly.ps"])
+    capsys.readouterr()
+    assert main(["fmt", "--check", "ugly.ps"]) == 0 and capsys.readouterr().out == ""
+
+
+def test_fmt_is_a_filter_too(folder: Path) -> None:
+    """``-`` reads stdin and writes stdout, also when nothing changes."""
+    (folder / "ugly.ps").write_text(UGLY)
+    assert main(["fmt", "ugly.ps"]) == 0
+    canonical = (folder / "ugly.ps").read_bytes()
+    for text in (UGLY.encode(), canonical):
+        done = subprocess.run([*COMMAND, "fmt", "-"], input=text, capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, canonical, b"")
+
+
+def test_fmt_leaves_alone_what_it_cannot_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that does not parse stays, the others are written; built-in names and CSV files are no targets."""
+    (folder / "bad.ps").write_text("schedule (")
+    (folder / "ugly.ps").write_text(UGLY)
+    assert main(["fmt", "bad.ps", "ugly.ps"]) == 1
+    assert "bad.ps:1:" in capsys.readouterr().err and (folder / "bad.ps").read_text() == "schedule ("
+    assert (folder / "ugly.ps").read_text() != UGLY
+    (folder / "x.csv").write_text(GOOD)
+    for target, code in (("1f1b", "PS809"), ("x.csv", "PS225"), ("none.ps", "PS809")):
+        assert main(["fmt", target]) == 2 and code in capsys.readouterr().err

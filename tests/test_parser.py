@@ -1,0 +1,1 @@
+from tests.chunks import chunks
