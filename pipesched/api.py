@@ -18,7 +18,8 @@ from pipesched.compile import verify as _verify
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats import torch_csv
 from pipesched.language.evaluate import MAX_OPS
-from pipesched.model.costs import Costs, number
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import number
 from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule

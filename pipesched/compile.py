@@ -92,6 +92,10 @@ def read(target: str) -> Source:
         if target == "-":
             return Source("<stdin>", _text(sys.stdin.buffer.read(), "<stdin>"))
         path = Path(target)
+        if target == "":
+            raise fail(
+                Code.UNREADABLE, "the name of a file is empty", help="`pipesched list` shows the built-in schedules"
+            )
         if path.exists() or "/" in target or path.suffix:
             return Source(target, _text(path.read_bytes(), target))
     except (OSError, ValueError) as error:
@@ -228,7 +232,7 @@ class _Examination:
     def report(self) -> Report:
         schedule, options = self.loaded.schedule, self.options
         model, caps = parse_model(options.comm), self._caps()
-        costs = (options.costs or Costs()).over(self.loaded.unit.costs if self.loaded.unit else Costs())
+        costs = self._costs()
         ticks = costs.ticks(schedule.stages)
         needs = waits(schedule)
         times = timeline(schedule, needs, ticks)
@@ -258,6 +262,17 @@ class _Examination:
             _time(spent, costs),
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
         )
+
+    def _costs(self) -> Costs:
+        """The costs asked for, over those of the file."""
+        asked, own = self.options.costs, self.loaded.unit.costs if self.loaded.unit else Costs()
+        if asked is None:
+            return own
+        try:
+            asked.ticks(self.loaded.schedule.stages)
+        except PipeschedError as error:  # the command line is at fault, not the file
+            raise fail(Code.USAGE, error.diagnostics[0].message, help=error.diagnostics[0].help) from None
+        return asked.over(own)
 
     def _caps(self) -> tuple[Fraction, ...] | None:
         caps, ranks = self.options.mem_cap, self.loaded.schedule.ranks
@@ -339,7 +354,8 @@ def _time(spent: Idle | None, costs: Costs) -> Time | None:
 def _memory_notes(schedule: Schedule) -> tuple[str, ...]:
     if not schedule.placement.bidirectional:
         return ()
-    return ("stages live on more than one rank: parameters and gradients are held by each of them",)
+    copies = max(len(schedule.placement.copies(stage)) for stage in range(schedule.stages))
+    return (f"{copies} copies of every stage: parameters and their gradients take {copies} times as much",)
 
 
 __all__ = ["Loaded", "Options", "examine", "library", "load", "lower", "order", "read", "verify"]

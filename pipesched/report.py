@@ -19,6 +19,7 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.diagnostics import Diagnostic
+from pipesched.model.numbers import shown
 
 _INDENT = " " * 4
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
@@ -165,8 +166,8 @@ class Report:
         return render.paint(f"{counted} in {render.clean(self.source)}" if self.source else counted, "bold", color)
 
     def _short_facts(self) -> list[str]:
-        peak = [f"peak {_text(max(self.memory.peak))}"] if self.memory and self.memory.peak else []
-        return peak + ([f"makespan {_text(self.time.makespan)}"] if self.time else [])
+        peak = [f"peak {shown(max(self.memory.peak))}"] if self.memory and self.memory.peak else []
+        return peak + ([f"makespan {shown(self.time.makespan)}"] if self.time else [])
 
     def _verdict(self, color: bool) -> str:
         """The block of a schedule that holds."""
@@ -198,10 +199,10 @@ def _memory_text(memory: Memory) -> list[str]:
         return []
     top = max(memory.peak)
     first = memory.peak.index(top)
-    cap = "none" if memory.cap is None else _text(memory.cap[min(first, len(memory.cap) - 1)])
+    cap = "none" if memory.cap is None else shown(memory.cap[min(first, len(memory.cap) - 1)])
     where = "every rank" if memory.peak.count(top) == len(memory.peak) > 1 else f"rank {first}"
     rule = "" if memory.release == "W" else f" (release {memory.release})"
-    return [f"peak {_text(top)} of cap {cap}{rule}, on {where}      {_list_text(memory.peak)}", *memory.notes]
+    return [f"peak {shown(top)} of cap {cap}{rule}, on {where}      {_list_text(memory.peak)}", *memory.notes]
 
 
 def _time_text(time: Time) -> str:
@@ -210,9 +211,9 @@ def _time_text(time: Time) -> str:
     rank = time.idle.index(idle) if time.idle else 0
     where = "" if len(set(time.idle)) <= 1 else f" on rank {rank}"
     ratio = f" ({_ratio_text(idle / time.makespan)})" if time.makespan else ""
-    span = "" if time.span == time.makespan else f"; span {_text(time.span)}"
+    span = "" if time.span == time.makespan else f"; span {shown(time.span)}"
     return (
-        f"makespan {_text(time.makespan)} = {_text(time.makespan - idle)} work + {_text(idle)} idle{ratio}{where}{span}"
+        f"makespan {shown(time.makespan)} = {shown(time.makespan - idle)} work + {shown(idle)} idle{ratio}{where}{span}"
     )
 
 
@@ -233,24 +234,14 @@ def _claims_text(claims: Sequence[Claim]) -> str:
 
 def _list_text(values: Sequence[Fraction]) -> str:
     """``[4  3  2  1]``; a long list keeps both ends."""
-    shown = [_text(value) for value in values]
-    if len(shown) <= _SHOWN:
-        return f"[{'  '.join(shown)}]"
-    return f"[{'  '.join(shown[:3])} … {'  '.join(shown[-2:])}]"
+    texts = [shown(value) for value in values]
+    if len(texts) <= _SHOWN:
+        return f"[{'  '.join(texts)}]"
+    return f"[{'  '.join(texts[:3])} … {'  '.join(texts[-2:])}]"
 
 
 def _number(count: int | None) -> str:
     return "?" if count is None else str(count)
-
-
-def _text(value: Fraction) -> str:
-    """A number for people: ``5.5`` where a few decimals are exact, else ``16/3``."""
-    value = Fraction(value)
-    decimals = next((n for n in range(5) if 10**n % value.denominator == 0), None)
-    if not decimals:
-        return str(value)
-    whole, rest = divmod(abs(value.numerator) * 10**decimals // value.denominator, 10**decimals)
-    return f"{'-' * (value < 0)}{whole}.{rest:0{decimals}}"
 
 
 def _json_number(value: object) -> object:

@@ -41,7 +41,7 @@ def _other_end(lists: Lists, rank: int, i: int) -> tuple[int, int] | None:
         Op.RECV_B: (Op.SEND_B, 1),
     }
     op, step = twin[x.op]
-    for j, y in enumerate(lists[x.peer]):
+    for j, y in enumerate(lists[x.peer] if 0 <= x.peer < len(lists) else ()):
         if (y.op, y.stage, y.microbatch, y.peer) == (op, x.stage + step, x.microbatch, rank):
             return x.peer, j
     return None

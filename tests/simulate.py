@@ -16,13 +16,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
+from pipesched.model import costs as model
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
 Spot: TypeAlias = tuple[int, int]  # rank, position in its list
 Costs: TypeAlias = Mapping[str, Sequence[Fraction] | None]  # F, I, W, B, C by stage; FB by stage, or None: the sum
-KINDS = {Op.F: ("F",), Op.I: ("I", "B"), Op.B: ("I", "B"), Op.W: ("W", "B")}
+
+
+def rows(costs: model.Costs, stages: int) -> Costs:
+    """What was given, by stage; the rest as the design says: 1, 1, 1, 0, B the sum of I and W, FB that of its parts."""
+    given = {key: x if isinstance(x, tuple) else (x,) * stages for key, x in costs.given.items()}
+    whole = {
+        key: given.get(key, (Fraction(default),) * stages) for key, default in (("F", 1), ("I", 1), ("W", 1), ("C", 0))
+    }
+    full = given.get("B", tuple(i + w for i, w in zip(whole["I"], whole["W"], strict=True)))
+    return {**whole, "B": full, "FB": given.get("FB")}
 
 
 @dataclass(frozen=True)

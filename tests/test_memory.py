@@ -15,20 +15,20 @@ from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from tests import simulate, strategies
-from tests.test_timeline import rows
+from tests.simulate import rows
 
 CALM = settings(derandomize=True, deadline=None, max_examples=120)
 RULES = {
-    "W": (0, 1),
-    "I": (1, 0),
+    "W": ("0", "1"),
+    "I": ("1", "0"),
     "split:1/4": ("3/4", "1/4"),
     "split:0.5": ("1/2", "1/2"),
-    "split:0": (1, 0),
+    "split:0": ("1", "0"),
     "torch": ("-3/5", "8/5"),
     "I=0.2,W=0.8": ("1/5", "4/5"),
     "I=-0.89,W=1.89": ("-89/100", "189/100"),
 }
-"""By rule: what I frees and what W frees of what F took. torch: 62 % more is held after I (measured; rounded to 0.6)."""
+"""By rule: what I frees and what W frees of what F took. torch: 0.6 more is held after I (62 % measured)."""
 
 
 def shares(rule: str) -> tuple[Fraction, Fraction]:
@@ -88,7 +88,7 @@ def test_the_first_operation_over_a_cap(schedule: Schedule, rule: str, cap: Frac
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_cap_is_an_error_exactly_where_a_rank_exceeds_it(seed: int) -> None:
-    """PS501 once for every rank whose peak is larger than its cap, with both numbers; none if the caps are the peaks."""
+    """PS501 for each rank whose peak is larger than its cap, with both numbers; none at caps that are the peaks."""
     schedule = strategies.random_schedule(seed)
     peaks = memory(schedule, Release.parse("W")).peak
     assert not [d for d in pipesched.verify(schedule, mem_cap=list(peaks)).diagnostics if d.code == "PS501"]

@@ -54,7 +54,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
     """
     stage = np.clip(schedule.stage, 0, schedule.stages - 1)
     cost = ticks.compute[schedule.op, stage]
-    second = np.flatnonzero(schedule.second)
+    second = np.flatnonzero(schedule.joined)
     if len(second):
         pair = cost[second - 1] + cost[second]
         if ticks.pair is not None:
@@ -96,14 +96,14 @@ class Slots:
 
 
 def _slots(schedule: Schedule, waits: Waits, ticks: Ticks) -> Slots:
-    head = np.flatnonzero(~schedule.second)
-    slot = np.cumsum(~schedule.second) - 1
+    head = np.flatnonzero(~schedule.joined)
+    slot = np.cumsum(~schedule.joined) - 1
     crossing = np.where(waits.crosses, waits.needs, -1)
     sender = np.clip(schedule.stage[crossing], 0, schedule.stages - 1)
     delay = np.where(crossing >= 0, ticks.message[sender], 0)
     need = np.where(crossing >= 0, slot[crossing], -1)
     other_need = other_delay = None
-    second = np.flatnonzero(schedule.second)
+    second = np.flatnonzero(schedule.joined)
     if len(second):
         other_need, other_delay = np.full(len(head), -1), np.zeros(len(head), dtype=np.int64)
         other_need[slot[second]], other_delay[slot[second]] = need[second], delay[second]

@@ -66,7 +66,8 @@ def _why(op: Op, producer: Op, same_stage: bool) -> str:
 
 def _overlaps(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
     """A pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
-    second = np.flatnonzero(schedule.second)
+    yield from _torn(schedule)
+    second = np.flatnonzero(schedule.joined)
     kinds = (schedule.op[second - 1] == Op.F) & np.isin(schedule.op[second], (Op.B, Op.I))
     dependent = schedule.microbatch[second - 1] == schedule.microbatch[second]
     for i, more in some(second[dependent | ~kinds].tolist()):
@@ -83,6 +84,13 @@ def _overlaps(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
             notes(why, more),
             "overlap operations of different microbatches",
         )
+
+
+def _torn(schedule: Schedule) -> Iterator[Diagnostic]:
+    for i, more in some(np.flatnonzero(schedule.second & ~schedule.joined).tolist()):
+        what = f"{schedule[i]} is the second part of an overlap pair, and no operation of rank {int(schedule.rank[i])}"
+        here = label(schedule, i, "the first of its rank")
+        yield Diagnostic(Code.OVERLAP_DEPENDENT, f"{what} is before it", (here,), notes(more), "put an F before it")
 
 
 def _circle(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagnostic]:
@@ -117,7 +125,7 @@ def _circle(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagn
 def _missing(schedule: Schedule, waits: Waits, times: Timeline, index: int) -> list[tuple[int, int]]:
     """(part, producer) for each input of a slot that never comes."""
     parts = [index]
-    if index + 1 < len(schedule) and schedule.second[index + 1]:
+    if index + 1 < len(schedule) and schedule.joined[index + 1]:
         parts.append(index + 1)
     inputs = [(part, int(waits.needs[part])) for part in parts if waits.crosses[part]]
     return [(part, producer) for part, producer in inputs if times.end[producer] < 0]

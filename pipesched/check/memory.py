@@ -7,28 +7,35 @@ from fractions import Fraction
 
 from pipesched.analysis.memory import Memory
 from pipesched.check.place import label
+from pipesched.check.some import notes, some
 from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.numbers import shown
 
 LISTED = 12
+RANKS = 3
 
 
 def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
-    """PS501 for each rank over its cap; caps in the unit of `analysis.memory`, one a rank."""
-    schedule = memory.schedule
-    for rank, (peak, cap) in enumerate(zip(memory.peak, caps, strict=True)):
-        if peak <= cap:
-            continue
-        over, top = memory.first_over(rank, cap), memory.peak_at[rank]
-        live = memory.live(top)
-        shown = " ".join(f"{stage}.{microbatch}" for stage, microbatch in live[:LISTED])
-        more = f" and {len(live) - LISTED} more" if len(live) > LISTED else ""
-        yield Diagnostic(
-            Code.OVER_CAP,
-            f"rank {rank} holds {peak} activations; its cap is {cap}",
-            (
-                label(schedule, over, f"{schedule[over]} is the first over the cap: {memory.at(over)} are held"),
-                label(schedule, top, f"the peak: {peak} are held"),
-            ),
-            (f"held at the peak (stage.microbatch): {shown}{more}", f"release rule {memory.release.name}"),
-            "run a backward before the next forward, or raise the cap",
-        )
+    """PS501 for the first ranks over their caps; caps in the unit of `analysis.memory`, one a rank."""
+    ranks = [rank for rank, (peak, cap) in enumerate(zip(memory.peak, caps, strict=True)) if peak > cap]
+    for rank, more in some(ranks, RANKS):
+        yield _over(memory, rank, caps[rank], more)
+
+
+def _over(memory: Memory, rank: int, cap: Fraction, more: str) -> Diagnostic:
+    schedule, peak = memory.schedule, shown(memory.peak[rank])
+    first, top = memory.first_over(rank, cap), memory.peak_at[rank]
+    held = f"{schedule[first]} is the first over the cap, {shown(memory.at(first))} are held"
+    labels = [label(schedule, first, held + (", which is the peak" if first == top else ""))]
+    if first != top:
+        labels.append(label(schedule, top, f"the peak: {peak} are held"))
+    live = memory.live(top)
+    listed = " ".join(f"{stage}.{microbatch}" for stage, microbatch in live[:LISTED])
+    others = f" and {len(live) - LISTED} more" if len(live) > LISTED else ""
+    return Diagnostic(
+        Code.OVER_CAP,
+        f"rank {rank} holds {peak} activations; its cap is {shown(cap)}",
+        tuple(labels),
+        notes(f"held at the peak (stage.microbatch): {listed}{others}", f"release rule {memory.release.name}", more),
+        "run a backward before the next forward, or raise the cap",
+    )

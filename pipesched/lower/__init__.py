@@ -1,4 +1,4 @@
 """From the order of compute to what runs: sends, receives, reductions and the step.
 
-    communicate   Schedule + Timeline -> Program
+communicate   Schedule + Timeline -> Program
 """

@@ -127,7 +127,7 @@ def _entries(rank: Column, op: Column | Op, stage: Column, **rest: Column) -> En
 
 def _computes(schedule: Schedule, event: Ints) -> Entries:
     """The operations; the second part of a pair stays behind the first."""
-    second = np.flatnonzero(schedule.second)
+    second = np.flatnonzero(schedule.joined)
     event = 2 * event
     event[second] = event[second - 1] + 1
     return _entries(

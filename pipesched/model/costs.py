@@ -24,28 +24,12 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
+from pipesched.model.numbers import number
 
 Cost: TypeAlias = Fraction | tuple[Fraction, ...]
 
 KEYS = ("F", "I", "W", "B", "FB", "C")
-_NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}")
 _DEFAULT: dict[str, Cost] = {"F": Fraction(1), "I": Fraction(1), "W": Fraction(1), "C": Fraction(0)}
-
-
-def number(text: str, what: str) -> Fraction:
-    """A non-negative number as people write it: ``3``, ``1.5``, ``11/2``.
-
-    Raises:
-        PipeschedError: PS222, anything else, and numbers of more than 15 digits.
-    """
-    text = text.strip()
-    if not _NUMBER.fullmatch(text):
-        raise fail(
-            Code.COSTS,
-            f"{what} is not a number: {text!r}",
-            help="write a number from 0 up, such as 3, 1.5 or 11/2, of at most 15 digits",
-        )
-    return Fraction(text)
 
 
 @dataclass(frozen=True)

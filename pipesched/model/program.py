@@ -85,8 +85,10 @@ class Program:
 
     @cached_property
     def computes(self) -> Schedule:
-        """The compute order alone."""
-        at = np.flatnonzero(self.op <= Op.B)
+        """The compute order alone. The parts of an overlap pair stand side by side, or they are two slots."""
+        compute = self.op <= Op.B
+        beside = np.concatenate([np.zeros(1, dtype=np.bool_), compute])[: len(self)]
+        at = np.flatnonzero(compute)
         return Schedule(
             self.name,
             {},
@@ -94,7 +96,7 @@ class Program:
             self.op[at],
             self.stage[at],
             self.microbatch[at],
-            self.second[at],
+            (self.second & beside)[at],
             np.searchsorted(at, self.start).astype(np.int64),
             _Selected(self.origin, at),
         )

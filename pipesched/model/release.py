@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.model.costs import number
+from pipesched.model.numbers import number
 
 _HELP = "a release rule is W, I, torch, split:x with 0 <= x <= 1, or I=a,W=b with a + b = 1"
 
@@ -41,7 +41,8 @@ class Release:
         try:
             if rule.startswith("split:"):
                 weight = number(rule[6:], "the share of W")
-                return cls._checked(rule, 1 - weight, weight)
+                if weight <= 1:
+                    return cls._checked(rule, 1 - weight, weight)
             shares = dict(part.split("=", 1) for part in rule.split(",") if "=" in part)
             if set(shares) == {"I", "W"}:
                 return cls._checked(rule, _signed(shares["I"]), _signed(shares["W"]))

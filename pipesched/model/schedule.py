@@ -57,7 +57,14 @@ class Schedule:
     @property
     def slots(self) -> int:
         """Operations, with an overlap pair counted once."""
-        return len(self) - int(np.count_nonzero(self.second))
+        return len(self) - int(np.count_nonzero(self.joined))
+
+    @cached_property
+    def joined(self) -> Bools:
+        """Whether an operation shares the slot of the one before it: second parts, save where a rank begins."""
+        joined = self.second.copy()
+        joined[self.start[:-1][self.start[:-1] < len(self)]] = False
+        return joined
 
     @cached_property
     def rank(self) -> Column:

@@ -1,0 +1,36 @@
+"""Exact numbers as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from pipesched.diagnostics import Code, fail
+
+_NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
+
+
+def number(text: str, what: str) -> Fraction:
+    """A non-negative number: ``3``, ``1.5``, ``11/2``.
+
+    Raises:
+        PipeschedError: PS222, anything else, and numbers of more than 15 digits.
+    """
+    text = text.strip()
+    if not _NUMBER.fullmatch(text):
+        raise fail(
+            Code.COSTS,
+            f"{what} is not a number: {text!r}",
+            help="write a number from 0 up, such as 3, 1.5 or 11/2, of at most 15 digits",
+        )
+    return Fraction(text)
+
+
+def shown(value: Fraction | int) -> str:
+    """``5.5`` where a few decimals are exact, else ``16/3``."""
+    value = Fraction(value)
+    decimals = next((n for n in range(5) if 10**n % value.denominator == 0), None)
+    if not decimals:
+        return str(value)
+    whole, rest = divmod(abs(value.numerator) * 10**decimals // value.denominator, 10**decimals)
+    return f"{'-' * (value < 0)}{whole}.{rest:0{decimals}}"
