@@ -33,7 +33,7 @@ from pipesched.language.tokens import (
     known_release,
     too_long,
 )
-from pipesched.source import Source
+from pipesched.source import Source, Span
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -53,12 +53,25 @@ def mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
         problems += pairing.problems
         if len(pairing.problems) < MOST:
             problems += Walk(source, pairing.out, problems, Table(lark), words).run()
-    return sorted((problem.diagnostic for problem in problems), key=_where)[:MOST]
+    return _one_a_line([problem.diagnostic for problem in problems])[:MOST]
 
 
-def _where(finding: Diagnostic) -> int:
+def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings in order. What else does not parse in a line follows from the first, more often than not."""
+    kept: list[Diagnostic] = []
+    blamed: set[int] = set()
+    for finding in sorted(findings, key=lambda finding: (finding.code is Code.SYNTAX, _where(finding).start)):
+        line = _where(finding).line
+        if finding.code is not Code.SYNTAX or line not in blamed:
+            kept.append(finding)
+            blamed.add(line)
+    return sorted(kept, key=lambda finding: _where(finding).start)
+
+
+def _where(finding: Diagnostic) -> Span:
     span = finding.labels[0].span
-    return span.start if span else 0
+    assert span is not None
+    return span
 
 
 def _empty(source: Source) -> Diagnostic:

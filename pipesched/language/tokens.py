@@ -169,8 +169,9 @@ def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
 
 
 def apart(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Whether a token stands first in its line, or block, after something complete."""
-    if at == 0 or not tokens[at].text:
+    """Whether a word or a number stands first in its line, or block, after something complete."""
+    token = tokens[at]
+    if at == 0 or token.kind not in ("NAME", "NUMBER") and token.text not in (*ITEMS, *STATEMENTS):
         return False
     before = tokens[at - 1]
     return ends_value(before) and (before.text in ("{", "}") or first_in_line(tokens, at, source))
