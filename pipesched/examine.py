@@ -1,0 +1,213 @@
+"""Every analysis and every check over one loaded schedule, in one report.
+
+    complete, data flow, placement ── timeline, memory ── program: channels, deadlock, hand-over, torch ── claims
+
+All that is wrong is reported together. What needs a timeline runs only if there is one, and claims are judged only of
+a schedule without errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from pipesched.analysis.channels import Pairing, pair
+from pipesched.analysis.communication import Verdicts, verdicts
+from pipesched.analysis.idle import Idle, idle
+from pipesched.analysis.memory import memory
+from pipesched.analysis.models import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, Model, parse_model
+from pipesched.analysis.timeline import Timeline, timeline
+from pipesched.analysis.waits import Waits, waits
+from pipesched.check.channels import check_channels
+from pipesched.check.complete import check_complete
+from pipesched.check.dataflow import check_dataflow
+from pipesched.check.deadlock import check_deadlock
+from pipesched.check.gradients import check_gradients
+from pipesched.check.handover import check_handover
+from pipesched.check.memory import check_memory
+from pipesched.check.placement import check_placement
+from pipesched.check.step import check_step
+from pipesched.check.torch_rules import check_torch
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.language.claims import Facts, Verdict
+from pipesched.language.evaluate import MAX_OPS, Unit
+from pipesched.lower.communicate import communicate
+from pipesched.model.costs import Costs
+from pipesched.model.program import Program
+from pipesched.model.release import AT_W, Release
+from pipesched.model.schedule import Schedule
+from pipesched.report import Claim, Communication, Memory, Report, Time
+
+TORCH = (2, 13)  # the version whose rules hold for a CSV unless another is named
+UNIT = "microbatches through 1/p of the model"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank."""
+
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    costs: Costs | None = None
+    release: Release = AT_W
+    mem_cap: tuple[Fraction, ...] | None = None
+    comm: str = "strict"
+    max_ops: int = MAX_OPS
+    torch_version: tuple[int, int] | None = None
+    fsdp: bool = False
+    stages: int | None = None
+    microbatches: int | None = None
+    placement: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file holds: a compute order, and its messages if it names them. unit: of a .ps file. torch: of a CSV."""
+
+    source: str
+    schedule: Schedule
+    program: Program | None = None
+    unit: Unit | None = None
+    torch: bool = False
+
+
+def sizes(loaded: Loaded) -> dict[str, int]:
+    """The parameters of a file, or p and m of an order."""
+    schedule = loaded.schedule
+    return dict(schedule.parameters) if loaded.unit else {"p": schedule.ranks, "m": schedule.microbatches}
+
+
+@dataclass
+class Examination:
+    """One run of all analyses and checks; `report` raises PipeschedError for options that mean nothing."""
+
+    loaded: Loaded
+    options: Options
+
+    def report(self) -> Report:
+        schedule, options = self.loaded.schedule, self.options
+        model, caps = parse_model(options.comm), self._caps()
+        costs = self._costs()
+        ticks = costs.ticks(schedule.stages)
+        needs = waits(schedule)
+        times = timeline(schedule, needs, ticks)
+        found = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times), *check_placement(schedule)]
+        held = memory(schedule, options.release)
+        program = self._program(needs, times)
+        communication, messages = self._communication(program, model, found, times)
+        found += check_memory(held, caps) if caps else ()
+        found += self._runtime(program, needs)
+        spent = idle(schedule, times, ticks) if times.finished else None
+        whole = spent is not None and not any(d.severity == "error" for d in found)
+        claims = self._claims(spent if whole else None, costs)
+        found += _failed(claims)
+        return Report(
+            schedule.name,
+            self.loaded.source,
+            sizes(self.loaded),
+            schedule.ranks,
+            schedule.stages,
+            schedule.microbatches,
+            len(schedule),
+            schedule.slots,
+            messages,
+            tuple(found),
+            communication,
+            Memory(options.release.name, UNIT, held.peak, caps, _memory_notes(schedule)),
+            _time(spent, costs),
+            tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
+        )
+
+    def _costs(self) -> Costs:
+        """The costs asked for, over those of the file."""
+        asked, own = self.options.costs, self.loaded.unit.costs if self.loaded.unit else Costs()
+        if asked is None:
+            return own
+        try:
+            asked.ticks(self.loaded.schedule.stages)
+        except PipeschedError as error:  # the command line is at fault, not the file
+            raise fail(Code.USAGE, error.diagnostics[0].message, help=error.diagnostics[0].help) from None
+        return asked.over(own)
+
+    def _caps(self) -> tuple[Fraction, ...] | None:
+        caps, ranks = self.options.mem_cap, self.loaded.schedule.ranks
+        if caps is None or len(caps) == ranks:
+            return caps
+        if len(caps) == 1:
+            return caps * ranks
+        raise fail(Code.USAGE, f"{len(caps)} caps for {ranks} ranks", help="give one cap, or one a rank")
+
+    def _program(self, needs: Waits, times: Timeline) -> Program | None:
+        """The file's own program, or ours for its compute order, if there can be one."""
+        if self.loaded.program is not None:
+            return self.loaded.program
+        if not times.finished or not needs.valid.all():
+            return None
+        return communicate(self.loaded.schedule, needs, times)
+
+    def _communication(
+        self, program: Program | None, model: Model, found: list[Diagnostic], times: Timeline
+    ) -> tuple[Communication | None, int | None]:
+        """The verdict on the messages; channel and deadlock findings are added to `found`."""
+        if program is None:
+            every = dict.fromkeys([STRICT, UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC, model])
+            return (None if times.finished else Communication(str(model), (), tuple(map(str, every)), None)), None
+        pairing: Pairing = pair(program)
+        if program is self.loaded.program or not found:  # messages of an incomplete order are not the file's
+            found += check_channels(program, pairing)
+        verdict: Verdicts = verdicts(program, pairing, model)
+        if times.finished:
+            found += check_deadlock(program, pairing, model, verdict)
+        holds, fails = (tuple(map(str, models)) for models in (verdict.holds, verdict.fails))
+        return Communication(str(model), holds, fails, verdict.capacity), program.messages
+
+    def _runtime(self, program: Program | None, needs: Waits) -> Iterator[Diagnostic]:
+        """What a file's own program, and torch's runtime, ask for."""
+        loaded, options = self.loaded, self.options
+        if loaded.program is not None:
+            yield from check_handover(loaded.program, loaded.schedule, needs)
+            yield from check_gradients(loaded.program, loaded.schedule)
+            yield from check_step(loaded.program)
+        if loaded.torch or options.torch_version is not None:
+            yield from check_torch(
+                loaded.program,
+                loaded.schedule,
+                version=options.torch_version or TORCH,
+                fsdp=options.fsdp,
+                explicit_version=options.torch_version is not None,
+            )
+
+    def _claims(self, spent: Idle | None, costs: Costs) -> list[Verdict]:
+        """The verdict on each claim; not applicable where the schedule is wrong."""
+        unit = self.loaded.unit
+        if unit is None:
+            return []
+        if spent is None:
+            return [Verdict(claim, None, "the schedule has errors") for claim in unit.checked.claims]
+
+        def peak(release: Release) -> tuple[Fraction, ...]:
+            return memory(unit.schedule, release).peak
+
+        facts = Facts(spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle, peak, costs)
+        return unit.judge(facts)
+
+
+def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
+    for verdict in claims:
+        if verdict.holds is False:
+            label = Label(verdict.claim.node.span, verdict.detail)
+            help = "correct the formula, or say `when` it holds"
+            yield Diagnostic(Code.CLAIM, f"claim {verdict.claim.text} does not hold", (label,), (), help)
+
+
+def _time(spent: Idle | None, costs: Costs) -> Time | None:
+    if spent is None:
+        return None
+    return Time(costs.to_json(), spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
+
+
+def _memory_notes(schedule: Schedule) -> tuple[str, ...]:
+    if not schedule.placement.bidirectional:
+        return ()
+    copies = max(len(schedule.placement.copies(stage)) for stage in range(schedule.stages))
+    return (f"{copies} copies of every stage: parameters and their gradients take {copies} times as much",)

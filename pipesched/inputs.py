@@ -1,0 +1,55 @@
+"""Where a text comes from: a path, stdin, or the library of schedules that ships with pipesched."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+
+from pipesched.assets import asset
+from pipesched.diagnostics import Code, fail
+from pipesched.source import Source
+
+
+def read(target: str) -> Source:
+    """The text of a path, of stdin (``-``), or of a built-in schedule by its name.
+
+    Raises:
+        PipeschedError: PS809 unreadable, PS810 neither a file nor a built-in schedule.
+    """
+    try:
+        if target == "-":
+            return Source("<stdin>", _text(sys.stdin.buffer.read(), "<stdin>"))
+        path = Path(target)
+        if target == "":
+            raise fail(
+                Code.UNREADABLE, "the name of a file is empty", help="`pipesched list` shows the built-in schedules"
+            )
+        if path.exists() or "/" in target or path.suffix:
+            return Source(target, _text(path.read_bytes(), target))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise fail(Code.UNREADABLE, f"cannot read {target}: {reason.lower()}", help=_meant(target)) from None
+    if target not in built_in():
+        raise fail(Code.UNKNOWN_SCHEDULE, f"no schedule is called {target!r}", help=_meant(target))
+    return Source(f"{target}.ps", asset("schedules", f"{target}.ps").read_text("utf-8"))
+
+
+def _text(content: bytes, name: str) -> str:
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise fail(Code.UNREADABLE, f"{name} is not text", help="a schedule is UTF-8 text: .ps or torch CSV")
+    return text
+
+
+def _meant(target: str) -> str:
+    close = get_close_matches(Path(target).stem, built_in(), 1, 0.5)
+    return f"did you mean `{close[0]}`?" if close else "`pipesched list` shows the built-in schedules"
+
+
+def built_in() -> list[str]:
+    """The names of the schedules that ship with pipesched."""
+    return sorted(path.name.removesuffix(".ps") for path in asset("schedules").iterdir() if path.name.endswith(".ps"))
