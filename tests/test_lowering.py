@@ -227,7 +227,7 @@ def reordered(rng: random.Random, program: Program) -> Program:
 
 
 def test_an_old_clock_does_not_hide_a_deadlock() -> None:
-    """1,000 programs with changed lists and the clock of before: strict holds exactly if they meet; a quarter does not."""
+    """1,000 programs with changed lists and the clock of before: strict holds exactly if they meet; many do not."""
     rng = random.Random(12)
     stuck = 0
     for seed in range(200):

@@ -21,6 +21,8 @@ from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 
+LISTED = 8  # microbatches that a message names
+
 
 def check_complete(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
     """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range."""
@@ -118,17 +120,35 @@ def _missing(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
         "I": (backward & (full == 0) & (inner == 0) & (weight > 0), "the stages before it get no gradient"),
     }
     for op, (hole, why) in holes.items():
-        for key, more in some(np.flatnonzero(hole).tolist(), 3):
-            stage, microbatch = divmod(key, schedule.microbatches)
-            rank = int(schedule.placement.table[stage, microbatch])
+        for (stage, rank, keys), more in some(_grouped(schedule, np.flatnonzero(hole)), 3):
             where = f" on rank {rank}" if rank >= 0 else ""
+            microbatches = [key % schedule.microbatches for key in keys]
             yield Diagnostic(
                 Code.MISSING,
-                f"stage {stage} never runs {op} of microbatch {microbatch}{where}",
-                _near(schedule, waits, key),
+                f"stage {stage} never runs {op} of {_listed(microbatches)}{where}",
+                _near(schedule, waits, keys[0]),
                 notes(why, more),
-                f"add {op[0]}{stage}.{microbatch}{where}",
+                f"add {op[0]}{stage}.{microbatches[0]}{where}" + (" and the others" if len(keys) > 1 else ""),
             )
+
+
+def _grouped(schedule: Schedule, keys: Ints) -> list[tuple[int, int, list[int]]]:
+    """(stage, rank, keys) of holes of one stage on one rank."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for key in keys.tolist():
+        stage, microbatch = divmod(key, schedule.microbatches)
+        groups.setdefault((stage, int(schedule.placement.table[stage, microbatch])), []).append(key)
+    return [(stage, rank, found) for (stage, rank), found in groups.items()]
+
+
+def _listed(microbatches: list[int]) -> str:
+    """``microbatch 7``, ``microbatches 1, 3, 4``, ``12 microbatches: 1, 3, 4, …``."""
+    if len(microbatches) == 1:
+        return f"microbatch {microbatches[0]}"
+    shown = ", ".join(map(str, microbatches[:LISTED]))
+    if len(microbatches) <= LISTED:
+        return f"microbatches {shown}"
+    return f"{len(microbatches)} microbatches: {shown}, …"
 
 
 def _near(schedule: Schedule, waits: Waits, key: int) -> tuple[Label, ...]:

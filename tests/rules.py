@@ -1,0 +1,134 @@
+"""The six published orders, from the rules as their sources state them: index by index, one rank at a time.
+
+Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources: GPipe and 1F1B, Narayanan et al.
+(arXiv:2104.04473); interleaved 1F1B, Megatron-LM's table of virtual microbatches; ZB-H1 and ZB-H2, Qi et al.
+(arXiv:2401.10241) figure 3 and the authors' code; DualPipe, the eight steps of the published implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+
+def gpipe(p: int, m: int, r: int) -> Iterator[str]:
+    """F0..F(m-1), then B for all in microbatch order."""
+    yield from (f"F{r}.{i}" for i in range(m))
+    yield from (f"B{r}.{i}" for i in range(m))
+
+
+def one_f_one_b(p: int, m: int, r: int) -> Iterator[str]:
+    """w = min(p-1-r, m). F0..F(w-1); for i < m-w: F(w+i), B(i); then B(m-w..m-1)."""
+    w = min(p - 1 - r, m)
+    yield from (f"F{r}.{i}" for i in range(w))
+    for i in range(m - w):
+        yield f"F{r}.{w + i}"
+        yield f"B{r}.{i}"
+    yield from (f"B{r}.{i}" for i in range(m - w, m))
+
+
+def interleaved(p: int, v: int, m: int, r: int) -> Iterator[str]:
+    """The k-th forward is table[k], the k-th backward the mirrored chunk of table[k]; warm-up 2(p-r-1) + (v-1)p."""
+    table = []
+    for first in range(0, m, p):
+        for chunk in range(v):
+            table += [(chunk, i) for i in range(first, min(first + p, m))]
+    forward = [f"F{chunk * p + r}.{i}" for chunk, i in table]
+    backward = [f"B{(v - 1 - chunk) * p + r}.{i}" for chunk, i in table]
+    w = min(2 * (p - r - 1) + (v - 1) * p, m * v)
+    yield from forward[:w]
+    for k in range(m * v - w):
+        yield forward[w + k]
+        yield backward[k]
+    yield from backward[m * v - w :]
+
+
+def _zero_bubble(m: int, r: int, w: int, late: int) -> Iterator[str]:
+    """F0..F(w-1); for i in 0..m-1: F(w+i) if any is left, I(i), the next W if i >= late; then the W that are left."""
+    yield from (f"F{r}.{i}" for i in range(min(w, m)))
+    weights = iter(range(m))
+    for i in range(m):
+        if w + i < m:
+            yield f"F{r}.{w + i}"
+        yield f"I{r}.{i}"
+        if i >= late:
+            yield f"W{r}.{next(weights)}"
+    yield from (f"W{r}.{i}" for i in weights)
+
+
+def zb_h1(p: int, m: int, r: int) -> Iterator[str]:
+    return _zero_bubble(m, r, p - 1 - r, r)
+
+
+def zb_h2(p: int, m: int, r: int) -> Iterator[str]:
+    return _zero_bubble(m, r, 2 * (p - 1 - r), 2 * r)
+
+
+class _DualPipeRank:
+    """A rank of DualPipe: direction 0 is the one that enters at this rank's end of the pipeline."""
+
+    def __init__(self, p: int, m: int, r: int) -> None:
+        down = r < p // 2
+        halves = [range(m // 2), range(m // 2, m)]
+        order = (0, 1) if down else (1, 0)
+        stages = (r, p - 1 - r)
+        self.stage = [stages[route] for route in order]
+        self.forwards = [iter(halves[route]) for route in order]
+        self.backwards = [iter(halves[route]) for route in order]
+        self.pending: list[str] = []
+
+    def f(self, direction: int) -> str:
+        return f"F{self.stage[direction]}.{next(self.forwards[direction])}"
+
+    def b(self, direction: int) -> str:
+        return f"B{self.stage[direction]}.{next(self.backwards[direction])}"
+
+    def i(self, direction: int) -> str:
+        what = f"{self.stage[direction]}.{next(self.backwards[direction])}"
+        self.pending.append(f"W{what}")
+        return f"I{what}"
+
+    def w(self) -> str:
+        return self.pending.pop(0)
+
+
+def dualpipe(p: int, m: int, r: int) -> Iterator[str]:
+    """The eight steps; h = p/2, q = min(r, p-1-r)."""
+    x, h, q = _DualPipeRank(p, m, r), p // 2, min(r, p - 1 - r)
+    for _ in range(2 * (h - q - 1)):  # 1
+        yield x.f(0)
+    for _ in range(q + 1):  # 2
+        yield from (x.f(0), x.f(1))
+    for _ in range(h - q - 1):  # 3
+        yield from (x.i(1), x.w(), x.f(1))
+    for k in range(m // 2 - p + q + 1):  # 4; on the two middle ranks the very first pair runs one after the other
+        yield from (x.f(0), x.b(1)) if k == 0 and q == h - 1 else (f"{x.f(0)}+{x.b(1)}",)
+        yield f"{x.f(1)}+{x.b(0)}"
+    for _ in range(h - q - 1):  # 5
+        yield from (x.b(1), f"{x.f(1)}+{x.b(0)}")
+    yield from _dualpipe_6(x, q)
+    for _ in range(h - q - 1):  # 7
+        yield from (x.w(), x.i(0))
+    for _ in range(q + 1):  # 8
+        yield x.w()
+
+
+def _dualpipe_6(x: _DualPipeRank, q: int) -> Iterator[str]:
+    """(q+1) x (B1, B0); from iteration (q+1)//2 on they become I: from its B1 if q is odd, from its B0 if q is even."""
+    half = 2 * ((q + 1) // 2) + (0 if q % 2 else 1)  # the place, among these 2(q+1) backwards, where that begins
+    for k in range(2 * (q + 1)):
+        direction = 1 if k % 2 == 0 else 0
+        yield x.i(direction) if k >= half else x.b(direction)
+
+
+RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "zb_h1": zb_h1,
+    "zb_h2": zb_h2,
+    "dualpipe": dualpipe,
+}
+
+
+def text(ranks: list[Iterator[str]]) -> str:
+    """One line a rank."""
+    return "".join(f"rank {r}: {' '.join(words)}\n" for r, words in enumerate(ranks))

@@ -1,0 +1,161 @@
+"""The built-in schedules are the published ones: token for token, by three ways that know nothing of each other.
+
+tests/orders/    recorded from the authors' own code, p = 4, m = 8
+tests/rules.py   the rules of the papers, at any size
+torch 2.13       the generators of its schedule classes
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from torch.distributed.pipelining import schedules as torch_schedules
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.formats import order_write
+from pipesched.model.schedule import Schedule
+from pipesched.report import Report
+from tests import rules
+
+ORDERS = Path(__file__).parent / "orders"
+RECORDED = {
+    "gpipe": ("gpipe_p4_m8", []),
+    "1f1b": ("1f1b_p4_m8", []),
+    "interleaved": ("interleaved_p4_v2_m8", ["--v", "2"]),
+    "zb_h1": ("zbh1_p4_m8", []),
+    "zb_h2": ("zbh2_p4_m8", []),
+    "dualpipe": ("dualpipe_p4_m8", []),
+}
+RANKS = (1, 2, 3, 4, 6, 8, 16)
+LEAST = {
+    "gpipe": lambda p: 1,
+    "1f1b": lambda p: 1,
+    "zb_h1": lambda p: 1,
+    "zb_h2": lambda p: 2 * p - 1,
+    "dualpipe": lambda p: 2 * p,
+}
+
+
+def recorded(name: str) -> str:
+    lines = (ORDERS / f"{name}.txt").read_text("utf-8").splitlines()
+    return "".join(f"{' '.join(line.split())}\n" for line in lines if line and not line.startswith("#"))
+
+
+def ours(name: str, **sizes: int) -> str:
+    schedule = pipesched.load(name, **sizes)
+    assert isinstance(schedule, Schedule)
+    return order_write.write(schedule)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_order_prints_what_was_recorded(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``pipesched order NAME --p 4 --m 8`` equals the order of the authors' code, token for token."""
+    file, options = RECORDED[name]
+    assert main(["order", name, "--p", "4", "--m", "8", *options]) == 0
+    assert capsys.readouterr().out == recorded(file)
+
+
+@pytest.mark.parametrize("name", rules.RULES)
+@pytest.mark.parametrize("p", RANKS)
+def test_the_rules_give_the_same_order(name: str, p: int) -> None:
+    """At every p, from the least m that the schedule allows on: less than p, odd, p, 2p and beyond."""
+    if name == "dualpipe" and p % 2:
+        assert not pipesched.verify("dualpipe", p=p, m=2 * p).ok
+        return
+    least = LEAST[name](p)
+    for m in sorted({least, least + 1, least + 3, p, p + 1, 2 * p, 2 * p + 1, 3 * p, 4 * p + 2}):
+        if m >= least and not (name == "dualpipe" and m % 2):
+            assert ours(name, p=p, m=m) == rules.text([rules.RULES[name](p, m, r) for r in range(p)]), m
+
+
+@pytest.mark.parametrize("p", RANKS)
+@pytest.mark.parametrize("v", [1, 2, 3, 4])
+def test_the_rule_of_interleaved(p: int, v: int) -> None:
+    """Groups of p microbatches, v chunks a rank."""
+    for groups in (1, 2, 3, 5):
+        expected = rules.text([rules.interleaved(p, v, groups * p, r) for r in range(p)])
+        assert ours("interleaved", p=p, v=v, m=groups * p) == expected
+
+
+def of_torch(name: str, p: int, v: int, m: int) -> str:
+    """The compute order that a schedule class of torch makes, in our words."""
+    stages = [mock.MagicMock(num_stages=p * v, group_size=p, group_rank=0) for _ in range(v)]
+    made = getattr(torch_schedules, name)(stages, m).pipeline_order
+    short = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
+    rows = [[x for x in made[r] if x is not None] for r in range(p)]
+    words = [
+        iter([f"{short[x.computation_type.name]}{x.stage_index}.{x.microbatch_index}" for x in row]) for row in rows
+    ]
+    return rules.text(words)
+
+
+@pytest.mark.parametrize(
+    ("p", "v", "m"), [(2, 1, 4), (2, 2, 2), (3, 2, 6), (4, 2, 8), (4, 3, 12), (6, 4, 6), (8, 2, 32)]
+)
+def test_torch_generates_the_same_interleaved_order(p: int, v: int, m: int) -> None:
+    """interleaved == ScheduleInterleaved1F1B of torch 2.13, where m is a multiple of p."""
+    assert ours("interleaved", p=p, v=v, m=m) == of_torch("ScheduleInterleaved1F1B", p, v, m)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 2), (2, 6), (3, 9), (4, 8), (6, 12), (8, 32)])
+def test_torch_generates_the_same_zb_h1(p: int, m: int) -> None:
+    """zb_h1 == ScheduleInterleavedZeroBubble of torch 2.13 with one stage a rank."""
+    assert ours("zb_h1", p=p, m=m) == of_torch("ScheduleInterleavedZeroBubble", p, 1, m)
+
+
+def verified(file: str, costs: str = "F=1") -> Report:
+    report = pipesched.verify(ORDERS / f"{file}.txt", costs=costs)
+    assert report.ok, report.text()
+    return report
+
+
+def peaks(report: Report) -> list[Fraction]:
+    assert report.memory is not None
+    return list(report.memory.peak)
+
+
+def times(report: Report) -> tuple[Fraction, Fraction, Fraction]:
+    """makespan, idle, span idle."""
+    assert report.time is not None
+    return report.time.makespan, max(report.time.idle), max(report.time.span_idle)
+
+
+def test_zb_v_has_no_bubble_in_its_span() -> None:
+    """ZB-V, p = 4: p microbatches (2p chunks) on every rank, span idle 0 and makespan idle p - 1 chunk times."""
+    report = verified("zbv_handcrafted_p4_m8")
+    assert peaks(report) == [4] * 4
+    assert times(report)[1:] == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "makespan", "chunks"), [("vmin_head_p4_m8_F1I1W1c0", 59, 4), ("vhalf_head_p4_m8_F1I1W1c0", 53, 6)]
+)
+def test_the_controllable_memory_schedules(file: str, makespan: int, chunks: int) -> None:
+    """V-Min and V-Half, p = 4, m = 8: makespans 59 and 53 over 48 of work, idle 4p - 5 and 3p - 7, 4 and 6 chunks."""
+    report = verified(file)
+    assert max(peaks(report)) == Fraction(chunks, 2)
+    assert times(report)[:2] == (makespan, makespan - 48)
+    assert report.time is not None and set(report.time.work) == {Fraction(48)}
+
+
+def test_1f1b_v_needs_less_memory_than_1f1b() -> None:
+    """1F1B-V, p = 4: 6 chunks where 1F1B holds 8, idle 15 chunk times at F = 1, B = 2."""
+    report = verified("1f1bv_p4_m8", "F=1,B=2")
+    assert max(peaks(report)) == 3
+    assert times(report)[1] == 15
+
+
+def test_chimera_meets_in_the_middle() -> None:
+    """Chimera, p = 4, one unit of p: p/2 + 1 at the ends, p in the middle; p - 2 idle at F = B, 4 of 16 at B = 2F."""
+    assert peaks(verified("chimera_p4_d2_m4")) == [3, 4, 4, 3]
+    assert times(verified("chimera_p4_d2_m4", "F=1,B=1"))[1] == 2
+    assert times(verified("chimera_p4_d2_m4", "F=1,B=2"))[:2] == (16, 4)
+
+
+def test_dualpipev_holds_one_chunk_more_than_all_stages() -> None:
+    """DualPipeV, p = 4: 2p + 1 chunks on every rank."""
+    assert peaks(verified("dualpipev_p4_m8")) == [Fraction(9, 2)] * 4
