@@ -34,36 +34,27 @@ def pair(program: Program) -> Pairing:
     """Pair all sends with receives, and SYNCs with SYNCs."""
     size = len(program)
     pairing = Pairing(*(np.full(size, -1, dtype=np.int64) for _ in range(3)))
-    ranks = program.ranks
-    rank, peer = program.rank.astype(np.int64), program.peer.astype(np.int64)
-    valid = (peer >= 0) & (peer < ranks)
-    common = program.communicator.astype(np.int64) * ranks
-    _join(
-        pairing,
-        np.flatnonzero(program.sends & valid),
-        np.flatnonzero(program.receives & valid),
-        (common + rank) * ranks + peer,
-        (common + peer) * ranks + rank,
-    )
-    sync = (program.op == Op.SYNC) & valid
-    if np.any(sync):
-        low, high = np.minimum(rank, peer), np.maximum(rank, peer)
-        either = low * ranks + high
-        _join_sync(pairing, np.flatnonzero(sync & (rank < peer)), np.flatnonzero(sync & (rank > peer)), either)
+    valid = (program.peer >= 0) & (program.peer < program.ranks)
+    sends, receives = np.flatnonzero(program.sends & valid), np.flatnonzero(program.receives & valid)
+    left = _sorted(sends, _channel(program, sends, program.rank, program.peer))
+    right = _sorted(receives, _channel(program, receives, program.peer, program.rank))
+    for index, key, position in (left, right):
+        pairing.channel[index] = key
+        pairing.position[index] = position
+    _link(pairing.partner, *left, *right)
+    syncs = np.flatnonzero((program.op == Op.SYNC) & valid)
+    if len(syncs):
+        rank, peer = program.rank[syncs].astype(np.int64), program.peer[syncs]
+        both = np.minimum(rank, peer) * program.ranks + np.maximum(rank, peer)
+        low, high = rank < peer, rank > peer
+        _link(pairing.partner, *_sorted(syncs[low], both[low]), *_sorted(syncs[high], both[high]))
     return pairing
 
 
-def _join(pairing: Pairing, sends: Ints, receives: Ints, send_key: Ints, receive_key: Ints) -> None:
-    left, left_key, left_position = _sorted(sends, send_key)
-    right, right_key, right_position = _sorted(receives, receive_key)
-    for index, key, position in ((left, left_key, left_position), (right, right_key, right_position)):
-        pairing.channel[index] = key
-        pairing.position[index] = position
-    _link(pairing.partner, left, left_key, left_position, right, right_key, right_position)
-
-
-def _join_sync(pairing: Pairing, low: Ints, high: Ints, key: Ints) -> None:
-    _link(pairing.partner, *_sorted(low, key), *_sorted(high, key))
+def _channel(program: Program, index: Ints, source: Column, target: Column) -> Ints:
+    """The channel of each instruction as one number."""
+    ranks = np.int64(program.ranks)
+    return np.asarray((program.communicator[index] * ranks + source[index]) * ranks + target[index], dtype=np.int64)
 
 
 def _link(partner: Ints, a: Ints, a_key: Ints, a_position: Ints, b: Ints, b_key: Ints, b_position: Ints) -> None:
@@ -79,9 +70,8 @@ def _link(partner: Ints, a: Ints, a_key: Ints, a_position: Ints, b: Ints, b_key:
 
 def _sorted(index: Ints, key: Ints) -> tuple[Ints, Ints, Ints]:
     """The instructions by channel, in list order; their channels; their places on the channel."""
-    chosen = key[index]
-    order = np.argsort(_small(chosen), kind="stable")
-    index, chosen = index[order], chosen[order]
+    order = np.argsort(_small(key), kind="stable")
+    index, chosen = index[order], key[order]
     at = np.arange(len(chosen))
     fresh: Bools = np.ones(len(chosen), dtype=np.bool_)
     fresh[1:] = chosen[1:] != chosen[:-1]

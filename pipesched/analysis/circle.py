@@ -40,11 +40,12 @@ class Hop:
 
 
 def shortest_circle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
-    """The shortest circle through one of the first of `nodes` that lies on any, or nothing.
+    """A shortest circle among what `nodes` need, or nothing.
 
-    Each node of the circle needs the next one, and the last the first.
+    Each node of the circle needs the next one, and the last the first. Where nodes need one other each, as ranks do
+    under strict, none is shorter; elsewhere none through one of its first nodes is.
     """
-    found = _any_circle(nodes, needs)
+    found = _some_circle(nodes, needs)
     best = found
     for start in found[:STARTS]:
         circle = _from(start, needs, len(best))
@@ -53,27 +54,27 @@ def shortest_circle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> 
     return best
 
 
-def _any_circle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
-    """Depth-first search without recursion."""
-    state: dict[int, int] = {}
+def _some_circle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
+    """The shortest of the circles that one depth-first search meets, without recursion."""
+    best: list[int] = []
+    place: dict[int, int] = {}  # on the path, or -1 behind it
     for root in nodes:
-        if root in state:
+        if root in place:
             continue
-        path = [root]
-        state[root] = 0
-        rest = [iter(needs(root))]
+        path, rest = [root], [iter(needs(root))]
+        place[root] = 0
         while path:
             after = next(rest[-1], None)
             if after is None:
-                state[path.pop()] = 1
+                place[path.pop()] = -1
                 rest.pop()
-            elif after not in state:
-                state[after] = 0
+            elif after not in place:
+                place[after] = len(path)
                 path.append(after)
                 rest.append(iter(needs(after)))
-            elif state[after] == 0:
-                return path[path.index(after) :]
-    return []
+            elif place[after] >= 0 and not 0 < len(best) <= len(path) - place[after]:
+                best = path[place[after] :]
+    return best
 
 
 def _from(start: int, needs: Callable[[int], list[int]], limit: int) -> list[int]:

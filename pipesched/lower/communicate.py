@@ -61,10 +61,13 @@ def communicate(schedule: Schedule, waits: Waits, times: Timeline) -> Program:
     producer = waits.needs[consumer]
     reduced = _last_backward(schedule)
     count = (len(schedule), len(consumer), len(reduced))
-    which = np.repeat([COMPUTE, MESSAGE, REDUCE], count)
+    which = np.repeat(np.array([COMPUTE, MESSAGE, REDUCE], dtype=np.int8), count)
     time = np.concatenate([times.start, times.end[producer], times.end[reduced]])
-    turn = np.concatenate([times.turn, times.turn[producer], times.turn[reduced]])
-    event = _instants(time, turn, which, instantaneous=bool(np.any(times.end == times.start)))
+    if np.any(times.end == times.start):
+        turn = np.concatenate([times.turn, times.turn[producer], times.turn[reduced]])
+        event = _causal_instants(time, turn, which)
+    else:
+        event = _instants(time, which)
     computes, messages, reductions = np.split(event, np.cumsum(count[:2]))
     size = len(event)
     parts = [
@@ -91,16 +94,23 @@ def communicate(schedule: Schedule, waits: Waits, times: Timeline) -> Program:
     )
 
 
-def _instants(time: Ints, turn: Ints, which: Column, *, instantaneous: bool) -> Ints:
-    """The place of every event in one global order.
+def _instants(time: Ints, which: Column) -> Ints:
+    """The place of every event in one global order: by time, messages before the computes that start then."""
+    if int(time.max(initial=0)) < 2**60:
+        return _places(np.argsort(4 * time + which, kind="stable"))
+    return _places(np.lexsort((which, time)))
 
-    Messages come before the computes that start at their instant. If something takes no time, that would put a
-    message before its own producer; then the turn in which computes ran decides, and messages follow their producer.
+
+def _causal_instants(time: Ints, turn: Ints, which: Column) -> Ints:
+    """The same where something takes no time, and a message would come before its own producer.
+
+    The turn in which computes ran decides, and messages follow their producer.
     """
-    if instantaneous or int(time.max(initial=0)) >= 2**60:
-        order = np.lexsort(((which - COMPUTE) % 3, turn, time) if instantaneous else (which, time))
-    else:
-        order = np.argsort(4 * time + which, kind="stable")
+    return _places(np.lexsort(((which - COMPUTE) % 3, turn, time)))
+
+
+def _places(order: Ints) -> Ints:
+    """The inverse of a permutation."""
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place
