@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipesched.api import from_torch_csv, load, verify
+    from pipesched.api import from_torch_csv, load, torch_runtime, verify
     from pipesched.diagnostics import Diagnostic, PipeschedError
     from pipesched.model.costs import Costs
     from pipesched.model.placement import Placement
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "from_torch_csv": "api",
     "load": "api",
+    "torch_runtime": "api",
     "verify": "api",
     "Diagnostic": "diagnostics",
     "PipeschedError": "diagnostics",
@@ -46,6 +47,7 @@ __all__ = [
     "Source",
     "from_torch_csv",
     "load",
+    "torch_runtime",
     "verify",
 ]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from os import PathLike, fspath
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from pipesched.analysis.models import parse_model
 from pipesched.compile import Loaded, Options, examine, read
 from pipesched.compile import load as _load
 from pipesched.compile import verify as _verify
@@ -62,6 +63,7 @@ def verify(
     Raises:
         PipeschedError: PS222, PS225, an option that means nothing.
     """
+    parse_model(comm)
     options = Options(
         parameters,
         Costs.parse(costs) if isinstance(costs, str) else costs,
@@ -75,10 +77,8 @@ def verify(
         parameters.get("m"),
         None if placement is None else tuple(placement),
     )
-    if isinstance(target, Schedule):
-        return examine(Loaded(target.name, target), options)
-    if isinstance(target, Program):
-        return examine(Loaded(target.name, target.computes, target), options)
+    if isinstance(target, Schedule | Program):
+        return examine(_loaded(target, options), options)
     try:
         source = _source(target)
     except PipeschedError as error:
@@ -110,6 +110,16 @@ def version(text: str | None) -> tuple[int, int] | None:
     return 2, int(parts[1])
 
 
+def _loaded(target: Schedule | Program, options: Options) -> Loaded:
+    """A schedule has its sizes already, so none may be given."""
+    given = [*options.parameters, *(name for name in ("stages", "placement") if getattr(options, name) is not None)]
+    if given:
+        raise fail(Code.USAGE, f"{', '.join(given)} given for a {type(target).__name__}, which has its sizes already")
+    if isinstance(target, Program):
+        return Loaded(target.name, target.computes, target)
+    return Loaded(target.name, target)
+
+
 def _source(target: Target) -> Source:
     return target if isinstance(target, Source) else read(fspath(target))
 
@@ -119,3 +129,35 @@ def _caps(caps: Number | Sequence[Number] | None) -> tuple[Fraction, ...] | None
         return None
     listed = [caps] if isinstance(caps, int | str | Fraction) else caps
     return tuple(number(cap, "a cap") if isinstance(cap, str) else Fraction(cap) for cap in listed)
+
+
+def torch_runtime(
+    order: str | PathLike[str], stages: Sequence[Any], n_microbatches: int, loss_fn: Any = None, **options: Any
+) -> Any:
+    """torch's own pipeline runtime with a CSV loaded, refused before its first step if torch lowered it wrong.
+
+    order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
+    torch's schedules, such as ``scale_grads=False``. What torch will run is read back and verified.
+
+    Raises:
+        PipeschedError: what is wrong with the order that torch made.
+    """
+    from pipesched.runtime.torch_engine import torch_runtime as make
+
+    return make(order, stages, n_microbatches, loss_fn, verify=require_right, **options)
+
+
+def require_right(text: str, *, comm: str = "strict") -> Report:
+    """The verdict on a torch CSV with messages, as text, for the torch that is installed.
+
+    Raises:
+        PipeschedError: everything that is wrong with it.
+    """
+    from importlib.metadata import version as installed
+
+    report = verify(
+        Source("torch's lowering", text), comm=comm, torch_version=".".join(installed("torch").split(".")[:2])
+    )
+    if not report.ok:
+        raise PipeschedError(report.diagnostics)
+    return report

@@ -86,6 +86,18 @@ class Code(enum.StrEnum):
     TORCH_WAIT = "PS808"
     UNREADABLE = "PS809"
     UNKNOWN_SCHEDULE = "PS810"
+    STREAM = "PS811"
+    STREAM_VERSION = "PS812"
+    FINGERPRINT = "PS813"
+    TARGET = "PS814"
+    NEEDS = "PS820"
+    STREAMS_DIFFER = "PS821"
+    STALLED = "PS822"
+    RANK_LOST = "PS823"
+    BOUNDARY = "PS824"
+    STAGE_RAISED = "PS825"
+    NOT_FINITE = "PS826"
+    GRADIENTS_DIFFER = "PS827"
 
     TWO_RANKS = "PS901"
     IDLE_RANK = "PS902"
@@ -108,6 +120,7 @@ _USAGE = frozenset(
         Code.USAGE,
         Code.UNREADABLE,
         Code.UNKNOWN_SCHEDULE,
+        Code.NEEDS,
     }
 )
 

@@ -159,7 +159,9 @@ def loads(content: str) -> Stream:
         StreamError: not JSON, not version 1, an instruction with wrong fields, or a fingerprint that does not agree.
     """
     try:
-        data = json.loads(content)
+        data = json.loads(content, object_pairs_hook=_members)
+    except StreamError:
+        raise
     except (ValueError, RecursionError) as error:
         raise StreamError("", f"not JSON: {error}") from None
     _need(isinstance(data, dict), "", "a stream is an object")
@@ -178,6 +180,15 @@ def loads(content: str) -> Stream:
     stream = Stream(data["name"], parameters, routes, ranks)
     _need(data.get("fingerprint") == stream.fingerprint, "fingerprint", "does not agree with placement and ranks")
     return stream
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are different: of two equal ones some readers take the first, some the last."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise StreamError("", f"an object has the key {next(key for key in made if keys.count(key) > 1)!r} twice")
+    return made
 
 
 def _need(holds: bool, path: str, message: str) -> None:

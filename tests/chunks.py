@@ -1,12 +1,13 @@
 """Error tests written inside the source that they test.
 
 A file is cut into chunks by lines that begin with `---`, after which sizes may stand (``--- p=4 m=8``): with sizes a
-chunk is evaluated, without it is only parsed. A line that must be found wrong ends in
+chunk is evaluated, without them it is only parsed. A line that must be found wrong ends in
 
     ### PS101 "part of the message or of the help"
 
-once for each finding there; a line below it may say the same with `###^`. A finding that no line expects fails, and so does an expectation that nothing meets.
-Chunks keep the line numbers of their file.
+once for each finding there; the line below it may say the same with `###^`, the second below with `###^^`. A finding
+without a place is expected on the first line. A finding that no line expects fails, and so does an expectation that
+nothing meets. Chunks keep the line numbers of their file.
 """
 
 from __future__ import annotations
@@ -21,16 +22,24 @@ from pipesched.language.parser import parse
 from pipesched.source import Source
 
 EXPECTED = re.compile(r'###(\^*) (PS\d+) "((?:[^"]|"(?=[^"\s]))*)"')
-FENCE = re.compile(r"^```ps(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```ps(.*?)\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A whole file, its sizes (None: only parse), and what is to be found: (line, code, part of the message)."""
+    """A whole file, its sizes (None: only parse), and what is to be found.
+
+    expected: (line, code, part of the message) of every finding. orders: lines of the order that must come out.
+    """
 
     source: Source
+    first_line: int
     parameters: dict[str, int] | None
     expected: tuple[tuple[int, str, str], ...]
+    orders: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.first_line}"
 
 
 def chunks(path: Path) -> list[Chunk]:
@@ -44,43 +53,47 @@ def chunks(path: Path) -> list[Chunk]:
 
 
 def fences(path: Path) -> list[Chunk]:
-    """The ```ps blocks of a Markdown file."""
+    """The ```ps blocks of a Markdown file, each with the ```text block right after it, which is the order it writes."""
     text = path.read_text("utf-8")
     return [
-        _chunk(path.name, text.count("\n", 0, found.start(2)), found[2].split("\n"), found[1] or " ")
+        _chunk(path.name, text.count("\n", 0, found.start(2)), found[2].split("\n"), found[1], found[3] or "")
         for found in FENCE.finditer(text)
     ]
 
 
-def _chunk(name: str, begun: int, lines: list[str], sizes: str) -> Chunk:
+def _chunk(name: str, begun: int, lines: list[str], sizes: str, orders: str = "") -> Chunk:
     expected = [
         (begun + at - len(found[1]), found[2], found[3])
         for at, line in enumerate(lines, start=1)
         for found in EXPECTED.finditer(line)
     ]
     parameters = {key: int(value) for key, value in re.findall(r"(\w+)=(-?\d+)", sizes)}
-    return Chunk(Source(name, "\n" * begun + "\n".join(lines)), parameters if sizes else None, tuple(expected))
+    source = Source(name, "\n" * begun + "\n".join(lines))
+    return Chunk(source, begun + 1, parameters or None, tuple(expected), tuple(orders.splitlines()))
 
 
-def findings(chunk: Chunk) -> tuple[Diagnostic, ...]:
-    """What the compiler finds wrong with a chunk."""
+def findings(chunk: Chunk) -> list[tuple[int, Diagnostic]]:
+    """What the compiler finds wrong with a chunk, with its line."""
     try:
         file = parse(chunk.source)
         if chunk.parameters is not None:
             evaluate(file, chunk.parameters)
     except PipeschedError as error:
-        return error.diagnostics
-    return ()
+        return [(_line(finding) or chunk.first_line, finding) for finding in error.diagnostics]
+    return []
+
+
+def _line(finding: Diagnostic) -> int | None:
+    span = finding.labels[0].span if finding.labels else None
+    return span.line if span else None
 
 
 def check(chunk: Chunk) -> None:
     """Every expectation is met by one finding, and every finding is expected."""
-    open_ = list(chunk.expected)
-    for finding in findings(chunk):
+    missing = list(chunk.expected)
+    for line, finding in findings(chunk):
         said = f"{finding.message}\n{finding.help}"
-        span = finding.labels[0].span if finding.labels else None
-        line = span.line if span else 0
-        met = next((e for e in open_ if e[:2] == (line, finding.code) and e[2] in said), None)
-        assert met is not None, f"line {line}: not expected: {finding.code} {said}"
-        open_.remove(met)
-    assert not open_, f"not found: {open_}"
+        met = next((e for e in missing if e[:2] == (line, finding.code) and e[2] in said), None)
+        assert met is not None, f"{chunk.source.name}:{line}: not expected: {finding.code} {said}"
+        missing.remove(met)
+    assert not missing, f"{chunk.source.name}: not found: {missing}"

@@ -1,8 +1,8 @@
 """The six published orders, from the rules as their sources state them: index by index, one rank at a time.
 
-Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources: GPipe and 1F1B, Narayanan et al.
-(arXiv:2104.04473); interleaved 1F1B, Megatron-LM's table of virtual microbatches; ZB-H1 and ZB-H2, Qi et al.
-(arXiv:2401.10241) figure 3 and the authors' code; DualPipe, the eight steps of the published implementation.
+Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources: GPipe, arXiv:1811.06965;
+1F1B and interleaved 1F1B, arXiv:2104.04473 and the table of virtual microbatches of its implementation; ZB-H1 and
+ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; DualPipe, arXiv:2412.19437, the eight steps of its code.
 """
 
 from __future__ import annotations

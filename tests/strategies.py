@@ -43,12 +43,13 @@ SHAPES: tuple[Callable[[int, random.Random], list[int]], ...] = (linear, looped,
 
 
 def placement(rng: random.Random, ranks: int, microbatches: int, routes: int) -> Placement:
-    """One of the shapes; a second route is the first one mirrored, or anything."""
+    """One of the shapes; a second route is the first one mirrored, or anything; a third one uses these copies."""
     first = rng.choice(SHAPES)(ranks, rng)
     other = [ranks - 1 - rank for rank in first] if rng.random() < 0.6 else [rng.randrange(ranks) for _ in first]
-    rank_of = np.array([first, other][:routes], dtype=np.int32)
+    mixed = [rng.choice(pair) for pair in zip(first, other, strict=True)]
+    rank_of = np.array([first, other, mixed][:routes], dtype=np.int32)
     route_of = np.array([rng.randrange(routes) for _ in range(microbatches)], dtype=np.int32)
-    return Placement(rank_of, route_of, ranks, ("down", "up")[:routes])
+    return Placement(rank_of, route_of, ranks, ("down", "up", "either")[:routes])
 
 
 @dataclass
@@ -103,7 +104,7 @@ def random_schedule(seed: int, *, ranks: int = 4, microbatches: int = 4, pairs: 
     """A right schedule of up to so many ranks and microbatches."""
     rng = random.Random(seed)
     p, m = rng.randint(1, ranks), rng.randint(1, microbatches)
-    where = placement(rng, p, m, rng.choice((1, 1, 2)))
+    where = placement(rng, p, m, rng.choice((1, 1, 2, 2, 3)))
     chance = rng.choice((0, 0.5, 1)) if pairs is None else pairs
     orders = _Writer(rng, where, chance, rng.random() < 0.3).write()
     return Schedule.from_orders(orders, where, "random")
@@ -126,7 +127,13 @@ def shuffled_schedule(seed: int) -> Schedule:
     orders = [good.order(rank) for rank in range(good.ranks)]
     for _ in range(rng.randint(1, 5)):
         rng.choice((_shuffle, _swap, _swap, _swap))(rng, orders)
-    alone = [[Compute(x.op, x.stage, x.microbatch, x.second and i > 0) for i, x in enumerate(o)] for o in orders]
+    alone = [
+        [
+            Compute(x.op, x.stage, x.microbatch, x.second and i > 0 and not order[i - 1].second)
+            for i, x in enumerate(order)
+        ]
+        for order in orders
+    ]
     return Schedule.from_orders(alone, good.placement, "shuffled")
 
 

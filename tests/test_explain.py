@@ -14,7 +14,7 @@ from pipesched.__main__ import main
 from pipesched.cli.explain import page, slug
 from pipesched.diagnostics import Code
 
-_BLOCK = re.compile(r"^```(ps|csv|order|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(r"^```(ps|csv|order|json|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,9 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
     status = main([*arguments, "--json"])
     found = json.loads(capsys.readouterr().out)["diagnostics"]
     return status, [(diagnostic["code"], diagnostic["severity"]) for diagnostic in found]
+
+
+pytestmark = pytest.mark.usefixtures("one_supervisor")
 
 
 @pytest.mark.parametrize("code", list(Code), ids=str)

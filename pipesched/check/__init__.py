@@ -8,5 +8,5 @@ deadlock    the shortest circle of waits                                        
 memory      within the cap                                                          PS501
 gradients   REDUCE_GRAD once, after the last W or B                                 PS601-603
 placement   two copies of a stage at most; no rank without work                     PS604, PS902
-torch_*     what torch's runtime needs and does not check                           PS804-808
+torch_*     what torch's runtime needs and does not check                           PS804-808, 814
 """

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import click
 
 from pipesched.cli import terminal
+from pipesched.cli.emit import emit
 from pipesched.cli.explain import explain
 from pipesched.cli.fmt import fmt
 from pipesched.cli.list import list_schedules
 from pipesched.cli.options import BadOption
 from pipesched.cli.order import order
+from pipesched.cli.run import run as run_command
 from pipesched.cli.verify import verify
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 
@@ -61,7 +63,7 @@ def app(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (verify, order, fmt, list_schedules, explain):
+for _command in (verify, emit, run_command, order, fmt, list_schedules, explain):
     app.add_command(_command)
 
 

@@ -131,6 +131,15 @@ size_options = stack(
         "--max-ops", type=whole, default=10_000_000, metavar="N", help="Refuse more operations [default: 10 million]."
     ),
 )
+check_options = stack(
+    click.option("--cost", metavar="F=1,...", help="Costs of F, I, W, B, C and FB [default: F=1,I=1,W=1,C=0]."),
+    click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each."),
+    click.option("--release", default="W", show_default=True, metavar="RULE", help="W, I, split:x, torch or I=a,W=b."),
+    click.option("--mem-cap", type=cap, metavar="K|K0,K1,...", help="Most activations that a rank may hold."),
+    click.option(
+        "--comm", default="strict", show_default=True, metavar="MODEL", help="The model whose failure counts."
+    ),
+)
 torch_options = stack(
     click.option("--torch-version", type=version, metavar="2.10..2.15", help="Rules for a torch CSV [default: 2.13]."),
     click.option("--stages", type=whole, metavar="N", help="Stages of a torch CSV, checked against the file."),

@@ -18,7 +18,7 @@ from pipesched.diagnostics import Code, fail
 @options.torch_options
 @options.output_options
 def order(file: str, *, program: bool, **given: Any) -> int:
-    """Print the order of a .ps file, a torch CSV file, a built-in name, or - for stdin.
+    """Print the order of a .ps file, a torch CSV file, a stream, a built-in name, or - for stdin.
 
     F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slot.
     """

@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TextIO
@@ -100,22 +100,27 @@ def replace_file(path: str, text: str) -> None:
     Raises:
         PipeschedError: PS225, the file cannot be written.
     """
+    replace_with(path, [text])
+
+
+def replace_with(path: str, pieces: Iterable[str]) -> None:
+    """`replace_file` for a text that comes in pieces, each of which is written as it is made."""
     try:
-        _replace(os.path.realpath(path), text.encode("utf-8", "surrogateescape"))
+        _replace(os.path.realpath(path), (piece.encode("utf-8", "surrogateescape") for piece in pieces))
     except OSError as error:
         raise fail(Code.USAGE, f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _replace(path: str, data: bytes) -> None:
+def _replace(path: str, pieces: Iterable[bytes]) -> None:
     mode = os.stat(path).st_mode if os.path.exists(path) else None
     if mode is not None and not stat.S_ISREG(mode):  # a device or a pipe has no place to be renamed to
         with open(path, "wb") as stream:
-            stream.write(data)
+            stream.writelines(pieces)
         return
     beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.tmp")
     try:
         with open(beside, "xb") as stream:
-            stream.write(data)
+            stream.writelines(pieces)
         if mode is not None:
             os.chmod(beside, stat.S_IMODE(mode))
         os.replace(beside, path)

@@ -22,16 +22,12 @@ MAX_RUNS = 10_000
 @click.command(short_help="Check schedules: order, deadlock, memory, claims.")
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @options.size_options
-@click.option("--cost", metavar="F=1,...", help="Costs of F, I, W, B, C and FB [default: F=1,I=1,W=1,C=0].")
-@click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each.")
-@click.option("--release", default="W", show_default=True, metavar="RULE", help="W, I, split:x, torch or I=a,W=b.")
-@click.option("--mem-cap", type=options.cap, metavar="K|K0,K1,...", help="Most activations that a rank may hold.")
-@click.option("--comm", default="strict", show_default=True, metavar="MODEL", help="The model whose failure counts.")
+@options.check_options
 @options.torch_options
 @click.option("--fsdp", is_flag=True, help="Ask for UNSHARD and RESHARD in a torch CSV.")
 @options.output_options
 def verify(files: tuple[str, ...], **given: Any) -> int:
-    """Check schedules: .ps files, torch CSV files, built-in names, or - for stdin.
+    """Check schedules: .ps files, torch CSV files, orders, streams, built-in names, or - for stdin.
 
     \b
     A size may be a list or an inclusive range; several files or sizes print a line each:

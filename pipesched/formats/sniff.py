@@ -1,4 +1,4 @@
-"""Which of our inputs a text is: a schedule in our language, torch's CSV, or an order.
+"""Which of our inputs a text is: a schedule in our language, torch's CSV, an order, or a stream.
 
 The ending of the name decides where it is one of ours; else the first line that is neither blank nor a comment.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-Kind = Literal["ps", "torch-csv", "order"]
+Kind = Literal["ps", "torch-csv", "order", "stream"]
 
-_ENDINGS: dict[str, Kind] = {".ps": "ps", ".csv": "torch-csv"}
+_ENDINGS: dict[str, Kind] = {".ps": "ps", ".csv": "torch-csv", ".json": "stream"}
 
 _ORDER = re.compile(r"rank\s+[0-9]+\s*:")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
@@ -24,6 +24,8 @@ def kind(source_name: str, text: str) -> Kind:
     first = _first_line(text)
     if _ORDER.match(first):
         return "order"
+    if first.startswith("{"):
+        return "stream"
     return "torch-csv" if _CELL.match(first) else "ps"
 
 

@@ -52,7 +52,7 @@ class Pairing:
 
     def run(self) -> Pairing:
         for at, token in enumerate(self.tokens):
-            if begins(self.tokens, at, self.source):
+            if begins(self.tokens, at, self.source) or self._headless(at):
                 self._boundary(at, token)
             elif token.text in CLOSER:
                 self._opens(at, token)
@@ -68,14 +68,27 @@ class Pairing:
     # What a word says about the brackets before it
 
     def _boundary(self, at: int, token: Token) -> None:
-        inside_overlap = self.open and self.open[-1].after == "overlap"
-        if not inside_overlap or token.text not in "FIWB" or first_in_line(self.tokens, at, self.source):
+        part_of_overlap = bool(self.open) and self.open[-1].after == "overlap" and token.text in ("F", "I", "W", "B")
+        if not part_of_overlap or first_in_line(self.tokens, at, self.source):
             self._close_round(token)
         if token.text in ITEMS and token.text != "let":
-            self._unclosed(0, token)
-            self.header, self.suspect, self.surplus = "", None, self._count(at)
+            self._item(at, token)
         elif self.header:
             self._no_block(at, token)
+
+    def _item(self, at: int, token: Token) -> None:
+        """An item: it ends what is open, unless the `}` for that come after it, as if it were not there."""
+        surplus = self._count(at)
+        if self.open and surplus >= len(self.open):
+            self.surplus += surplus
+            return
+        self._unclosed(0, token)
+        self.header, self.suspect, self.surplus = "", None, surplus
+
+    def _headless(self, at: int) -> bool:
+        """Whether a statement begins a line where the `{` of a block was forgotten."""
+        words = (*STATEMENTS, "let")
+        return bool(self.header) and self.tokens[at].text in words and first_in_line(self.tokens, at, self.source)
 
     def _count(self, at: int) -> int:
         """`}` less `{` from an item to the next."""
@@ -89,23 +102,25 @@ class Pairing:
 
     def _heads(self, at: int) -> bool:
         """Whether the word is the head of a block."""
-        word, before = self.tokens[at].text, self.tokens[at - 1].text
+        word, before = self.tokens[at].text, self.tokens[max(0, at - 1)].text
         if word in ("for", "rank", "if") and not (word == "if" and before == "else"):
             after = self.tokens[at + 1].text if at + 1 < len(self.tokens) else ""
             return after != "microbatch" and begins(self.tokens, at, self.source)
         return word in ("repeat", "if") or (word == "else" and before == "}")
 
-    def _no_block(self, at: int, token: Token) -> None:
-        """A word where the `{` of a header belongs: the `{` was forgotten if a `}` is left over."""
-        if self.surplus > 0:
-            self.surplus -= 1
-            before = next(t.text for t in reversed(self.out) if not t.supplied)
-            message = f"expected `{{` after `{before}`, found `{token.text}`"
-            span = place(self.tokens, at, self.source)
-            here = Label(span, f"the block of `{self.header}` begins with `{{`")
-            self.problems.append(Problem(span.start, Diagnostic(Code.SYNTAX, message, (here,))))
-            self.open.append(_Opener(self._put("{"), ""))
-        self.header = ""
+    def _no_block(self, at: int, token: Token) -> bool:
+        """A word where the `{` of a header belongs: forgotten, if a `}` is left over. Whether the word replaces it."""
+        header, self.header = self.header, ""
+        if self.surplus <= 0:
+            return False
+        before = next(t.text for t in reversed(self.out) if not t.supplied)
+        message = f"expected `{{` after `{before}`, found `{token.text}`"
+        here = Label(place(self.tokens, at, self.source), f"the block of `{header}` begins with `{{`")
+        self.problems.append(Problem(self.out[-1].start, Diagnostic(Code.SYNTAX, message, (here,))))
+        self.open.append(_Opener(self._put("{"), ""))
+        replaced = token.text == "}" and self.surplus > 1
+        self.surplus -= 1 + replaced
+        return replaced
 
     # Brackets
 
@@ -113,19 +128,19 @@ class Pairing:
         if token.text == "{":
             self._close_round(token)
             self.header = ""
-        self.open.append(_Opener(token, self.tokens[at - 1].text))
+        self.open.append(_Opener(token, self.tokens[max(0, at - 1)].text))
 
     def _closes(self, at: int, token: Token) -> bool:
         """Pairs a closer; False if it is to be left out."""
         if token.text == "}":
             self._close_round(token)
-            if self.header:
-                self._no_block(at, token)
+            if self.header and self._no_block(at, token):
+                return False
         if not self._reaches(token):
-            return self._wrong(token) if self.open and self.open[-1].token.text in "([" else self._stray(token)
+            return self._wrong(token) if self.open and self.open[-1].token.text in ("(", "[") else self._stray(token)
         while CLOSER[self.open[-1].token.text] != token.text:
             self._unclosed(len(self.open) - 1, token)
-        if token.text == "}" and len(self.open) == 1 and self.surplus > 0 and self._statement_follows(at):
+        if token.text == "}" and self.surplus > 0 and self._out_of_place(at):
             self.surplus -= 1
             return self._stray(token)
         self._note_indentation(at, self.open.pop().token)
@@ -140,8 +155,13 @@ class Pairing:
                 break
         return False
 
-    def _statement_follows(self, at: int) -> bool:
-        return at + 1 < len(self.tokens) and self.tokens[at + 1].text in (*STATEMENTS, "}")
+    def _out_of_place(self, at: int) -> bool:
+        """Whether a `}` does not stand where its opener's should: on its line, or first in a line and below it."""
+        opener, closer = self.open[-1].token, self.tokens[at]
+        if self.source.position(opener.start)[0] == self.source.position(closer.start)[0]:
+            return False
+        level = self._indentation(opener.start) == self._indentation(closer.start)
+        return not (level and first_in_line(self.tokens, at, self.source))
 
     def _note_indentation(self, at: int, opener: Token) -> None:
         if opener.text != "{" or self.suspect or not first_in_line(self.tokens, at, self.source):

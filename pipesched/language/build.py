@@ -18,32 +18,15 @@ from pipesched.source import Source, Span
 
 DEEPEST = 200  # operators, calls and blocks inside one another
 
-Children: TypeAlias = list[Any]  # tokens of lark and nodes of ours, as the rule has them
+Children: TypeAlias = list[Any]  # tokens of lark and nodes of ours, as the rule has them; None where one is left out
 AnyNode = TypeVar("AnyNode", bound=ast.Node)
 
 
 @dataclass(frozen=True, slots=True)
-class _Block(ast.Node):
-    body: tuple[ast.Statement, ...]
+class _Part(ast.Node):
+    """What has a place but is no node of its own: a block, a range, what stands between brackets."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Range(ast.Node):
-    low: ast.Expression
-    high: ast.Expression
-
-
-@dataclass(frozen=True, slots=True)
-class _Inner(ast.Node):
-    """What stands between brackets: a chunk in square ones, a microbatch in round ones."""
-
-    bracket: str
-    value: ast.Expression
-
-
-@dataclass(frozen=True, slots=True)
-class _Release(ast.Node):
-    rule: str
+    value: Any
 
 
 class Build:
@@ -59,7 +42,8 @@ class Build:
         self.depth: dict[int, int] = {}  # by id, until the parent is made
 
     def span(self, children: Children) -> Span:
-        first, last = children[0], children[-1]
+        there = [child for child in children if child is not None]
+        first, last = there[0], there[-1]
         start = first.span.start if isinstance(first, ast.Node) else first.start_pos
         end = last.span.end if isinstance(last, ast.Node) else last.end_pos
         return Span(self.source, start, end)
@@ -78,37 +62,48 @@ class Build:
             )
         return node
 
+    def part(self, c: Children, value: Any, levels: int = 0) -> _Part | None:
+        """A part; None for one that is left out."""
+        return self.made(_Part(self.span(c), value), c, levels) if c else None
+
     # The file and its items
 
     def file(self, c: Children) -> ast.File:
-        parameters = tuple(x for x in c if isinstance(x, ast.Parameter))
-        text = next((_text(x) for x in c if not isinstance(x, ast.Node) and x.type in ("STRING", "TEXT")), None)
-        items = tuple(x for x in c if isinstance(x, ast.Item))
-        return ast.File(self.span(c), c[1], parameters, text, items)
+        parameters, documentation = _value(c[3]) or (), _value(c[5])
+        return ast.File(self.span(c), c[1], parameters, documentation, tuple(c[6:]))
+
+    def parameters(self, c: Children) -> _Part | None:
+        return self.part(c, tuple(c[::2]))
 
     def parameter(self, c: Children) -> ast.Parameter:
         return self.made(ast.Parameter(self.span(c), c[0], c[2] if len(c) > 1 else None), c)
+
+    def documentation(self, c: Children) -> _Part | None:
+        return self.part(c, _text(c[0]) if c else None)
 
     def require(self, c: Children) -> ast.Require:
         return self.made(ast.Require(self.span(c), c[1], _text(c[3]) if len(c) > 2 else None), c)
 
     def let(self, c: Children) -> ast.Let:
-        names = tuple(x for x in c[3:-1] if isinstance(x, ast.Name)) if c[2] == "(" else None
-        return self.made(ast.Let(self.span(c), c[1], names, c[-1]), c)
+        return self.made(ast.Let(self.span(c), c[1], _value(c[2]), c[4]), c)
+
+    def names(self, c: Children) -> _Part | None:
+        return self.part(c, tuple(c[1:-1:2]))
 
     def stages(self, c: Children) -> ast.Stages:
-        variable, high, route, microbatches, rest = None, None, None, None, c
-        if rest[0] == "route":
-            route, rest = rest[1], rest[3:]
-        if isinstance(rest[-1], _Range):
-            microbatches, rest = (rest[-1].low, rest[-1].high), rest[:-3]
-        low, rank = rest[1], rest[-1]
-        if rest[2] == "in":
-            variable, low, high = rest[1], rest[3].low, rest[3].high
-        return self.made(ast.Stages(self.span(c), route, variable, low, high, rank, microbatches), c)
+        variable, high, low = None, None, c[2]
+        if c[3] == "in":
+            variable, (low, high) = c[2], c[4].value
+        return self.made(ast.Stages(self.span(c), _value(c[0]), variable, low, high, c[-2], _value(c[-1])), c)
+
+    def route(self, c: Children) -> _Part | None:
+        return self.part(c, c[1] if c else None)
+
+    def microbatches(self, c: Children) -> _Part | None:
+        return self.part(c, c[2].value if c else None)
 
     def rank(self, c: Children) -> ast.Rank:
-        return self.made(ast.Rank(self.span(c), c[1], c[2].body), c)
+        return self.made(ast.Rank(self.span(c), c[1], c[2].value), c)
 
     def costs(self, c: Children) -> ast.Costs:
         return self.made(ast.Costs(self.span(c), tuple(c[1::2])), c)
@@ -118,26 +113,27 @@ class Build:
         return self.made(ast.Cost(self.span(c), str(c[0]), None if values else c[2], values), c)
 
     def claim(self, c: Children) -> ast.Claim:
-        release = c[2].rule if len(c) > 2 and isinstance(c[2], _Release) else None
-        condition = c[-1] if c[-2] == "when" else None
-        return self.made(ast.Claim(self.span(c), c[1], release, condition), c)
+        return self.made(ast.Claim(self.span(c), c[1], _value(c[2]), _value(c[3])), c)
 
-    def release(self, c: Children) -> _Release:
-        if c[1].type == "NAME":
-            self.doubtful |= not known_release(c[1], len(c) > 2)
-        return _Release(self.span(c), "".join(c[1:]))
+    def release(self, c: Children) -> _Part | None:
+        rule = "".join(c[1:])
+        if c and c[1].type == "NAME":
+            self.doubtful |= not known_release(rule)
+        return self.part(c, rule)
+
+    def condition(self, c: Children) -> _Part | None:
+        return self.part(c, c[1] if c else None)
 
     # Statements
 
-    def block(self, c: Children) -> _Block:
-        return self.made(_Block(self.span(c), tuple(c[1:-1])), c, 1)
+    def block(self, c: Children) -> _Part | None:
+        return self.part(c, tuple(c[1:-1]), 1)
 
     def operation(self, c: Children) -> ast.Operation:
-        inner = {x.bracket: x.value for x in c[1:]}
-        return self.made(ast.Operation(self.span(c), str(c[0]), inner.get("["), inner.get("(")), c)
+        return self.made(ast.Operation(self.span(c), str(c[0]), _value(c[1]), _value(c[2])), c)
 
-    def chunk(self, c: Children) -> _Inner:
-        return self.made(_Inner(self.span(c), str(c[0]), c[1]), c)
+    def chunk(self, c: Children) -> _Part | None:
+        return self.part(c, c[1] if c else None)
 
     microbatch = chunk
 
@@ -145,22 +141,24 @@ class Build:
         return self.made(ast.Overlap(self.span(c), c[2], c[4]), c)
 
     def drain(self, c: Children) -> ast.Drain:
-        return self.made(ast.Drain(self.span(c), c[2].value if len(c) > 2 else None), c)
+        return self.made(ast.Drain(self.span(c), _value(c[2])), c)
 
     def loop(self, c: Children) -> ast.For:
-        return self.made(ast.For(self.span(c), c[1], c[3].low, c[3].high, c[4].body), c)
+        low, high = c[3].value
+        return self.made(ast.For(self.span(c), c[1], low, high, c[4].value), c)
 
     def repeat(self, c: Children) -> ast.Repeat:
-        return self.made(ast.Repeat(self.span(c), c[1], c[2].body), c)
+        return self.made(ast.Repeat(self.span(c), c[1], c[2].value), c)
 
     def choice(self, c: Children) -> ast.If:
-        no: tuple[ast.Statement, ...] = ()
-        if len(c) > 3:
-            no = c[4].body if isinstance(c[4], _Block) else (c[4],)
-        return self.made(ast.If(self.span(c), c[1], c[2].body, no), c, 1)
+        return self.made(ast.If(self.span(c), c[1], c[2].value, _value(c[3]) or ()), c, 1)
 
-    def range(self, c: Children) -> _Range:
-        return self.made(_Range(self.span(c), c[0], c[2]), c)
+    def otherwise(self, c: Children) -> _Part | None:
+        chained = bool(c) and isinstance(c[1], ast.If)
+        return self.part(c, (c[1],) if chained else _value(c[1]) if c else None)
+
+    def range(self, c: Children) -> _Part | None:
+        return self.part(c, (c[0], c[2]))
 
     # Expressions
 
@@ -192,6 +190,10 @@ class Build:
 
     def name(self, c: Children) -> ast.Name:
         return ast.Name(self.span(c), str(c[0]))
+
+
+def _value(part: _Part | None) -> Any:
+    return None if part is None else part.value
 
 
 def _text(token: str) -> str:

@@ -141,6 +141,8 @@ def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
         return "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"
     if word in ("elif", "elsif", "elseif") and "else" in taken:
         return "write `else if`"
+    if word == "split":
+        return "the share of a split, which W frees, is from 0 to 1: `split:1/2`, `split:0.5`"
     if word == "schedule":
         return "a file holds one schedule"
     if word in STATEMENTS and "claim" in taken and alone:

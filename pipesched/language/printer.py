@@ -158,7 +158,7 @@ class _Layout:
         line = self.lines[-1]
         parts_at = _PARTS_AT.get(line.kind, ())
         if token.text in parts_at and (line.kind == "route" or len(line.parts) == 1):
-            line.parts.append(" for" if token.text == "for" else token.text)
+            line.parts.append(" for" if token.text == "for" else token.text)  # two blanks set the range apart
         else:
             line.parts[-1] += self._gap(at) + token.text
 
@@ -188,13 +188,15 @@ class _Layout:
             line.kind = "block" if all(word.text != "else" for word in self.words[at:last]) else ""
 
     def _fits(self, line: Line, first: int, last: int) -> bool:
-        """Whether a block is on one line and can stay there. A line end before `{` or around `else` is none."""
+        """Whether a block is on one line and can stay there, its head too where its breaks are not kept."""
         if self.words[last].end != self.marks.lines[self.words[first].start]:
             return False
+        braces = 0
         for at in range(first + 1, last + 1):
             before, word = self.words[at - 1], self.words[at]
+            braces += (before.text == "{") - (before.text == "}")
             between = self.text[before.end : word.start]
-            loose = word.text in ("{", "else") or before.text == "else" or before.text + word.text == "{}"
-            if "#" in between or (not loose and ("\n" in between or "\r" in between)):
+            kept = breakable(self.words, at) if braces == 0 else before.text + word.text != "{}"
+            if "#" in between or (kept and ("\n" in between or "\r" in between)):
                 return False
         return line.indent + len(self._joined(first, last)) <= WIDTH

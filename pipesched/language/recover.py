@@ -11,6 +11,7 @@ panic mode, the brackets paired beforehand. One statement is blamed once.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
@@ -51,21 +52,33 @@ def mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
     if tokens:
         pairing = Pairing(source, tokens, words.kinds).run()
         problems += pairing.problems
-        if len(pairing.problems) < MOST:
+        if pairing.out and len(pairing.problems) < MOST:
             problems += Walk(source, pairing.out, problems, Table(lark), words).run()
     return _one_a_line([problem.diagnostic for problem in problems])[:MOST]
 
 
 def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
-    """The findings in order. What else does not parse in a line follows from the first, more often than not."""
+    """The findings in order, without those that follow, more often than not, from another one of their line.
+
+    A string without its end hides what is behind it; odd words, what does not parse; and so does the first of those.
+    """
     kept: list[Diagnostic] = []
-    blamed: set[int] = set()
-    for finding in sorted(findings, key=lambda finding: (finding.code is Code.SYNTAX, _where(finding).start)):
-        line = _where(finding).line
-        if finding.code is not Code.SYNTAX or line not in blamed:
+    blamed: dict[int, int] = {}  # by line: the weight from which on a finding adds nothing
+    for finding in sorted(findings, key=lambda finding: (_weight(finding), _where(finding).start)):
+        line, weight = _where(finding).line, _weight(finding)
+        if weight < blamed.get(line, 3):
             kept.append(finding)
-            blamed.add(line)
+            blamed[line] = min(blamed.get(line, 3), 1 if weight == 0 else 2)
     return sorted(kept, key=lambda finding: _where(finding).start)
+
+
+def _weight(finding: Diagnostic) -> int:
+    """0 for a string without its end, 1 for odd words and numbers, 2 for what does not parse."""
+    return 2 if finding.code is Code.SYNTAX else int(not _unclosed(finding))
+
+
+def _unclosed(finding: Diagnostic) -> bool:
+    return finding.code is Code.CHARACTER and _where(finding).text.startswith('"')
 
 
 def _where(finding: Diagnostic) -> Span:
@@ -89,7 +102,9 @@ def _words_meant(token: Token, source: Source, words: Words, problems: list[Prob
         advice = "close it on its line; only the documentation after the head may span lines"
         finding = Diagnostic(Code.CHARACTER, 'a string has no closing `"`', (begun,), help=advice)
         problems.append(Problem(token.start, finding))
-        return [token._replace(kind="STRING")]
+        string = token._replace(kind="STRING")
+        brace = re.search(r"[{}](?=\s*(#.*)?$)", token.text)
+        return [string, Token(words.kinds[brace[0]], brace[0], token.start + brace.start())] if brace else [string]
     if token.kind == UNKNOWN:
         finding, meant = unknown(token.text, span)
         problems.append(Problem(token.start, finding))
@@ -135,8 +150,16 @@ class Walk:
         """The token's kind; UNKNOWN for a release rule that nobody knows."""
         token = self.tokens[at]
         if token.kind == "NAME" and at and self.tokens[at - 1].text == "release":
-            return "NAME" if known_release(token.text, self.tokens[at + 1].text == ":") else UNKNOWN
+            return "NAME" if self._rule_begins(at) else UNKNOWN
         return token.kind
+
+    def _rule_begins(self, at: int) -> bool:
+        """Whether a release rule begins here; of one that breaks off the table tells."""
+        words = [token.text for token in self.tokens[at : at + 5]]
+        if words[1] != ":":
+            return known_release(words[0])
+        length = 5 if words[3:4] == ["/"] else 3
+        return self.tokens[at + 2].kind != "NUMBER" or known_release("".join(words[:length]))
 
     # Blame
 

@@ -27,7 +27,7 @@ def gap(tokens: Sequence[Token], at: int) -> str:
 def breakable(tokens: Sequence[Token], at: int) -> bool:
     """Whether a line may end before the token: beside an operator, after a comma, before a word like `when`."""
     before, token = tokens[at - 1], tokens[at]
-    if gap(tokens, at) == "" or before.text == "{":
+    if gap(tokens, at) == "" or before.text in ("{", "}"):
         return False
     if token.text in _BREAK_BEFORE or _operates(before):
         return True

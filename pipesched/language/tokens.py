@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -21,7 +22,6 @@ LONGEST = 18  # digits: every such number fits in 64 bits
 COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
 ITEMS = ("schedule", "require", "let", "route", "stage", "rank", "costs", "claim")
 STATEMENTS = ("F", "I", "W", "B", "overlap", "drain", "for", "repeat", "if")
-_MILD = ("for", "if", "rank", "stage")  # words that stand inside a statement or an item too
 _VALUE_ENDS = (*"FIWB)]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
 _LINE_END = re.compile(r"[\r\n]|\Z")
@@ -74,9 +74,13 @@ def too_long(number: str) -> bool:
     return len(number) - number.count(".") > LONGEST
 
 
-def known_release(name: str, with_share: bool) -> bool:
-    """Whether a name may follow `release`: ``torch`` stands alone, ``split`` has a share."""
-    return (name, with_share) in (("torch", False), ("split", True))
+def known_release(rule: str) -> bool:
+    """Whether a rule may follow `release`, beside the letters: ``torch``, or ``split:x`` with x from 0 to 1."""
+    name, _, share = rule.partition(":")
+    try:
+        return rule == "torch" or (name == "split" and 0 <= Fraction(share) <= 1)
+    except (ValueError, ZeroDivisionError):
+        return False
 
 
 @dataclass(frozen=True)
@@ -145,17 +149,14 @@ def _one_word(before: Token, token: Token) -> bool:
 
 def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
     """Whether a token can only begin a statement or an item, as far as the words around it tell."""
-    word = tokens[at].text
-    if word not in ITEMS and word not in STATEMENTS:
-        return False
-    if at == 0:
-        return True
-    before = tokens[at - 1]
-    if word in "FIWB":
-        return before.text not in ("(", ",", "drain", "release", "costs")
-    if word in _MILD:
-        return apart(tokens, at, source)
-    return before.text not in ("(", ",") or first_in_line(tokens, at, source)
+    word, before = tokens[at].text, tokens[max(0, at - 1)].text
+    if word in ("F", "I", "W", "B"):
+        return before not in ("(", ",", "drain", "release", "costs")
+    if word in ("let", "repeat", "overlap", "drain"):
+        return before not in ("(", ",") or first_in_line(tokens, at, source)
+    if word in ("for", "if", "stage", "rank"):  # these stand inside statements and items too
+        return at == 0 or apart(tokens, at, source)
+    return word in ITEMS and (before == "}" or first_in_line(tokens, at, source))
 
 
 def ends_value(token: Token) -> bool:
@@ -171,7 +172,7 @@ def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
 def apart(tokens: Sequence[Token], at: int, source: Source) -> bool:
     """Whether a word or a number stands first in its line, or block, after something complete."""
     token = tokens[at]
-    if at == 0 or token.kind not in ("NAME", "NUMBER") and token.text not in (*ITEMS, *STATEMENTS):
+    if at == 0 or (token.kind not in ("NAME", "NUMBER") and token.text not in (*ITEMS, *STATEMENTS)):
         return False
     before = tokens[at - 1]
     return ends_value(before) and (before.text in ("{", "}") or first_in_line(tokens, at, source))

@@ -52,6 +52,15 @@ class Costs:
 
     given: Mapping[str, Cost] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises PipeschedError: PS222, an unknown key, or what is neither a whole number nor a Fraction from 0 up."""
+        for key, cost in self.given.items():
+            _check_key(key, {})
+            listed: tuple[object, ...] = cost if isinstance(cost, tuple) else (cost,)
+            for x in listed:
+                if not isinstance(x, int | Fraction) or x < 0:
+                    raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give an int or a Fraction from 0 up")
+
     def __getitem__(self, key: str) -> Cost | None:
         """The cost of F, I, W, B, FB or C; None for FB where it is the sum of its parts."""
         if key in self.given:
@@ -129,13 +138,22 @@ class Costs:
             table = tomllib.loads(text, parse_float=str)
         except tomllib.TOMLDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not TOML: {error}") from None
+        except (ValueError, RecursionError):
+            raise fail(Code.COSTS, "the costs file has too many digits in a number, or too many brackets") from None
         given: dict[str, Cost] = {}
         for key, value in table.items():
             _check_key(key, given)
             many = isinstance(value, list)
-            numbers = tuple(number(str(x), f"cost {key}") for x in (value if many else [value]))
+            numbers = tuple(number(_text(x), f"cost {key}") for x in (value if many else [value]))
             given[key] = numbers if many else numbers[0]
         return cls(given)
+
+
+def _text(value: object) -> str:
+    """What TOML read, as a number is written; tables and numbers of any size are not spelt out."""
+    if isinstance(value, int) and abs(value) >= 10**15:
+        return "too large"
+    return str(value) if isinstance(value, str | int) else type(value).__name__
 
 
 def _check_key(key: str, given: Mapping[str, Cost]) -> None:

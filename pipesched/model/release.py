@@ -43,9 +43,9 @@ class Release:
                 weight = number(rule[6:], "the share of W")
                 if weight <= 1:
                     return cls._checked(rule, 1 - weight, weight)
-            shares = dict(part.split("=", 1) for part in rule.split(",") if "=" in part)
-            if set(shares) == {"I", "W"}:
-                return cls._checked(rule, _signed(shares["I"]), _signed(shares["W"]))
+            shares = sorted(part.partition("=")[::2] for part in rule.split(","))
+            if [of for of, _ in shares] == ["I", "W"]:
+                return cls._checked(rule, *(_signed(share) for _, share in shares))
         except PipeschedError:
             pass
         raise fail(Code.USAGE, f"not a release rule: {text!r}", help=_HELP)

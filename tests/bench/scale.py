@@ -1,4 +1,4 @@
-"""How `pipesched verify` scales, as a whole process, beside torch 2.13 on the same order in the same run.
+"""How `pipesched verify` and `emit` scale, as a whole process, beside torch 2.13 on the same order in the same run.
 
     python -m tests.bench.scale                 all rows: about two minutes, most of them torch's
     python -m tests.bench.scale --runs 5 --no-torch
@@ -40,7 +40,7 @@ def measure(command: list[str]) -> Figures:
     """One run; its output is thrown away, a failure is not."""
     pin = ["taskset", "-c", "0"] if Path("/usr/bin/taskset").exists() else []
     begin = os.times()
-    process = subprocess.Popen([*pin, *command], stdout=subprocess.DEVNULL, env=ONE_CORE)
+    process = subprocess.Popen([*pin, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ONE_CORE)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{command} ended with status {status}")
@@ -88,12 +88,17 @@ def main() -> None:
         for m in (128, 256, 512, 1024):
             sizes = ["--p", "64", "--v", "4", "--m", str(m)]
             rows.append((f"verify interleaved {' '.join(sizes)}", [*tool, "verify", "interleaved", *sizes]))
+        large, out = ["interleaved", "--p", "64", "--v", "4", "--m", "1024"], str(Path(folder) / "out.json")
+        for target in ("torch-csv", "torch-comms", "stream"):
+            command = [*tool, "emit", *large, "--target", target, "-o", out]
+            rows.append((f"emit {' '.join(large)} --target {target}", command))
+        rows.append(("verify out.json  (that stream)", [*tool, "verify", out]))
         csv = zb_v(64, 1024, Path(folder) / "zb_v.csv")
         rows.append(("verify zb_v.csv  (p=64 m=1024)", [*tool, "verify", str(csv)]))
-        print(f"{'':52}{'wall s':>8}{'cpu s':>8}{'MiB':>8}")
+        print(f"{'':68}{'wall s':>8}{'cpu s':>8}{'MiB':>8}")
         for name, command in rows:
             x = median(command, asked.runs)
-            print(f"{name:52}{x.wall:8.2f}{x.cpu:8.2f}{x.memory:8.0f}", flush=True)
+            print(f"{name:68}{x.wall:8.2f}{x.cpu:8.2f}{x.memory:8.0f}", flush=True)
         if asked.torch:
             schedule = pipesched.load("interleaved", p=64, v=4, m=1024)
             assert isinstance(schedule, Schedule)

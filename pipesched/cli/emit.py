@@ -1,0 +1,120 @@
+"""``pipesched emit``: what runs, for a runtime to read. Nothing is written that was not verified."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipesched import render
+from pipesched.cli import options, terminal
+from pipesched.cli.terminal import Output
+from pipesched.diagnostics import Code, fail
+
+if TYPE_CHECKING:
+    from pipesched.compile import Emission
+
+TARGETS = {"stream": "json", "torch-csv": "csv", "torch-comms": "csv"}
+
+
+@click.command(short_help="Write what runs: instruction streams, or torch's CSV.")
+@click.argument("file", metavar="FILE")
+@click.option("--target", type=click.Choice(tuple(TARGETS)), default="stream", show_default=True)
+@click.option("--per-rank", metavar="DIR", help="Write a file for each rank into DIR: rank0.json, …")
+@options.size_options
+@options.check_options
+@options.torch_options
+@options.output_options
+def emit(file: str, *, target: str, per_rank: str | None, **given: Any) -> int:
+    """Verify a .ps file, a torch CSV, an order, a stream, a built-in name or - for stdin, and write what runs.
+
+    \b
+    stream       every instruction, as JSON: emit/README.md
+    torch-csv    the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr
+    torch-comms  torch's sends, receives, sharding and reductions too, for --torch-version
+    """
+    from pipesched import compile
+
+    values = options.grid(given)
+    if options.count(values) != 1:
+        raise fail(Code.USAGE, "emit takes one size at a time", help="give each parameter one value")
+    if per_rank is not None and given["output"] is not None:
+        raise fail(Code.USAGE, "-o and --per-rank exclude each other", help="give one of them")
+    with options.output_of(given) as out:
+        asked = options.compile_options(given, next(options.combinations(values)))
+        emission = compile.emit(compile.read(file), asked, target)
+        if emission.order is None:
+            return _refuse(emission, out)
+        files = _write(emission, out, per_rank)
+        _tell(emission, out, files, per_rank)
+    return 0
+
+
+def _refuse(emission: Emission, out: Output) -> int:
+    """What is wrong: an object or annotations on stdout, where tools read them, else text on stderr."""
+    report = emission.report
+    if out.format == "json":
+        terminal.write(terminal.dumps(report.to_json()) + "\n", sys.stdout)
+    elif out.format == "text":
+        out.complain(report.text(color=out.complaint_color))
+    else:
+        terminal.complain(report.diagnostics, out.format, out.color_choice)
+    return report.exit_status
+
+
+def _write(emission: Emission, out: Output, per_rank: str | None) -> list[str]:
+    """Writes the text, a rank at a time; returns the names of the files."""
+    if per_rank is not None:
+        return list(_write_ranks(emission, per_rank))
+    if out.path not in (None, "-"):
+        terminal.replace_with(str(out.path), emission.pieces())
+        return [str(out.path)]
+    if out.format != "json":
+        for piece in emission.pieces():
+            out.write(piece)
+    return []
+
+
+def _write_ranks(emission: Emission, folder: str) -> Iterator[str]:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise fail(Code.USAGE, f"cannot make the folder {folder}: {error.strerror or error}") from None
+    for rank, text in enumerate(emission.by_rank()):
+        path = os.path.join(folder, f"rank{rank}.{TARGETS[emission.target]}")
+        terminal.replace_with(path, [text])
+        yield path
+
+
+def _tell(emission: Emission, out: Output, files: list[str], per_rank: str | None) -> None:
+    """Warnings, and what goes with the file: on stderr, or all in one object."""
+    settings = list(_settings(emission, files, per_rank))
+    if sys.stdout is not None:
+        sys.stdout.flush()  # so that on a terminal the settings come after the text
+    if out.format == "json":
+        text = None if files else "".join(emission.pieces())
+        found = [render.as_json(diagnostic) for diagnostic in emission.report.diagnostics]
+        told = {"ok": True, "name": emission.report.name, "target": emission.target, "files": files, "text": text}
+        terminal.write(terminal.dumps({**told, "settings": settings, "diagnostics": found}) + "\n", sys.stdout)
+        return
+    if emission.report.diagnostics:
+        terminal.complain(emission.report.diagnostics, out.format, out.color_choice)
+    for line in settings:
+        out.complain(line)
+
+
+def _settings(emission: Emission, files: list[str], per_rank: str | None) -> Iterator[str]:
+    """What a trainer has to be told beside the file."""
+    from pipesched.formats import torch_trainer
+
+    if emission.target == "stream" or emission.order is None:
+        return
+    if per_rank is not None:
+        yield "torch reads one file with a row a rank, on every node: these rows are for people"
+    elif emission.target == "torch-csv":
+        yield from torch_trainer.settings(emission.order.placement, files[0] if files else "FILE.csv")
+    else:
+        yield from torch_trainer.comms_settings(emission.order.placement, emission.version)

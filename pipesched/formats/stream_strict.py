@@ -1,0 +1,141 @@
+"""The strict reader of streams: everything that is no stream is told with its place.
+
+JSON, version, fields and fingerprint are the business of `pipesched.stream.loads`; here what it says gets a code and a
+place, and what is right as JSON and cannot be a program is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.formats import json_places
+from pipesched.formats.rows import LARGEST, SPARE
+from pipesched.model.columns import Column
+from pipesched.source import Source
+from pipesched.stream import Instruction, Route, Stream, StreamError, loads
+
+SHOWN = 8
+"""So many places are reported."""
+
+
+def read(source: Source) -> Stream:
+    """The stream of a text.
+
+    Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else, PS304
+    numbers beyond all bounds.
+    """
+    try:
+        made = loads(source.text)
+    except StreamError as error:
+        raise PipeschedError([_told(source, error)]) from None
+    problems = [diagnostic for _, diagnostic in zip(range(SHOWN), _problems(source, made), strict=False)]
+    if problems:
+        raise PipeschedError(problems)
+    return made
+
+
+def uneven(routes: tuple[Route, ...]) -> str | None:
+    """Where the microbatches of the routes leave a gap, overlap or go backwards, if they do."""
+    ends = sorted(route.microbatches for route in routes if route.microbatches[0] != route.microbatches[1])
+    if not ends:
+        return "no route has microbatches"
+    for (_, end), (first, last) in pairwise([(0, 0), *ends]):
+        if first != end or last < first:
+            return f"microbatch {min(first, end)} has {'no route' if first > end else 'two routes'}"
+    return None
+
+
+def sparse(routes: tuple[Route, ...], operations: int) -> bool:
+    """Whether a placement is larger than so many operations can possibly fill."""
+    microbatches = max(route.microbatches[1] for route in routes)
+    return len(routes[0].ranks) * microbatches > SPARE + 4 * operations
+
+
+def route_of(routes: tuple[Route, ...]) -> Column:
+    """The route of every microbatch, shape (microbatches,)."""
+    made = np.zeros(max(route.microbatches[1] for route in routes), dtype=np.int32)
+    for number, route in enumerate(routes):
+        made[slice(*route.microbatches)] = number
+    return made
+
+
+def _told(source: Source, error: StreamError) -> Diagnostic:
+    """What `loads` says, at its place."""
+    if error.path == "version":
+        return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"))
+    if error.path == "fingerprint":
+        message = "the fingerprint is not that of this placement and these instructions"
+        help = "emit the stream again from its schedule: what was changed by hand is another program, without a verdict"
+        return Diagnostic(Code.FINGERPRINT, message, _at(source, error.path, "of another program"), help=help)
+    wrong = _not_json(source)
+    if wrong is not None:
+        label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is no JSON from here on")
+        return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,))
+    help = "the fields of a stream and of each instruction are in emit/README.md"
+    if error.path == "ranks" and '"instructions"' in source.text:
+        help = "this is the part of one rank, as `emit --per-rank` writes it: verify the stream of all ranks"
+    where = f"{error.path}: " if error.path else ""
+    labels = _at(source, error.path, error.path) if error.path else ()
+    return Diagnostic(Code.STREAM, f"not a stream: {where}{error.message}", labels, (), help)
+
+
+def _not_json(source: Source) -> json.JSONDecodeError | None:
+    try:
+        json.loads(source.text)
+    except json.JSONDecodeError as wrong:
+        return wrong
+    except (ValueError, RecursionError):  # numbers of thousands of digits, brackets thousands deep
+        pass
+    return None
+
+
+def _at(source: Source, path: str, text: str) -> tuple[Label, ...]:
+    return (Label(source.span(*json_places.find(source.text, path)), text),)
+
+
+def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
+    """What is right as JSON, and cannot be a program."""
+    wrong, operations = uneven(made.placement), sum(map(len, made.ranks))
+    if wrong is not None:
+        help = "every microbatch takes one route: the ranges of the routes follow each other from 0 on"
+        yield Diagnostic(Code.STREAM, f"not a stream: {wrong}", _at(source, "placement", "the routes"), (), help)
+    elif sparse(made.placement, operations):
+        message = f"{made.stages:,} stages and {made.microbatches:,} microbatches, but {operations:,} instructions"
+        yield Diagnostic(Code.OUT_OF_RANGE, message, _at(source, "placement", "so many are declared here"))
+    else:
+        yield from _no_such_rank(source, made)
+        yield from _instructions(source, made)
+
+
+def _no_such_rank(source: Source, made: Stream) -> Iterator[Diagnostic]:
+    for number, route in enumerate(made.placement):
+        for stage, rank in enumerate(route.ranks):
+            if rank >= len(made.ranks):
+                path = f"placement[{number}].ranks[{stage}]"
+                message = f"stage {stage} is on rank {rank}, but the stream has {len(made.ranks)} ranks"
+                yield Diagnostic(Code.STREAM, f"not a stream: {message}", _at(source, path, "no such rank"))
+
+
+def _instructions(source: Source, made: Stream) -> Iterator[Diagnostic]:
+    """Numbers that no program has, and routes that are not those of their microbatch."""
+    routes = route_of(made.placement).tolist()
+    for rank, instructions in enumerate(made.ranks):
+        for index, instruction in enumerate(instructions):
+            wrong = _wrong(instruction, routes)
+            if wrong is not None:
+                labels = _at(source, f"ranks[{rank}][{index}]", f"rank {rank}, step {index + 1}")
+                yield Diagnostic(wrong[0], f"not a stream: {wrong[1]}", labels)
+
+
+def _wrong(instruction: Instruction, routes: list[int]) -> tuple[Code, str] | None:
+    for x in instruction.parts or (instruction,):
+        if max(x.stage, x.microbatch, x.peer) > LARGEST:
+            return Code.OUT_OF_RANGE, f"{x.op} has a number beyond the limit of {LARGEST:,}"
+        if 0 <= x.microbatch < len(routes) and routes[x.microbatch] != x.route:
+            return Code.STREAM, f"microbatch {x.microbatch} takes route {routes[x.microbatch]}, not {x.route}"
+    return None

@@ -1,0 +1,177 @@
+"""A program as torch's runtime wants it: sharded stages gathered and freed, sends and reductions waited for.
+
+    UNSHARD, RESHARD     before every slot the next three different stages of the rank are whole, and no others:
+
+        slots     F0 F2 F4 F0 …                      stages by next use at F0: 0 2 4, so all three are gathered;
+        before    UNSHARD 0, 2, 4 | - | RESHARD 2, UNSHARD 6 | …           what is not among the three is freed
+
+    WAIT_SEND_F          from 2.15: after the I or B of the same stage and microbatch, for then the other rank is done
+                         with it; waits that have no such place, and WAIT_SEND_B, at the end
+    WAIT_REDUCE_GRAD     from 2.15: after its REDUCE_GRAD
+    SYNC, STEP           are not torch's: its caller steps
+
+An overlap pair is one slot: where the third stage is its first part, a fourth is whole too. A program that shards by
+itself keeps what it has. Source: `_add_unshard_reshard` and `_add_wait_send` of torch's ``schedules.py``, whose rule
+this is; by next uses from the back it takes one step a slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.ops import Op
+from pipesched.model.origin import Origin, Place
+from pipesched.model.program import Program
+
+RESIDENT = 3
+"""So many stages are whole at once: one that runs forward, one that runs backward, one that is fetched."""
+
+WAITS_SINCE = (2, 15)
+
+_BEFORE, _ITSELF, _AFTER, _END = range(4)
+_WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B, Op.WAIT_REDUCE_GRAD)
+
+
+def torch_actions(program: Program, version: tuple[int, int]) -> Program:
+    """The same computes and messages with torch's other actions; O(instructions)."""
+    kept = _selected(program, ~np.isin(program.op, (*_WAITS, Op.SYNC, Op.STEP)))
+    added = [] if bool(np.any(kept.op >= Op.UNSHARD)) else [_sharding(kept)]
+    if version >= WAITS_SINCE:
+        added += [_send_waits(kept), _reduction_waits(kept)]
+    return _with(kept, added)
+
+
+@dataclass(frozen=True, eq=False)
+class Added:
+    """Instructions to be added: `at` is four times the index of the one that it stands by, plus where it stands."""
+
+    at: Ints
+    op: Column
+    stage: Column
+    microbatch: Column
+
+
+def _sharding(program: Program) -> Added:
+    rows = [row for rank in range(program.ranks) for row in _shard_rank(program, rank)]
+    at, op, stage = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return Added(at, op, stage, np.full(len(at), -1))
+
+
+def _shard_rank(program: Program, rank: int) -> Iterator[tuple[int, int, int]]:
+    """(where, UNSHARD or RESHARD, stage) for one rank, in order."""
+    slots = _slots(program, rank)
+    whole: dict[int, None] = {}  # in the order in which they were gathered
+    for (index, _), wanted in zip(slots, _windows([stages for _, stages in slots]), strict=True):
+        if wanted == tuple(whole):
+            continue
+        for stage in [stage for stage in whole if stage not in wanted]:
+            del whole[stage]
+            yield 4 * index + _BEFORE, Op.RESHARD, stage
+        for stage in wanted:
+            if stage not in whole:
+                whole[stage] = None
+                yield 4 * index + _BEFORE, Op.UNSHARD, stage
+    for stage in whole:
+        yield 4 * int(program.start[rank + 1] - 1) + _END, Op.RESHARD, stage
+
+
+def _slots(program: Program, rank: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Index and stages of every slot of a rank."""
+    low, high = int(program.start[rank]), int(program.start[rank + 1])
+    index = low + np.flatnonzero(program.op[low:high] <= Op.B)
+    joined = program.second[index] & (np.diff(index, prepend=-2) == 1)
+    stages = program.stage[index].tolist()
+    first = np.flatnonzero(~joined).tolist()
+    ends = [*first[1:], len(stages)][: len(first)]
+    return [(int(index[i]), tuple(stages[i:end])) for i, end in zip(first, ends, strict=True)]
+
+
+def _windows(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Of every slot: the stages that are to be whole, by next use from that slot on."""
+    windows: list[tuple[int, ...]] = []
+    upcoming: list[int] = []
+    used: dict[int, int] = {}
+    for number in range(len(slots) - 1, -1, -1):
+        for stage in reversed(slots[number]):
+            if not upcoming or upcoming[0] != stage:
+                if stage in used:
+                    upcoming.remove(stage)
+                upcoming.insert(0, stage)
+            used[stage] = number
+        count = RESIDENT
+        while count < len(upcoming) and used[upcoming[count]] == used[upcoming[count - 1]]:
+            count += 1
+        windows.append(tuple(upcoming[:count]))
+    return windows[::-1]
+
+
+def _send_waits(program: Program) -> Added:
+    """One wait a send, where it does not wait."""
+    sends = np.flatnonzero(program.sends)
+    backward = np.isin(program.op, (Op.I, Op.B))
+    wide = (program.placement.stages, program.placement.microbatches)
+    table = np.full(wide[0] * wide[1], -1, dtype=np.int64)
+    done = np.flatnonzero(backward)[::-1]
+    table[program.stage[done].astype(np.int64) * wide[1] + program.microbatch[done]] = done
+    after = table[program.stage[sends].astype(np.int64) * wide[1] + program.microbatch[sends]]
+    forward = (program.op[sends] == Op.SEND_F) & (after > sends)
+    last = program.start[program.rank[sends] + 1] - 1
+    at = np.where(forward, 4 * after + _AFTER, 4 * last + _END)
+    op = np.where(program.op[sends] == Op.SEND_F, Op.WAIT_SEND_F, Op.WAIT_SEND_B)
+    return Added(at, op, program.stage[sends], program.microbatch[sends])
+
+
+def _reduction_waits(program: Program) -> Added:
+    reductions = np.flatnonzero(program.op == Op.REDUCE_GRAD)
+    op, none = np.full(len(reductions), Op.WAIT_REDUCE_GRAD), np.full(len(reductions), -1)
+    return Added(4 * reductions + _AFTER, op, program.stage[reductions], none)
+
+
+def _selected(program: Program, chosen: Bools) -> Program:
+    """Some of the instructions."""
+    at = np.flatnonzero(chosen)
+    names = ("op", "stage", "microbatch", "peer", "group", "communicator", "second")
+    columns = {name: getattr(program, name)[at] for name in names}
+    start = np.searchsorted(at, program.start).astype(np.int64)
+    return replace(program, start=start, origin=_From(program.origin, at), clock=None, **columns)
+
+
+def _with(program: Program, added: list[Added]) -> Program:
+    """The program with more instructions. The sort is stable, so what stands at one place keeps its order."""
+    size = len(program)
+    extra = sum(len(more.at) for more in added)
+    at = np.concatenate([4 * np.arange(size) + _ITSELF, *(more.at for more in added)])
+    order = np.argsort(at, kind="stable")
+
+    def column(name: str, own: Column, fill: int) -> Column:
+        more = [getattr(more, name) for more in added] if name else [np.full(extra, fill)]
+        return np.concatenate([own, *more])[order].astype(own.dtype)
+
+    return replace(
+        program,
+        op=column("op", program.op, -1),
+        stage=column("stage", program.stage, -1),
+        microbatch=column("microbatch", program.microbatch, -1),
+        peer=column("", program.peer, -1),
+        group=column("", program.group, -1),
+        communicator=column("", program.communicator, 0),
+        second=column("", program.second, 0),
+        start=np.searchsorted(at[order] // 4, program.start).astype(np.int64),
+        origin=_From(program.origin, np.concatenate([np.arange(size), np.full(extra, -1)])[order]),
+    )
+
+
+@dataclass(frozen=True)
+class _From:
+    """An instruction's place is that of the one it was, or none."""
+
+    origin: Origin
+    source: Ints
+
+    def place(self, index: int) -> Place:
+        at = int(self.source[index])
+        return Place() if at < 0 else self.origin.place(at)

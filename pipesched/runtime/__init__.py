@@ -1,0 +1,56 @@
+"""Executes an instruction stream on torch.distributed. Needs the extra ``torch``; knows the stream and no compiler.
+
+    runtime = Runtime(stream, modules, loss, rank=rank, example=example)
+    mean = runtime.step(inputs, targets)        # .grad as undivided training leaves it
+
+The names below are loaded when they are first used, so that this package can be looked at without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipesched.runtime.errors import Fault, RunError
+    from pipesched.runtime.executor import Runtime
+    from pipesched.runtime.guard import Guard, finite
+    from pipesched.runtime.messages import Message
+    from pipesched.runtime.shapes import Boundary, TensorSpec, boundaries_of
+    from pipesched.runtime.torch_engine import torch_runtime
+
+_WHERE = {
+    "Boundary": "shapes",
+    "Fault": "errors",
+    "Guard": "guard",
+    "Message": "messages",
+    "RunError": "errors",
+    "Runtime": "executor",
+    "TensorSpec": "shapes",
+    "boundaries_of": "shapes",
+    "finite": "guard",
+    "torch_runtime": "torch_engine",
+}
+
+__all__ = [
+    "Boundary",
+    "Fault",
+    "Guard",
+    "Message",
+    "RunError",
+    "Runtime",
+    "TensorSpec",
+    "boundaries_of",
+    "finite",
+    "torch_runtime",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'pipesched.runtime' has no attribute {name!r}")
+    return getattr(import_module(f"pipesched.runtime.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,158 @@
+"""The backward of one microbatch through one stage, whole or split in two.
+
+    B   d loss / d input  and  d loss / d weights     one pass over the graph
+    I   d loss / d input                              keeps the gradients that arrive where weights branch off
+    W   d loss / d weights                            from those places on, with no second pass over the rest
+
+torch's own stage backward does the split. Four things around it make it right where torch alone is wrong or raises:
+
+- a stage whose inputs have no gradient (the first one, as a rule) has nothing to split: I does nothing, W is B;
+- weights that no input reaches (an output of weights alone) are missed by the split, and those that a stage uses
+  several times are counted twice before torch 2.13: they get their gradient at I;
+- the graph is kept until all of W is done, so that layers which are applied several times share it safely;
+- what cannot be split (reentrant checkpointing) runs a full backward at I, with a warning, and W does nothing.
+
+Nothing of the graph is freed at I; all of it is at W. Activation checkpointing inside a stage is right, but its W runs
+the forward again once per group of weights.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+
+_VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+Gradients = tuple[Tensor | None, ...]
+
+
+class NotSplit(UserWarning):
+    """A stage whose backward is not split: I runs all of it."""
+
+
+@dataclass(eq=False, slots=True)
+class Saved:
+    """What a microbatch keeps between its F and the end of its backward.
+
+    inputs: leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once they are known.
+    """
+
+    inputs: tuple[Tensor, ...]
+    roots: tuple[Tensor, ...]
+    arrived: Gradients = ()
+    groups: list[dict[str, Any]] | None = None
+    done: bool = field(default=False)
+
+
+def full(saved: Saved) -> Gradients:
+    """B: every gradient; those of the inputs are returned, those of the weights added to ``.grad``."""
+    pairs = [(root, arrived) for root, arrived in zip(saved.roots, saved.arrived, strict=True) if root.requires_grad]
+    if pairs:
+        torch.autograd.backward([root for root, _ in pairs], [arrived for _, arrived in pairs])
+    return _taken(saved.inputs)
+
+
+def for_input(saved: Saved, module: nn.Module) -> Gradients:
+    """I: the gradients of the inputs. Leaves in `saved` what W needs."""
+    if not any(x.requires_grad for x in saved.inputs):
+        return tuple(None for _ in saved.inputs)
+    roots = [(r, a) for r, a in zip(saved.roots, saved.arrived, strict=True) if r.requires_grad]
+    nodes = list(_nodes([r.grad_fn for r, _ in roots if r.grad_fn is not None]))
+    reason = _unsplittable(nodes)
+    if reason is None:
+        reason = _split(saved, module, roots, nodes)
+        if reason is None:
+            return _taken(saved.inputs)
+    warnings.warn(
+        f"{type(module).__name__} cannot be split: {reason}; I runs its full backward", NotSplit, stacklevel=2
+    )
+    saved.done = True
+    return full(saved)
+
+
+def for_weights(saved: Saved, module: nn.Module) -> None:
+    """W: the gradients of the weights, added to ``.grad``."""
+    if saved.done:
+        return
+    if saved.groups is None:
+        full(saved)
+        return
+    stage_backward_weight(iter(_weights(module)), saved.groups, retain_graph=True)
+
+
+def _split(saved: Saved, module: nn.Module, roots: list[tuple[Tensor, Tensor | None]], nodes: list[Node]) -> str | None:
+    """Run torch's backward for the input; why it could not, or None. The graph is whole after a failure."""
+    edges = [get_gradient_edge(root) for root, _ in roots]
+    arrived = [torch.ones_like(r) if a is None else a for r, a in roots]
+    weights = _weights(module)
+    try:
+        _, groups = stage_backward_input([r for r, _ in roots], arrived, list(saved.inputs), iter(weights))
+    except (RuntimeError, AttributeError) as error:
+        cause = error.__cause__ or error
+        _taken(saved.inputs)
+        return f"{type(cause).__name__}: {str(cause).splitlines()[0]}"
+    saved.groups = [group for group in groups if group.get("grads") is not None and _counts_once(group)]
+    _missed(weights, saved.groups, nodes, edges, arrived)
+    saved.roots = ()
+    return None
+
+
+def _missed(
+    weights: Sequence[Tensor],
+    groups: list[dict[str, Any]],
+    nodes: list[Node],
+    edges: list[GradientEdge],
+    arrived: list[Tensor],
+) -> None:
+    """The gradients of weights that the outputs reach, but not past anything that an input reaches."""
+    grouped = {node for group in groups for node in group["params"]}
+    by_node = {id(node.variable): node for node in nodes if hasattr(node, "variable")}
+    missed = [w for w in weights if id(w) in by_node and by_node[id(w)] not in grouped]
+    if missed:
+        found = torch.autograd.grad(edges, missed, arrived, retain_graph=True, allow_unused=True)
+        for weight, gradient in zip(missed, found, strict=True):
+            if gradient is not None:
+                weight.grad = gradient if weight.grad is None else weight.grad + gradient
+
+
+def _counts_once(group: dict[str, Any]) -> bool:
+    """Whether torch's W is right for a group: before 2.13 it counts a weight twice that a stage uses several times."""
+    return _VERSION >= (2, 13) or len(group["intermediates"]) == 1
+
+
+def _unsplittable(nodes: list[Node]) -> str | None:
+    if any(node.name() == "CheckpointFunctionBackward" for node in nodes):
+        return "reentrant activation checkpointing (use_reentrant=True) has one backward for all"
+    return None
+
+
+def _nodes(roots: list[Node]) -> Iterator[Node]:
+    """Every node of the graph."""
+    seen = set(roots)
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        yield node
+        for after, _ in node.next_functions:
+            if after is not None and after not in seen:
+                seen.add(after)
+                stack.append(after)
+
+
+def _weights(module: nn.Module) -> list[nn.Parameter]:
+    return [weight for weight in module.parameters() if weight.requires_grad]
+
+
+def _taken(inputs: tuple[Tensor, ...]) -> Gradients:
+    """The gradients of leaves, which they then no longer have."""
+    found = tuple(x.grad for x in inputs)
+    for x in inputs:
+        x.grad = None
+    return found

@@ -1,0 +1,71 @@
+"""Things that go wrong, done on purpose: to see what a fault looks like, and to test that none goes unseen.
+
+kill, stall            this rank, at the instruction
+raise, raise-backward  the first stage that runs from the instruction on, forward or backward
+nan, shape, dtype      what that stage gives
+weights                this rank begins with other weights
+stream                 this rank runs another stream (`launch.Job.others`)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pipesched.runtime.launch import Break
+from pipesched.stream import Instruction
+
+FOREVER = 3600.0
+
+
+class Broken:
+    """What is broken on one rank."""
+
+    def __init__(self, given: Break, modules: Iterable[nn.Module]) -> None:
+        self._given, self._armed = given, False
+        for module in modules:
+            module.register_forward_hook(self._forward)
+            if given.kind == "weights":
+                _disturb(module)
+
+    def before(self, instruction: Instruction, index: int) -> None:
+        """A hook of the runtime."""
+        if index + 1 < self._given.instruction:
+            return
+        self._armed = True
+        if self._given.kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._given.kind == "stall":
+            time.sleep(FOREVER)
+
+    def _forward(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor | None:
+        if not self._armed:
+            return None
+        match self._given.kind:
+            case "raise":
+                raise ValueError("broken on purpose")
+            case "raise-backward":
+                output.register_hook(_raise)  # type: ignore[no-untyped-call]
+            case "nan":
+                return output * float("nan")
+            case "shape":
+                return output[:, :-1]
+            case "dtype":
+                return output.to(torch.float32)
+        return None
+
+
+def _raise(gradient: Tensor) -> None:
+    raise ValueError("broken on purpose, in the backward")
+
+
+@torch.no_grad()
+def _disturb(module: nn.Module) -> None:
+    for weight in module.parameters():
+        weight.add_(0.01)

@@ -1,0 +1,192 @@
+"""What a runtime makes sure of before its first step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from pipesched.runtime.channels import Pair
+from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError
+from pipesched.runtime.reduce import Held, Tied, holders
+from pipesched.runtime.shapes import Boundary, dry_forward, specs, tensors_of
+from pipesched.runtime.tied import LooksTied, look, shown
+from pipesched.stream import Stream
+
+
+def check_modules(
+    stream: Stream, modules: Mapping[Held, nn.Module], rank: int, group: dist.ProcessGroup | None
+) -> None:
+    """Whether this rank has its stages, and the group its ranks.
+
+    Raises:
+        ValueError: which stages are missing or too many; both sizes.
+    """
+    if not 0 <= rank < len(stream.ranks):
+        raise ValueError(f"rank {rank}: the stream has ranks 0 to {len(stream.ranks) - 1}")
+    if set(modules) != set(stream.held_by(rank)):
+        held, given = list(stream.held_by(rank)), sorted(modules)
+        raise ValueError(f"rank {rank} holds the (route, stage) {held}; modules were given for {given}")
+    if len(stream.ranks) > 1 and dist.get_world_size(group) != len(stream.ranks):
+        raise ValueError(f"the stream has {len(stream.ranks)} ranks, the group {dist.get_world_size(group)}")
+
+
+def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
+    """What a rank tells of its weights: per (route, stage) names, shapes, dtypes, who shares each, a few numbers."""
+    shared: dict[int, list[tuple[int, str]]] = {}
+    for (_, stage), module in modules.items():
+        for name, weight in module.named_parameters():
+            shared.setdefault(id(weight), []).append((stage, name))
+    return {
+        "weights": {
+            held: [
+                (name, tuple(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)]))
+                for name, weight in module.named_parameters()
+            ]
+            for held, module in modules.items()
+        },
+        "shown": {held: shown(module) for held, module in modules.items()},
+    }
+
+
+def check_tied(stream: Stream, notes: Sequence[Mapping[str, Any]], tied: Tied) -> None:
+    """Warn, on the first rank, of weights that look like one and are not declared so."""
+    ranks = stream.placement[0].ranks
+    stages = [notes[rank]["shown"][0, stage] for stage, rank in enumerate(ranks)]
+    sharing = [weight[-1] for note in notes for weights in note["weights"].values() for weight in weights]
+    for text in look(stages, ranks, [*tied, *(group for group in sharing if len(group) > 1)]):
+        help = "if they are one weight, name them in `Runtime(tied=…)`: each rank has only its part of the gradient"
+        warnings.warn(f"{text}; {help}", LooksTied, stacklevel=3)
+
+
+def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
+    """Whether both copies of every stage have the same weights, shared in the same way, and begin with the same values.
+
+    Every rank finds the same. Of the values a few are compared.
+
+    Raises:
+        RunError: PS824, the first stage whose copies differ.
+    """
+    for stage in range(stream.stages):
+        copies = [(route.ranks[stage], number) for number, route in enumerate(stream.placement)]
+        (first, _), *_ = copies
+        for told, what in (("weights", "have different weights"), ("shown", "begin with different values")):
+            told_by = [(rank, notes[rank][told][number, stage]) for rank, number in copies]
+            for rank, weights in told_by:
+                if weights != told_by[0][1]:
+                    message = f"the copies of stage {stage} on ranks {first} and {rank} {what}"
+                    found = (_difference(told_by[0][1], weights, first, rank),)
+                    raise RunError(Fault(BOUNDARY, message, Place(rank), found, "build both copies from one seed"))
+
+
+def _difference(one: Any, other: Any, first: int, rank: int) -> str:
+    """The first weight that differs, by name, and what each rank says of it."""
+    if isinstance(one, Mapping):
+        return next(f"{name!r} differs" for name in {**one, **other} if one.get(name) != other.get(name))
+    pairs = zip_longest(one, other)
+    a, b = next((a, b) for a, b in pairs if a != b)
+    return f"rank {first} has {_text(a)}, rank {rank} {_text(b)}"
+
+
+def _text(weight: tuple[Any, ...] | None) -> str:
+    if weight is None:
+        return "no more weights"
+    name, shape, dtype, trained, shared = weight
+    others = f" in {len(shared)} places" if len(shared) > 1 else ""
+    return f"{name!r} {dtype.removeprefix('torch.')}{list(shape)}{'' if trained else ' frozen'}{others}"
+
+
+def infer_boundaries(
+    stream: Stream,
+    modules: Mapping[Held, nn.Module],
+    example: Tensor | Sequence[Tensor] | Sequence[Boundary] | None,
+    rank: int,
+    group: dist.ProcessGroup | None,
+    device: torch.device,
+) -> tuple[Boundary, ...]:
+    """What enters each stage: as given, or by a forward that goes from rank to rank, values left out.
+
+    Raises:
+        RunError: PS824 on every rank, a stage that failed or gave no tensors.
+        ValueError: the example is missing, or has not one boundary a stage.
+    """
+    if example is not None and not isinstance(example, Tensor) and not isinstance(next(iter(example), None), Tensor):
+        given = tuple(cast("Sequence[Boundary]", example))
+        if len(given) != stream.stages:
+            raise ValueError(f"{len(given)} boundaries for {stream.stages} stages: give what enters each")
+        return given
+    ranks = stream.placement[0].ranks
+    found: list[Boundary] = []
+    for stage in range(stream.stages):
+        maker = ranks[max(stage - 1, 0)]
+        made: Boundary | str | None = None
+        if maker == rank:
+            made = _entering(stage, found, modules, cast("Tensor | Sequence[Tensor] | None", example), device)
+        told = made if len(stream.ranks) == 1 else _tell(made, maker, group)
+        if isinstance(told, str):
+            raise RunError(Fault(BOUNDARY, told, Place(maker), (), "run the stages one after the other on one rank"))
+        assert told is not None
+        found.append(told)
+    return tuple(found)
+
+
+def _entering(
+    stage: int,
+    found: Sequence[Boundary],
+    modules: Mapping[Held, nn.Module],
+    example: Tensor | Sequence[Tensor] | None,
+    device: torch.device,
+) -> Boundary | str:
+    """What enters a stage, or why nothing does."""
+    if stage == 0 and example is None:
+        return "there is no example of the model's input on the rank of stage 0"
+    try:
+        if stage == 0:
+            return specs(tensors_of(example, "the example"))
+        return dry_forward(modules[0, stage - 1], found[-1], device, f"the output of stage {stage - 1}")
+    except Exception as error:  # it is told to the other ranks, which would wait for this one
+        return f"stage {max(stage - 1, 0)} cannot run on {found[-1:] or 'its example'}: {type(error).__name__}: {error}"
+
+
+def _tell(value: Boundary | str | None, maker: int, group: dist.ProcessGroup | None) -> Boundary | str | None:
+    box: list[Boundary | str | None] = [value]
+    source = maker if group is None else dist.get_global_rank(group, maker)
+    dist.broadcast_object_list(box, src=source, group=group)
+    return box[0]
+
+
+def pairs_of(stream: Stream, rank: int, tied: Tied) -> set[Pair]:
+    """Every (source, target) between which messages pass that this rank sends or receives."""
+    pairs = {
+        (rank, x.peer) if x.op.startswith("SEND") else (x.peer, rank)
+        for x in stream.ranks[rank]
+        if x.op.startswith(("SEND", "RECV"))
+    }
+    peers = {x.peer for x in stream.ranks[rank] if x.op == "SYNC"}
+    for group in tied:
+        ranks = holders(stream, group)
+        peers |= set(ranks) - {rank} if rank in ranks else set()
+    return pairs | {(rank, peer) for peer in peers} | {(peer, rank) for peer in peers}
+
+
+def split_batch(value: Any, count: int, what: str) -> list[Any] | None:
+    """A batch as its microbatches: a tensor is cut in `count` along its first dimension.
+
+    Raises:
+        ValueError: it does not divide, or there is another number of them.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        if value.dim() == 0 or value.shape[0] % count:
+            raise ValueError(f"{what} of shape {list(value.shape)} do not cut into {count} microbatches")
+        return list(value.tensor_split(count))
+    made = list(value)
+    if len(made) != count:
+        raise ValueError(f"{len(made)} microbatches of {what}; the stream runs {count}")
+    return made

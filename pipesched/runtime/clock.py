@@ -1,0 +1,71 @@
+"""When each instruction of a rank began and ended, and how much of that it waited for messages.
+
+    begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
+
+Seconds on the clock that all processes of a machine share, so that the ranks of a local run can be put side by side.
+Where a compute has a pace, the clock and not the number of cores decides how long a step takes: computes of small nets
+are done long before, and a rank that sleeps needs no core.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pipesched.runtime.executor import Runtime
+from pipesched.stream import Instruction
+
+now = time.monotonic
+
+
+class Clock:
+    """The times of one rank, by step.
+
+    spans: [begin, end]. steps: [index, begin, end, waited] of each instruction, in order.
+    """
+
+    def __init__(self, pace: Mapping[str, Sequence[float]]) -> None:
+        """pace: as in `launch.Job`."""
+        self._pace = pace
+        self.spans: list[list[float]] = []
+        self.steps: list[list[list[float]]] = []
+        self._begin = self._waited = 0.0
+
+    def step(self) -> None:
+        """A step begins."""
+        self.steps.append([])
+        self.spans.append([now(), 0.0])
+
+    def before(self, instruction: Instruction, index: int) -> None:
+        """A hook of the runtime."""
+        self._begin, self._waited = now(), 0.0
+
+    def after(self, instruction: Instruction, index: int) -> None:
+        """A hook of the runtime."""
+        left = self._begin + self._waited + self._least(instruction) - now()
+        if left > 0:
+            time.sleep(left)
+        end = now()
+        self.steps[-1].append([index, self._begin, end, self._waited])
+        self.spans[-1][1] = end
+
+    def _least(self, instruction: Instruction) -> float:
+        """The seconds that an instruction takes at least. A pair of F and I is the sum of its parts."""
+        parts = instruction.parts or (instruction,)
+        if [part.op for part in parts] == ["F", "B"]:
+            return self._pace["FB"][parts[0].stage] if self._pace else 0.0
+        return sum(self._pace[part.op][part.stage] for part in parts if part.op in self._pace)
+
+    def watch(self, runtime: Runtime) -> None:
+        """Times each wait of a runtime."""
+        runtime._channels.take = self._timed(runtime._channels.take)  # type: ignore[method-assign, assignment]
+
+    def _timed(self, take: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def timed(message: Any) -> Any:
+            began = now()
+            taken = take(message)
+            self._waited += now() - began
+            return taken
+
+        return timed

@@ -1,0 +1,275 @@
+"""Runs one rank's instruction list on torch.distributed.
+
+    for each instruction:  F B I W OVERLAP      compute, on what was received or handed over on this rank
+                           SEND RECV            post, and keep the handle; the consumer waits
+                           REDUCE_GRAD SYNC     gradients from sums to what undivided training leaves
+                           STEP                 the caller's optimizer
+
+It trusts the stream: whether the order is complete, finishes and fits in memory is for the verifier to say before. It
+does not trust what it cannot have seen, which is the model: shapes are agreed on when it is built and checked before
+every post.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from pipesched.runtime.agree import agree
+from pipesched.runtime.backward import Gradients
+from pipesched.runtime.building import (
+    check_copies,
+    check_modules,
+    check_tied,
+    infer_boundaries,
+    pairs_of,
+    signature,
+    split_batch,
+)
+from pipesched.runtime.channels import Channels
+from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
+from pipesched.runtime.reduce import Held, Reduction, Tied
+from pipesched.runtime.shapes import Boundary, gradients
+from pipesched.runtime.stages import Loss, Stage
+from pipesched.stream import Instruction, Stream
+
+Hook = Callable[[Instruction, int], None]
+
+
+class Runtime:
+    """One rank of a pipeline.
+
+    position: the index in `instructions` of the one under way; -1 before the first step, their number at the end of
+    a step. losses: of the microbatches whose last stage is here, by microbatch, of the last step. Both, and
+    `waiting`, may be read from another thread.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        modules: Mapping[Held, nn.Module],
+        loss: Loss,
+        *,
+        rank: int,
+        example: Tensor | Sequence[Tensor] | Sequence[Boundary] | None = None,
+        group: dist.ProcessGroup | None = None,
+        device: torch.device | str = "cpu",
+        before: Hook | None = None,
+        after: Hook | None = None,
+        optimize: Callable[[], object] | None = None,
+        tied: Tied = (),
+        early_receives: int = 2,
+        blocking: bool = False,
+    ) -> None:
+        """A collective: all ranks of the group build theirs at the same time.
+
+        modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and gives a tensor or a
+            tuple of them. Where a stage lives twice, both copies begin with the same weights.
+        loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch.
+        example: one microbatch of the model's input, needed where stage 0 lives: boundaries are found by one forward
+            without a trace. Or what `boundaries_of` returned: what enters each of the S stages.
+        group: of the ranks of the stream, in their order; None: the default one, or none for a single rank.
+        device: where the modules are. With NCCL it is also torch's current device.
+        before, after: called around every instruction with it and its index.
+        optimize: what STEP does. Gradients are complete then, and stay.
+        tied: groups of (stage, parameter name) that are one weight, on different ranks: each gets the sum.
+        early_receives: how many receives may be posted ahead of their place in the list; each holds its buffer.
+        blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
+
+        Raises:
+            RunError: PS821 another rank has another stream; PS824 a stage does not fit its neighbours or its copy.
+            ValueError: the modules are not those of this rank, or the group is not of the stream's size.
+        """
+        check_modules(stream, modules, rank, group)
+        self.stream, self.rank, self.loss, self.optimize = stream, rank, loss, optimize
+        self.before, self.after = before, after
+        self.instructions = stream.ranks[rank]
+        self.position = -1
+        self.losses: dict[int, Tensor] = {}
+        self._group, self._device = group, torch.device(device)
+        self._alone = len(stream.ranks) == 1
+        if not self._alone:
+            notes = [card.note for card in agree(stream, group, signature(modules))]
+            check_copies(stream, notes)
+            if rank == 0:
+                check_tied(stream, notes, tied)
+        self.boundaries = infer_boundaries(stream, modules, example, rank, group, self._device)
+        width = max(map(len, self.boundaries))
+        pairs = pairs_of(stream, rank, tied)
+        self._channels = Channels(rank, group, self._device, Tags.of(stream, width), pairs, blocking=blocking)
+        self._reduction = Reduction(stream, modules, rank, self._channels, tied)
+        self._train = any(x.op in ("B", "I", "OVERLAP") for x in self.instructions)
+        self._stages = {held: self._stage(held, module) for held, module in modules.items()}
+        self._ahead = 0 if blocking else early_receives
+        receives = [(i, x) for i, x in enumerate(self.instructions) if x.op.startswith("RECV")]
+        self._receives = [(i, Message.of(x, rank)) for i, x in receives]
+        self._posted = 0
+        self._inbox: dict[Message, tuple[Tensor, ...]] = {}
+        self._outbox: dict[Message, tuple[Tensor, ...]] = {}
+        self._inputs: list[Any] | None = None
+        self._targets: list[Any] | None = None
+
+    @property
+    def waiting(self) -> Message | None:
+        """The message that this rank waits for at this moment, if any."""
+        return self._channels.waiting
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this rank has waited for messages since it was built, in all."""
+        return self._channels.waited
+
+    @property
+    def posted(self) -> tuple[Message, ...]:
+        """Receives that are posted and not yet taken."""
+        return self._channels.posted
+
+    def step(self, inputs: Any = None, targets: Any = None) -> Tensor:
+        """One training step over all m microbatches; the mean of their losses, on every rank, float64 without shape.
+
+        inputs: the model's input on this rank's device, needed where stage 0 lives: a tensor, cut in m along its
+            first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
+        targets: likewise, where the last stage lives; a microbatch's target is whatever the loss takes.
+        Adds to ``.grad`` of every weight what one backward through the undivided model adds, with loss = mean over
+        the microbatches. A weight that no microbatch used gets zeros where a copy or a tie is exchanged.
+
+        Raises:
+            RunError: PS824, what a stage gave is not what the next one expects.
+            ValueError: the batch does not cut into m microbatches, or is missing.
+
+        After an exception a step is half done, here and elsewhere: the runtime cannot go on.
+        """
+        count = self.stream.microbatches
+        self._inputs = split_batch(inputs, count, "inputs")
+        self._targets = split_batch(targets, count, "targets")
+        self.losses = {}
+        self._posted = 0
+        self._reduction.begin()
+        for index, instruction in enumerate(self.instructions):
+            self.position = index
+            if self.before is not None:
+                self.before(instruction, index)
+            self._receive_ahead(index)
+            self._run(instruction)
+            if self.after is not None:
+                self.after(instruction, index)
+        self.position = len(self.instructions)
+        self._channels.finish()
+        if not any(x.op == "STEP" for x in self.instructions):
+            self._reduction.finish()
+        return self._mean()
+
+    def _run(self, x: Instruction) -> None:
+        match x.op:
+            case "F":
+                self._forward(x)
+            case "B" | "I":
+                self._backward(x)
+            case "W":
+                self._stages[x.route, x.stage].backward_weights(x.microbatch)
+            case "OVERLAP":
+                for part in x.parts:
+                    self._run(part)
+            case "SEND_F" | "SEND_B":
+                message = Message.of(x, self.rank)
+                self._channels.send(message, _made(self._outbox.pop(message, None), message))
+            case "RECV_F" | "RECV_B":
+                pass  # posted before
+            case "REDUCE_GRAD":
+                self._reduction.reduce(x.stage)
+            case "SYNC":
+                self._reduction.sync(x.stage, x.peer)
+            case "STEP":
+                self._reduction.finish()
+                if self.optimize is not None:
+                    self.optimize()
+            case _:
+                raise ValueError(f"no instruction is called {x.op!r}")
+
+    def _forward(self, x: Instruction) -> None:
+        stage = self._stages[x.route, x.stage]
+        inputs = self._input(x) if x.stage == 0 else self._get(ACTIVATION, x, x.stage - 1)
+        if stage.leaving is None:
+            if self._targets is None:
+                raise ValueError("targets are needed on this rank: it has the last stage")
+            target = self._targets[x.microbatch]
+            self.losses[x.microbatch] = stage.forward_loss(x.microbatch, inputs, self.loss, target)
+        else:
+            self._put(ACTIVATION, x, x.stage + 1, stage.forward(x.microbatch, inputs))
+
+    def _backward(self, x: Instruction) -> None:
+        stage = self._stages[x.route, x.stage]
+        arrived = None if stage.leaving is None else self._get(GRADIENT, x, x.stage + 1)
+        made = stage.backward(x.op, x.microbatch, arrived)
+        if x.stage == 0:
+            self._deliver(self._input(x), made)
+            return
+        pairs = zip(gradients(stage.entering), made, strict=True)
+        self._put(GRADIENT, x, x.stage - 1, tuple(spec.zeros(self._device) if y is None else y for spec, y in pairs))
+
+    def _deliver(self, inputs: tuple[Tensor, ...], made: Gradients) -> None:
+        """The gradients of the model's own input, where it asks for one, as undivided training gives them."""
+        able = [given for given, spec in zip(inputs, self.boundaries[0], strict=True) if spec.differentiable]
+        for given, grad in zip(able, made, strict=True):
+            if given.requires_grad and grad is not None:
+                torch.autograd.backward(given, grad / self.stream.microbatches)
+
+    def _input(self, x: Instruction) -> tuple[Tensor, ...]:
+        if self._inputs is None:
+            raise ValueError("inputs are needed on this rank: it has the first stage")
+        made = self._inputs[x.microbatch]
+        return tuple(made) if isinstance(made, tuple | list) else (made,)
+
+    def _get(self, kind: str, x: Instruction, maker: int) -> tuple[Tensor, ...]:
+        """What the neighbouring stage made, handed over on this rank or received."""
+        source = self.stream.placement[x.route].ranks[maker]
+        message = Message(kind, x.route, maker, x.microbatch, source, self.rank)
+        if source != self.rank:
+            return self._channels.take(message)
+        return _made(self._inbox.pop(message, None), message)
+
+    def _put(self, kind: str, x: Instruction, taker: int, made: tuple[Tensor, ...]) -> None:
+        """Hand over on this rank, or keep until the SEND."""
+        target = self.stream.placement[x.route].ranks[taker]
+        message = Message(kind, x.route, x.stage, x.microbatch, self.rank, target)
+        (self._inbox if target == self.rank else self._outbox)[message] = made
+
+    def _receive_ahead(self, index: int) -> None:
+        """Post the receives up to here, and some ahead."""
+        reached = self._posted
+        while reached < len(self._receives) and self._receives[reached][0] <= index:
+            reached += 1
+        for _, message in self._receives[self._posted : reached + self._ahead]:
+            self._channels.receive(message, self._boundary(message))
+            self._posted += 1
+
+    def _boundary(self, message: Message) -> Boundary:
+        if message.kind == ACTIVATION:
+            return self.boundaries[message.stage + 1]
+        return gradients(self.boundaries[message.stage])
+
+    def _stage(self, held: Held, module: nn.Module) -> Stage:
+        number = held[1]
+        leaving = self.boundaries[number + 1] if number + 1 < self.stream.stages else None
+        parts = (y for x in self.instructions for y in x.parts or (x,))
+        split = any(x.op == "I" and (x.route, x.stage) == held for x in parts)
+        return Stage(module, number, self.boundaries[number], leaving, split=split, train=self._train)
+
+    def _mean(self) -> Tensor:
+        total = torch.zeros((), dtype=torch.float64, device=self._channels.wire)
+        for value in self.losses.values():
+            total += value.to(total.device)
+        if not self._alone:
+            dist.all_reduce(total, group=self._group)
+        return total / self.stream.microbatches
+
+
+def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
+    """What is handed over or sent; a list in a wrong order asks for what is not there."""
+    if tensors is None:
+        raise LookupError(f"there is no {message}: it is not made yet, or gone")
+    return tensors

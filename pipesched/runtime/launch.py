@@ -1,0 +1,220 @@
+"""Local processes for a program: p ranks, one that watches over them, and none left behind.
+
+    caller ──a job a line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
+           <──its outcome───            <──a line each──
+
+The supervisor imports torch once, whatever the number of ranks and jobs. It ends its ranks when the caller goes away,
+and they end when it goes away: each end holds a pipe whose closing the other one sees, however a process dies. This
+module is the caller's side and needs no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any
+
+from pipesched.runtime.errors import NEEDS, RANK_LOST, Fault, Place, RunError
+
+FAULTS = ("kill", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "weights", "stream")
+START = 60.0  # seconds for ranks to find each other, before the watchdog of each has begun
+EXTRA = 2.0  # seconds beyond the timeout within which every rank has ended
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Something to break on purpose: what, on which rank, from which of its instructions on, counted from 1."""
+
+    kind: str
+    rank: int
+    instruction: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Break:
+        """``kill@1:7``; without a number, from the first instruction on.
+
+        Raises:
+            ValueError: another form, or an unknown kind.
+        """
+        kind, _, where = text.partition("@")
+        rank, colon, instruction = where.partition(":")
+        numbers = [rank, instruction] if colon else [rank]
+        if kind not in FAULTS or not all(x.isascii() and x.isdecimal() and len(x) < 10 for x in numbers):
+            raise ValueError(f"{text!r} is not KIND@RANK or KIND@RANK:INSTRUCTION; kinds are {', '.join(FAULTS)}")
+        return cls(kind, int(rank), int(instruction) if colon else 1)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run. stream: its text; others: the text that some ranks get instead, by rank.
+
+    timeout: seconds without any progress that are a stall. pace: the seconds that a compute takes at least, by kind
+    (F, I, W, B, FB) and stage. agree: whether ranks compare their streams first.
+    trace: whether to tell when each instruction began and ended. engine: pipesched, or torch, which then may get a CSV
+    with messages in the place of the stream's computes; judge: ``module:function``, of what torch made of the order;
+    options: of torch's class.
+    """
+
+    stream: str
+    ranks: int
+    net: str = "mlp"
+    dtype: str = "float64"
+    steps: int = 2
+    backend: str = "gloo"
+    device: str = "cpu"
+    timeout: float = 30.0
+    seed: int = 0
+    trace: bool = False
+    agree: bool = True
+    pace: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    engine: str = "pipesched"
+    csv: str | None = None
+    judge: str | None = None
+    options: Mapping[str, bool] = field(default_factory=dict)
+    others: Mapping[int, str] = field(default_factory=dict)
+    breaks: tuple[Break, ...] = ()
+
+    def dumps(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str) -> Job:
+        """The job of a line."""
+        data: dict[str, Any] = json.loads(text)
+        data["others"] = {int(rank): stream for rank, stream in data["others"].items()}
+        data["breaks"] = tuple(Break(**given) for given in data["breaks"])
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """How one rank ended. status: as of ``subprocess``, negative for a signal. data: what it measured, if it did."""
+
+    rank: int
+    status: int
+    data: dict[str, Any] | None
+    fault: Fault | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How all ranks ended."""
+
+    ranks: tuple[RankResult, ...]
+
+    @property
+    def fault(self) -> Fault | None:
+        """What went wrong first, with what the system says of ranks that could not say it themselves."""
+        silent = sorted((r for r in self.ranks if r.fault is None and r.data is None), key=lambda r: r.seconds)
+        notes = tuple(f"rank {r.rank} {_ended(r.status)}" for r in silent)
+        told = sorted((r for r in self.ranks if r.fault is not None), key=lambda r: r.seconds)
+        if told:
+            first = told[0].fault
+            assert first is not None
+            return Fault(first.code, first.message, first.place, first.notes + notes, first.help)
+        if silent:
+            return Fault(RANK_LOST, f"rank {silent[0].rank} {_ended(silent[0].status)}", Place(silent[0].rank), notes)
+        return None
+
+
+def _ended(status: int) -> str:
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+class Launcher:
+    """A supervisor that runs one job after the other. Use it in a ``with``: leaving it ends all its processes.
+
+    Raises:
+        RunError: PS820, torch is not installed; PS823, the supervisor is gone.
+    """
+
+    def __init__(self) -> None:
+        require_torch()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "pipesched.runtime.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(),
+            start_new_session=True,  # Ctrl-C is for the caller, who then ends them all
+            text=True,
+            encoding="utf-8",
+        )
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process, and the group, of the supervisor."""
+        return self._process.pid
+
+    def run(self, job: Job) -> Outcome:
+        """Starts the ranks, and waits until the last one has ended."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(job.dumps() + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            status = process.wait()
+            raise RunError(Fault(RANK_LOST, f"the process that starts the ranks {_ended(status)}"))
+        return Outcome(tuple(_result(given) for given in json.loads(line)))
+
+    def close(self) -> None:
+        """Ends the supervisor, its ranks with it, and waits for it."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def _result(given: dict[str, Any]) -> RankResult:
+    fault = None if given["fault"] is None else Fault.loads(given["fault"])
+    return RankResult(given["rank"], given["status"], given["data"], fault, given["seconds"])
+
+
+def _environment() -> dict[str, str]:
+    """Of the ranks: local sockets, one thread each, and no log of what we report ourselves."""
+    wanted = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    return {**wanted, **loopback, **os.environ, "MASTER_ADDR": "127.0.0.1"}
+
+
+def require_torch() -> None:
+    """Whether there is a torch to run on.
+
+    Raises:
+        RunError: PS820.
+    """
+    if find_spec("torch") is None:
+        raise RunError(
+            Fault(NEEDS, "running a schedule needs torch, which is not installed", help="pip install pipesched[torch]")
+        )

@@ -1,0 +1,114 @@
+"""Small real models, cut into stages: what ``pipesched run`` trains.
+
+    mlp           tanh(Linear)               …   Linear, mean squared error
+    transformer   embedding, block   block   …   block, Linear, cross entropy      block: attention + MLP, both residual
+
+A stage of a model is the same on every rank and in every process: its parameters are drawn from a seed of its own.
+The boundary between stages is one tensor of one shape, so that nothing but the order of a schedule decides what meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+BATCH, WIDTH, TOKENS, WORDS, HEADS = 4, 16, 6, 13, 2
+NETS = ("mlp", "transformer")
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Embedding(nn.Module):
+    """Words and their positions: (batch, tokens) int64 to (batch, tokens, width)."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.word = nn.Embedding(WORDS, WIDTH, dtype=dtype)
+        self.position = nn.Parameter(torch.randn(TOKENS, WIDTH, dtype=dtype) / 8)
+
+    def forward(self, words: Tensor) -> Tensor:
+        embedded: Tensor = self.word(words) + self.position
+        return embedded
+
+
+class Block(nn.Module):
+    """Causal self-attention and a two-layer MLP, each with its residual; the shape stays (batch, tokens, width)."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.before_attention = nn.LayerNorm(WIDTH, dtype=dtype)
+        self.mixed = nn.Linear(WIDTH, 3 * WIDTH, dtype=dtype)
+        self.joined = nn.Linear(WIDTH, WIDTH, dtype=dtype)
+        self.before_mlp = nn.LayerNorm(WIDTH, dtype=dtype)
+        self.wide = nn.Linear(WIDTH, 2 * WIDTH, dtype=dtype)
+        self.narrow = nn.Linear(2 * WIDTH, WIDTH, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self._attention(self.before_attention(x))
+        mlp: Tensor = self.narrow(torch.nn.functional.gelu(self.wide(self.before_mlp(x))))
+        return x + mlp
+
+    def _attention(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        query, key, value = (
+            part.reshape(batch, tokens, HEADS, width // HEADS).transpose(1, 2)
+            for part in self.mixed(x).chunk(3, dim=-1)
+        )
+        seen = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        joined: Tensor = self.joined(seen.transpose(1, 2).reshape(batch, tokens, width))
+        return joined
+
+
+@dataclass(frozen=True)
+class Net:
+    """A model of some stages, and what it is trained on.
+
+    In float64 an error of the order and an error of rounding are 12 digits apart.
+    """
+
+    name: str
+    stages: int
+    seed: int = 0
+    dtype: torch.dtype = torch.float64
+
+    def stage(self, index: int) -> nn.Module:
+        """The module of a stage: freshly made, and always the same."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1_000_003 * self.seed + index)
+            return self._mlp(index) if self.name == "mlp" else self._transformer(index)
+
+    def _mlp(self, index: int) -> nn.Module:
+        linear = nn.Linear(WIDTH, WIDTH, dtype=self.dtype)
+        return linear if index == self.stages - 1 else nn.Sequential(linear, nn.Tanh())
+
+    def _transformer(self, index: int) -> nn.Module:
+        parts: list[nn.Module] = [Embedding(self.dtype)] if index == 0 else []
+        parts.append(Block(self.dtype))
+        if index == self.stages - 1:
+            parts.append(nn.Linear(WIDTH, WORDS, dtype=self.dtype))
+        return nn.Sequential(*parts)
+
+    def batch(self, step: int, microbatches: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of one step: `BATCH` samples a microbatch, along the first dimension."""
+        drawn = torch.Generator().manual_seed(7_919 * (step + 1) + self.seed)
+        if self.name == "mlp":
+            both = torch.randn((2, microbatches * BATCH, WIDTH), generator=drawn, dtype=self.dtype)
+            return both[0], both[1]
+        words = torch.randint(WORDS, (microbatches * BATCH, TOKENS + 1), generator=drawn)
+        return words[:, :-1].contiguous(), words[:, 1:].contiguous()
+
+    @property
+    def loss(self) -> Loss:
+        """The mean loss of a microbatch."""
+        return _squared if self.name == "mlp" else _entropy
+
+
+def _squared(output: Tensor, target: Tensor) -> Tensor:
+    return torch.nn.functional.mse_loss(output, target)
+
+
+def _entropy(output: Tensor, target: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(output.flatten(0, 1), target.flatten())

@@ -1,0 +1,115 @@
+"""What passes between two stages: the shape and dtype of every tensor, known to both ends before anything is posted.
+
+    boundary[0] ─> stage 0 ─> boundary[1] ─> stage 1 ─> … ─> boundary[S-1] ─> stage S-1 ─> loss
+
+A receive needs its buffer before the message comes, and no transport can be trusted with a size that is wrong: too
+short leaves stale values, too long kills the process, another dtype is read as if it were the right one. All
+microbatches of a program have the same boundaries. Gradients pass for the tensors that can have one, the others
+(token ids, masks) go forward only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Shape and dtype of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> TensorSpec:
+        return cls(tuple(tensor.shape), tensor.dtype)
+
+    @property
+    def differentiable(self) -> bool:
+        return self.dtype.is_floating_point or self.dtype.is_complex
+
+    def empty(self, device: torch.device) -> Tensor:
+        return torch.empty(self.shape, dtype=self.dtype, device=device)
+
+    def zeros(self, device: torch.device) -> Tensor:
+        return torch.zeros(self.shape, dtype=self.dtype, device=device)
+
+    def __str__(self) -> str:
+        """``float32[4, 16]``."""
+        return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+
+
+Boundary: TypeAlias = tuple[TensorSpec, ...]
+
+
+def specs(tensors: Sequence[Tensor]) -> Boundary:
+    return tuple(map(TensorSpec.of, tensors))
+
+
+def gradients(boundary: Boundary) -> Boundary:
+    """The tensors of a boundary that have a gradient."""
+    return tuple(spec for spec in boundary if spec.differentiable)
+
+
+def text(boundary: Boundary) -> str:
+    return ", ".join(map(str, boundary)) or "nothing"
+
+
+def tensors_of(value: Any, what: str) -> tuple[Tensor, ...]:
+    """What a stage takes or gives, as a tuple of tensors.
+
+    Raises:
+        RunError: PS824, it is something else.
+    """
+    made = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if not made or not all(isinstance(x, Tensor) for x in made):
+        kinds = ", ".join(type(x).__name__ for x in made) or "nothing"
+        help = "between two stages pass a tensor, or a tuple of tensors"
+        raise RunError(Fault(BOUNDARY, f"{what} is no tensor or tuple of tensors: {kinds}", None, (), help))
+    return made
+
+
+def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place | None = None) -> None:
+    """Whether tensors are what the other end has a buffer for.
+
+    Raises:
+        RunError: PS824, the first difference.
+    """
+    got = specs(found)
+    if got != expected:
+        message = f"{what} is {text(got)}; the other end expects {text(expected)}"
+        help = "every microbatch has the shapes of the example; see `Runtime(example=…)`"
+        raise RunError(Fault(BOUNDARY, message, place, (), help))
+
+
+def dry_forward(module: nn.Module, inputs: Boundary, device: torch.device, what: str) -> Boundary:
+    """The boundary behind a stage, by one forward on zeros that leaves no trace in buffers or random numbers."""
+    kept = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is worth saying comes again with the first microbatch
+        output = module(*(spec.zeros(device) for spec in inputs))
+        for name, buffer in module.named_buffers():
+            buffer.copy_(kept[name])
+    return specs(tensors_of(output, what))
+
+
+def boundaries_of(
+    stages: Sequence[nn.Module], example: Tensor | Sequence[Tensor], device: torch.device | str = "cpu"
+) -> tuple[Boundary, ...]:
+    """The boundaries of a whole model that one process holds, from one microbatch of input.
+
+    stages: the S stages in order. Returns what enters each of them, S entries.
+    """
+    found = [specs(tensors_of(example, "the example"))]
+    for number, module in enumerate(stages[:-1]):
+        found.append(dry_forward(module, found[-1], torch.device(device), f"the output of stage {number}"))
+    return tuple(found)

@@ -1,0 +1,114 @@
+"""One stage of this rank: forward, backward, and what each microbatch keeps in between.
+
+    inputs ─detach─> leaves ─module─> outputs ─detach─> to the next stage
+                        │                │
+                        └──── Saved ─────┘     from F to the end of B or W
+
+Between stages nothing but values passes, so the graph of a microbatch is cut at every boundary and each backward
+begins with the gradients that the next stage made. On the last stage it begins with the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pipesched.runtime import backward
+from pipesched.runtime.backward import Saved
+from pipesched.runtime.errors import BOUNDARY, Fault, RunError
+from pipesched.runtime.shapes import Boundary, check, gradients, tensors_of
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+class Stage:
+    """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss."""
+
+    def __init__(
+        self, module: nn.Module, number: int, entering: Boundary, leaving: Boundary | None, *, split: bool, train: bool
+    ) -> None:
+        self.module, self.number = module, number
+        self.entering, self.leaving = entering, leaving
+        self.split, self.train = split, train
+        self.live: dict[int, Saved] = {}
+
+    def forward(self, microbatch: int, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """F of every stage but the last: what the next stage gets.
+
+        Raises:
+            RunError: PS824, the output is not what the next stage expects.
+        """
+        assert self.leaving is not None
+        leaves, output = self._run(microbatch, inputs)
+        outputs = tensors_of(output, f"the output of stage {self.number}")
+        check(outputs, self.leaving, f"activation {microbatch} of stage {self.number}")
+        if self.train:
+            self.live[microbatch] = Saved(leaves, tuple(map(self._root, outputs)))
+        return tuple(tensor.detach() for tensor in outputs)
+
+    def forward_loss(self, microbatch: int, inputs: Sequence[Tensor], loss: Loss, target: object) -> Tensor:
+        """F of the last stage: the loss of a microbatch, a number without a graph.
+
+        Raises:
+            RunError: PS824, the loss is not one number.
+        """
+        leaves, output = self._run(microbatch, inputs)
+        with torch.set_grad_enabled(self.train):
+            value: Any = loss(output, target)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            message = f"the loss of microbatch {microbatch} is not one number: {shape}"
+            raise RunError(Fault(BOUNDARY, message, None, (), "reduce it, for instance by mean()"))
+        if self.train:
+            self.live[microbatch] = Saved(leaves, (self._root(value),))
+        return value.detach().reshape(())
+
+    def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
+        """B or I: the gradients of the inputs that can have one, None where nothing depends on the input.
+
+        arrived: the gradients of the outputs that can have one; None on the last stage.
+        """
+        saved = self._kept(microbatch)
+        saved.arrived = (None,) if arrived is None else self._spread(arrived)
+        if op == "B":
+            found = backward.full(saved)
+            del self.live[microbatch]
+        else:
+            found = backward.for_input(saved, self.module)
+        return tuple(made for spec, made in zip(self.entering, found, strict=True) if spec.differentiable)
+
+    def backward_weights(self, microbatch: int) -> None:
+        """W: the gradients of the weights, from what I left."""
+        backward.for_weights(self._kept(microbatch), self.module)
+        del self.live[microbatch]
+
+    def _kept(self, microbatch: int) -> Saved:
+        if microbatch not in self.live:
+            raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is over")
+        return self.live[microbatch]
+
+    def _run(self, microbatch: int, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], Any]:
+        check(inputs, self.entering, f"the input of stage {self.number}, microbatch {microbatch},")
+        leaves = tuple(self._leaf(x) for x in inputs)
+        with torch.set_grad_enabled(self.train):
+            return leaves, self.module(*leaves)
+
+    def _leaf(self, value: Tensor) -> Tensor:
+        """What the graph of this stage begins with; the model's own input has a gradient only if it asks for one."""
+        leaf = value.detach()
+        wanted = value.requires_grad if self.number == 0 else leaf.is_floating_point() or leaf.is_complex()
+        return leaf.requires_grad_(wanted and self.train)
+
+    def _root(self, value: Tensor) -> Tensor:
+        """What the backward begins with. torch's split backward cannot detach a view, so it gets a copy."""
+        return value.clone() if self.split and value._is_view() and value.requires_grad else value
+
+    def _spread(self, arrived: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+        """Gradients at the places of their outputs."""
+        assert self.leaving is not None
+        check(arrived, gradients(self.leaving), f"the gradient for stage {self.number}")
+        rest = iter(arrived)
+        return tuple(next(rest) if spec.differentiable else None for spec in self.leaving)

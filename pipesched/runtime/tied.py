@@ -1,0 +1,54 @@
+"""Weights of different ranks that look like one.
+
+A weight that the first and the last stage share is, once the stages are on two ranks, two tensors, and each gets only
+a part of its gradient: nothing fails, the model just trains wrong. Nobody tells us, but such weights begin with the
+same values. So every rank shows a few numbers of every weight, and equal ones are pointed at, unless all weights of
+both stages are equal: then the stages are copies, not tied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+
+SAMPLE = 64  # numbers of a weight that are shown
+
+Sample = tuple[tuple[int, ...], str, bytes]
+Shown = Mapping[str, Sample]  # by the weight's name; without those whose numbers are all one
+
+
+class LooksTied(UserWarning):
+    """Two weights on different ranks begin with the same values, and are not declared as tied."""
+
+
+def shown(module: nn.Module) -> dict[str, Sample]:
+    """A few numbers of each weight of a stage."""
+    found = {}
+    for name, weight in module.named_parameters():
+        sample = weight.detach().flatten()[:SAMPLE].cpu()
+        if sample.numel() > 1 and not bool((sample == sample[0]).all()):
+            found[name] = (
+                tuple(weight.shape),
+                str(weight.dtype),
+                bytes(sample.contiguous().view(torch.uint8).tolist()),
+            )
+    return found
+
+
+def look(stages: Sequence[Shown], ranks: Sequence[int], declared: Sequence[Sequence[tuple[int, str]]]) -> list[str]:
+    """What to warn of. stages: what each stage shows; ranks: who holds each."""
+    known = [set(group) for group in declared]
+    first: dict[Sample, tuple[int, str]] = {}
+    found = []
+    for stage, weights in enumerate(stages):
+        for name, sample in weights.items():
+            other, named = first.setdefault(sample, (stage, name))
+            pair = {(other, named), (stage, name)}
+            if ranks[other] == ranks[stage] or any(pair <= group for group in known):
+                continue
+            if len(weights) > 1 and sorted(weights.values()) == sorted(stages[other].values()):
+                continue
+            found.append(f"{named!r} of stage {other} and {name!r} of stage {stage} begin with the same values")
+    return found

@@ -1,0 +1,102 @@
+"""torch's own pipeline engine, with an order of ours in it, and a look at what it is going to run.
+
+    CSV of computes ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
+                                                                                               │ raises: no step is run
+
+torch lowers the computes itself, adds sends and receives, and checks nothing of the result. So the lowered order is
+read back and judged before the first step: with ``defer_pp_recv=True`` torch 2.13 delivers activations of ZB-V and
+DualPipeV into the wrong buffers, without an error.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.distributed.pipelining.stage import _PipelineStageBase
+
+from pipesched.stream import Stream
+
+COMPUTES = ("F", "I", "W", "B", "OVERLAP")
+
+
+def torch_runtime(
+    order: str | PathLike[str] | Stream,
+    stages: Sequence[_PipelineStageBase],
+    n_microbatches: int,
+    loss_fn: Callable[..., Any] | None = None,
+    *,
+    verify: Callable[[str], object] | None = None,
+    **options: Any,
+) -> _PipelineScheduleRuntime:
+    """torch's runtime with an order loaded; ``step()`` it as any other schedule of torch.
+
+    order: the path of a torch CSV, of computes alone or with its messages, or a stream, of which the computes are
+    taken. stages: the stages of this rank. verify: is handed what torch will run, as the text of a CSV with messages,
+    and raises where it finds that wrong; `pipesched.torch_runtime` passes our own checks. options: of torch's class,
+    such as ``scale_grads=False``.
+
+    Raises:
+        ValueError: a stream that torch cannot run, because a stage has two copies.
+        Exception: whatever `verify` and torch raise.
+    """
+    made: Any = _PipelineScheduleRuntime
+    runtime: _PipelineScheduleRuntime = made(list(stages), n_microbatches, loss_fn=loss_fn, **options)
+    with _file(order) as path:
+        runtime._load_csv(str(path), format=_format(path))
+    if verify is not None:
+        verify(lowered(runtime))
+    return runtime
+
+
+def lowered(runtime: _PipelineScheduleRuntime) -> str:
+    """What torch's runtime executes, as the text of a CSV with messages, one row a rank."""
+    orders: Mapping[int, Sequence[object]] = runtime.pipeline_order_with_comms
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([map(str, orders[rank]) for rank in sorted(orders)])
+    return written.getvalue()
+
+
+def computes(stream: Stream) -> str:
+    """The computes of a stream as the text of a torch CSV.
+
+    Raises:
+        ValueError: the stream has two copies of a stage, and torch's engine has one rank for each.
+    """
+    if len(stream.placement) > 1:
+        raise ValueError(
+            f"{stream.name}: torch's engine has one rank for each stage, and this stream has {len(stream.placement)} "
+            "copies of every stage; run it with pipesched.runtime"
+        )
+    rows = (",".join(_cell(x) for x in rank if x.op in COMPUTES) for rank in stream.ranks)
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _cell(instruction: object) -> str:
+    return str(instruction).replace("OVERLAP", "OVERLAP_F_B")
+
+
+@contextmanager
+def _file(order: str | PathLike[str] | Stream) -> Iterator[Path]:
+    """The path of a CSV, which torch wants."""
+    if not isinstance(order, Stream):
+        yield Path(order)
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "order.csv"
+        path.write_text(computes(order), "utf-8")
+        yield path
+
+
+def _format(path: Path) -> Literal["compute_only", "compute_comms"]:
+    """``compute_comms`` if any cell is more than a compute. The word is torch's."""
+    text = path.read_text("utf-8")
+    messages = any(word in text for word in ("SEND", "RECV", "SHARD", "REDUCE"))
+    return "compute_comms" if messages else "compute_only"

@@ -1,0 +1,207 @@
+"""What the ranks do in a case. Results are plain numbers; what they must be is for the tests to say."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import time
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from pipesched.runtime import Runtime, boundaries_of, channels
+from pipesched.runtime.messages import ACTIVATION
+from pipesched.stream import Instruction, Stream
+from tests.runtime.asleep import Asleep
+from tests.runtime.live import Counted, Live
+from tests.runtime.models import batch, blocks, copies, error, squared, undivided
+from tests.runtime.variants import VARIANTS
+
+COMPUTES = ("F", "I", "W", "B", "OVERLAP")
+
+
+def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool = False) -> dict[str, Any]:
+    """One step on residual blocks; errors against undivided training, and the most activations that were live.
+
+    Without the garbage collector: what autograd lets go of must go by itself.
+    """
+    dtype = getattr(torch, kind)
+    whole = blocks(stream.stages, dtype)
+    inputs, targets = batch(stream.microbatches, dtype)
+    expected = undivided(whole, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), squared)
+    mine, live = {}, Live()
+    for route, stage in stream.held_by(rank):
+        mine[route, stage] = Counted(copies(whole)[stage], route, stage, live)
+    example = inputs[: len(inputs) // stream.microbatches]
+    runtime = Runtime(stream, mine, squared, rank=rank, example=example, before=live.before, blocking=blocking)
+    counts: list[int] = []
+    sent: list[int] = []
+
+    def after(instruction: Instruction, index: int) -> None:
+        sent.append(sum(message.kind == ACTIVATION for message in runtime._channels._sent))
+        if instruction.op in COMPUTES:
+            counts.append(live.count)
+
+    runtime.after = after
+    gc.disable()
+    try:
+        loss = runtime.step(inputs, targets)
+    finally:
+        gc.enable()
+    return {
+        "error": max(error(module, whole[stage]) for (_, stage), module in mine.items()),
+        "loss": abs(float(loss - expected)) / float(expected),
+        "peak": live.peak,
+        "counts": counts,
+        "sent": max(sent),
+        "left": live.count + sum(len(stage.live) for stage in runtime._stages.values()),
+        "handed": len(runtime._inbox) + len(runtime._outbox),
+        "digests": {stage: digest(module) for (_, stage), module in mine.items()},
+    }
+
+
+def digest(module: nn.Module) -> str:
+    """All gradients of a module, to the bit."""
+    made = hashlib.sha256()
+    for weight in module.parameters():
+        assert weight.grad is not None
+        made.update(weight.grad.numpy().tobytes())
+    return made.hexdigest()
+
+
+def stuck(rank: int) -> int:
+    """Rank 0 returns, the others never do."""
+    while rank:
+        time.sleep(60)
+    return rank
+
+
+def blocked(rank: int, stream: Stream) -> tuple[int, str]:
+    """Run with blocking sends and receives: the instruction under way when the transport gave up, and what it said."""
+    stages = blocks(stream.stages)
+    inputs, targets = batch(stream.microbatches)
+    mine = {held: stages[held[1]] for held in stream.held_by(rank)}
+    example = inputs[: len(inputs) // stream.microbatches]
+    runtime = Runtime(stream, mine, squared, rank=rank, example=example, blocking=True)
+    try:
+        runtime.step(inputs, targets)
+    except RuntimeError as error:  # gloo's, after the timeout of the group
+        return runtime.position, str(error)
+    return len(runtime.instructions) + 1, "finished"
+
+
+def timed(rank: int, stream: Stream, costs: list[tuple[float, float, float]]) -> tuple[float, float]:
+    """Begin and end of a step's instruction list on this rank, by a clock that all processes share.
+
+    costs: seconds of F, I and W by stage.
+    """
+    mine = {held: Asleep(*costs[held[1]]) for held in stream.held_by(rank)}
+    inputs = [torch.zeros(1, requires_grad=True) for _ in range(stream.microbatches)]
+    runtime = Runtime(stream, mine, lambda output, _: output.square().mean(), rank=rank, example=inputs[0])
+    ends = [0.0]
+    runtime.after = lambda *_: ends.append(time.monotonic())
+    dist.barrier()
+    begin = time.monotonic()
+    runtime.step(inputs, inputs)
+    return begin, ends[-1]
+
+
+def variant(rank: int, stream: Stream, name: str, **options: Any) -> dict[str, Any]:
+    """One step of an irregular model: errors against undivided training, and the warnings."""
+    chosen = VARIANTS[name]
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(stream.stages)
+    whole = chosen.build(stream.stages)
+    made = torch.Generator().manual_seed(1)
+    inputs, targets = zip(*(chosen.given(made) for _ in range(stream.microbatches)), strict=True)
+    expected = undivided(whole, inputs, targets, chosen.loss)
+    wanted = [(x, x.grad) for x in inputs if isinstance(x, torch.Tensor) and x.grad is not None]
+    for x, _ in wanted:
+        x.grad = None
+    own = copies(whole)
+    if chosen.tied(stream.stages):  # tied across ranks: no rank has the same tensor twice
+        own = [copies([stage])[0] for stage in own]
+    mine = {held: own[held[1]] for held in stream.held_by(rank)}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        runtime = Runtime(
+            stream, mine, chosen.loss, rank=rank, example=inputs[0], tied=chosen.tied(stream.stages), **options
+        )
+        loss = runtime.step(inputs, targets)
+    torch.set_default_dtype(torch.float32)
+    got = [(x.grad, grad) for x, grad in wanted if x.grad is not None]
+    return {
+        "error": max(error(module, whole[stage]) for (_, stage), module in mine.items()),
+        "inputs": (len(got), max((float((a - b).abs().max() / b.abs().max()) for a, b in got), default=0.0)),
+        "loss": abs(float(loss - expected)) / float(expected),
+        "warnings": sorted({f"{w.category.__name__}: {w.message}" for w in told}),
+    }
+
+
+def steps(rank: int, stream: Stream, early: int, separate: bool) -> dict[str, Any]:
+    """Three steps with an optimizer as STEP, and old gradients before each; weights against undivided training.
+
+    early: receives posted ahead. separate: one communicator a direction, as on NCCL.
+    """
+    untagged = channels.UNTAGGED
+    channels.UNTAGGED = ("gloo",) if separate else untagged
+    whole = blocks(stream.stages)
+    mine = {held: copies(whole)[held[1]] for held in stream.held_by(rank)}
+    inputs, targets = batch(stream.microbatches)
+    ours, theirs = _sgd(mine.values()), _sgd(whole)
+    losses, seen, ahead = [], [], []
+
+    def after(instruction: Instruction, index: int) -> None:
+        seen.append(index)
+        ahead.append(len(runtime.posted))
+
+    runtime = Runtime(
+        stream,
+        mine,
+        squared,
+        rank=rank,
+        example=boundaries_of(whole, inputs[: len(inputs) // stream.microbatches]),
+        optimize=ours.step,
+        early_receives=early,
+        after=after,
+    )
+    for _ in range(3):
+        losses.append(float(runtime.step(inputs, targets)))
+        losses[-1] -= float(
+            undivided(whole, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), squared)
+        )
+        theirs.step()  # gradients are not zeroed: each step adds to those before
+    channels.UNTAGGED = untagged
+    pairs = [(a, b) for (_, s), m in mine.items() for a, b in zip(m.parameters(), whole[s].parameters(), strict=True)]
+    return {
+        "weights": max(float((a - b).detach().abs().max()) for a, b in pairs),
+        "error": max(error(module, whole[stage]) for (_, stage), module in mine.items()),
+        "losses": max(map(abs, losses)),
+        "seen": seen == 3 * list(range(len(stream.ranks[rank]))),
+        "ends": (runtime.position, runtime.waiting, runtime.posted),
+        "ahead": ahead[0],
+    }
+
+
+def forward_only(rank: int, stream: Stream) -> tuple[float, float, bool]:
+    """A program without backward: its loss, that of the undivided model, and whether nothing was kept."""
+    whole = blocks(stream.stages)
+    inputs, targets = batch(stream.microbatches)
+    with torch.no_grad():
+        value = inputs
+        for stage in whole:
+            value = stage(value)
+    live = Live()
+    mine = {(r, s): Counted(whole[s], r, s, live) for r, s in stream.held_by(rank)}
+    example = inputs[: len(inputs) // stream.microbatches]
+    runtime = Runtime(stream, mine, squared, rank=rank, example=example, before=live.before)
+    loss = runtime.step(inputs, targets)
+    return float(loss), float(squared(value, targets)), live.peak == 0
+
+
+def _sgd(modules: Iterable[nn.Module]) -> torch.optim.Optimizer:
+    return torch.optim.SGD([weight for module in modules for weight in module.parameters()], lr=0.1)

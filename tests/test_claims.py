@@ -1,0 +1,149 @@
+"""What a schedule file says about itself is judged exactly, and what the built-in ones say is true."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import pipesched
+from pipesched.diagnostics import Diagnostic
+from pipesched.model.costs import Costs
+from pipesched.report import Claim, Report
+from pipesched.source import Source
+from tests.grid import COSTS, SIZES, sized
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_claim_of_a_built_in_schedule_holds_where_it_applies(name: str) -> None:
+    """At 20 sizes and more and 7 sets of costs no claim fails, and each applies at many of them."""
+    assert len(SIZES[name]) >= 20
+    applied: Counter[str] = Counter()
+    for sizes in SIZES[name]:
+        for costs in COSTS:
+            report = sized(name, sizes, costs)
+            assert report.ok, (sizes, costs, report.text())
+            applied.update(claim.text for claim in report.claims if claim.holds)
+    claims = {claim.text for claim in sized(name, SIZES[name][0]).claims}
+    assert claims == {text for text, times in applied.items() if times >= 20}
+
+
+GPIPE = """\
+schedule mine(p, m = 2 * p)
+let half = m // 2
+stage s in 0 .. p on rank s
+rank here {{ repeat m {{ F }}  repeat m {{ B }} }}
+claim {claim}
+"""
+
+
+def verdict(
+    claim: str, *, costs: str | Costs | None = None, p: int = 3
+) -> tuple[Claim | None, list[Diagnostic], Report]:
+    """The verdict on one claim about GPipe on p ranks, m = 2p; what was found; the report."""
+    report = pipesched.verify(Source("mine.ps", GPIPE.format(claim=claim)), p=p, costs=costs)
+    return (report.claims[0] if report.claims else None), list(report.diagnostics), report
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "1 / 3 + 1 / 6 == 1 / 2",
+        "makespan == 24 and span == 24",
+        "work(here) == 3 * m",
+        "idle(here) == 6 and idle == 6",
+        "span_idle(here) == 6 - 3 * here",
+        "span_idle == 6",
+        "peak(here) == 2 * half",
+        "peak(p - 1) == peak(0)",
+        "peak(here) == m release I",
+        "peak(here) == m release split:1/4",
+        "tF == 1 and tI == 1 and tW == 1 and tB == 2 and tC == 0 and tFB == 3",
+        "makespan / work == 4 / 3",
+        "idle < work or makespan != makespan",
+        "(if p > 2 then idle else 0) == 6",
+        "here * here >= 0 when here > 0",
+    ],
+)
+def test_a_true_claim_holds(claim: str) -> None:
+    """Names, rank variable, lets, release, exact division; at unit costs GPipe idles (p-1) * 3 of (m+p-1) * 3."""
+    found, diagnostics, report = verdict(claim)
+    assert found is not None and found.holds is True and diagnostics == [] and report.ok
+
+
+@pytest.mark.parametrize(
+    ("claim", "detail"),
+    [
+        ("idle == 7", "idle is 6, 7 is 7"),
+        ("peak(here) == m + here", "here = 1: peak(here) is 6, m + here is 7"),
+        ("span_idle(here) == 6 - here", "here = 1: span_idle(here) is 3, 6 - here is 5"),
+        ("idle / makespan == 1 / 3 when m > 1", "idle / makespan is 1/4, 1 / 3 is 1/3"),
+        ("peak(here) == 0 when here == 2", "here = 2: peak(here) is 6, 0 is 0"),
+        ("makespan < 24", "makespan is 24, 24 is 24"),
+        ("peak(here) == 1 release torch", "here = 0: peak(here) is 6, 1 is 1"),
+    ],
+)
+def test_a_wrong_claim_is_told_with_both_sides(claim: str, detail: str) -> None:
+    """PS221 at the claim, with the values of both sides, and for which rank; the verdict is that of the file: 1."""
+    found, (diagnostic,), report = verdict(claim)
+    assert found is not None and found.holds is False and found.detail == detail
+    assert diagnostic.code == "PS221" and diagnostic.severity == "error" and report.exit_status == 1
+    (label,) = diagnostic.labels
+    assert label.span is not None and (label.span.line, label.message) == (5, detail)
+    assert report.to_json()["claims"] == [{"text": claim, "holds": False}]
+
+
+@pytest.mark.parametrize(
+    ("claim", "costs", "detail"),
+    [
+        ("idle == 99 when tC > 0", None, "its condition does not hold here"),
+        ("peak(here) == 99 when here > p", None, "its condition does not hold here"),
+        ("idle == (p - 1) * (tF + tB)", "F=[1,2,1]", "tF differs from stage to stage"),
+        ("idle == 99 when tB == 2", "W=[1,2,1]", "tB differs from stage to stage"),
+        ("makespan == tFB", "I=[1,2,1]", "tFB differs from stage to stage"),
+    ],
+)
+def test_a_claim_that_says_nothing_here_has_not_failed(claim: str, costs: str | None, detail: str) -> None:
+    """A false condition, or a cost that is no single number: not applicable."""
+    found, diagnostics, report = verdict(claim, costs=costs)
+    assert found is not None and found.holds is None and found.detail == detail
+    assert diagnostics == [] and report.to_json()["claims"] == [{"text": claim, "holds": "not applicable"}]
+
+
+def test_a_list_of_equal_costs_is_one_cost() -> None:
+    """F=[2,2,2] is tF = 2; and a claim that names no cost is judged at any costs."""
+    assert verdict("idle == (p - 1) * (tF + tB)", costs="F=[2,2,2]")[0] == Claim("idle == (p - 1) * (tF + tB)", True)
+    found, _, _ = verdict("peak(here) == m", costs="F=[1,2,3]")
+    assert found is not None and found.holds is True
+
+
+def test_claims_of_a_wrong_schedule_are_not_judged() -> None:
+    """Where operations are missing the numbers mean nothing, so no claim holds and none fails."""
+    text = "schedule x(p = 2)\nstage s in 0 .. p on rank s for microbatch 0 .. 2\n"
+    text += "rank r { F B F }\nclaim peak(r) == 1\nclaim peak(r) == 2\n"
+    report = pipesched.verify(Source("x.ps", text))
+    assert not report.ok and [claim.holds for claim in report.claims] == [None, None]
+    assert "PS221" not in [d.code for d in report.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("claim", "code"),
+    [
+        ("makespan / (m - m) == 1", "PS206"),
+        ("peak(p) == 1", "PS221"),
+        ("peak(0 - 1) == 1", "PS221"),
+        ("peaks == 1", "PS201"),
+        ("makespan", "PS205"),
+        ("peak(0, 1) == 1", "PS204"),
+    ],
+)
+def test_a_claim_that_means_nothing_is_an_error(claim: str, code: str) -> None:
+    """Division by zero, a rank that is not there, an unknown name, no truth value: each with its code, no traceback."""
+    assert [d.code for d in verdict(claim)[1]] == [code]
+
+
+def test_a_condition_guards_its_claim() -> None:
+    """What would divide by zero is not evaluated where the condition is false."""
+    assert verdict("makespan / (m - 6) == 1 when m != 6")[0] == Claim(
+        "makespan / (m - 6) == 1 when m != 6", None, "its condition does not hold here"
+    )

@@ -1,0 +1,195 @@
+"""Costs and release rules as they are written, and what they mean; what means nothing is refused with its code."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipesched
+from pipesched.diagnostics import PipeschedError
+from pipesched.model.costs import Costs
+from pipesched.model.release import Release
+from tests import strategies
+from tests.simulate import rows
+
+KEYS = ("F", "I", "W", "B", "FB", "C")
+
+
+def refused(error: pytest.ExceptionInfo[PipeschedError]) -> str:
+    (found,) = error.value.diagnostics
+    return str(found.code)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("F=1", {"F": Fraction(1)}),
+        (" F = 3/2 , I=0.25,", {"F": Fraction(3, 2), "I": Fraction(1, 4)}),
+        ("F=[1,2.5, 7/3],C=0", {"F": (Fraction(1), Fraction(5, 2), Fraction(7, 3)), "C": Fraction(0)}),
+        ("FB=3,B=2,W=999999999999999", {"FB": Fraction(3), "B": Fraction(2), "W": Fraction(10**15 - 1)}),
+        ("", {}),
+    ],
+)
+def test_costs_are_read_exactly(text: str, expected: dict[str, Fraction | tuple[Fraction, ...]]) -> None:
+    """Integers, decimals and fractions stay what they are; a list is by stage."""
+    assert dict(Costs.parse(text).given) == expected
+
+
+NO_COSTS = """F|F=|F=-1|F=1e3|F=1/0|F=1/|F=.5|F=nan|F=inf|F=0x1|F=١|F=1 2|G=1|f=1|F=1,F=2|F=[]|F=[1|F=1]
+F=[1,,2]|F=[[1]]|=1|F==1|F=1;I=2|F=9999999999999999|F=1/9999999999"""
+
+
+@pytest.mark.parametrize("text", re.split(r"[|\n]", NO_COSTS))
+def test_what_is_no_cost_is_refused(text: str) -> None:
+    """PS222: unknown or repeated keys, and whatever is not a number from 0 up of at most 15 digits."""
+    with pytest.raises(PipeschedError) as error:
+        Costs.parse(text)
+    assert refused(error) == "PS222"
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("F = 1.5\nI = [1, 2.25]\nC = 0\n", "F=1.5,I=[1,2.25],C=0"),
+        ('F = "3/2"  # exact\nW = 0.1', "F=3/2,W=1/10"),
+        ("", ""),
+    ],
+)
+def test_a_costs_file_says_the_same(text: str, same: str) -> None:
+    """TOML, with the decimals that are written, not their nearest binary."""
+    assert Costs.from_toml(text) == Costs.parse(same)
+
+
+NO_FILES = (
+    """F|F =|F = 1;F = 2|F = true|F = inf|F = nan|F = -1|F = 1e3|G = 1|[F];a = 1|F = [[1]]|F = 2020-01-01|F = {a = 1}
+F = [1, true]|F = \0""".replace("\n", "|")
+    .replace(";", "\n")
+    .split("|")
+)
+HUGE = {"digits": "F = " + "1" * 5000, "hex": "F = 0x" + "f" * 5000, "brackets": "F = " + "[" * 9000}
+
+
+@pytest.mark.parametrize("text", [*NO_FILES, *HUGE.values()], ids=[*map(repr, NO_FILES), *HUGE])
+def test_what_is_no_costs_file_is_refused(text: str) -> None:
+    """PS222, also for numbers and brackets that TOML's own reader gives up on."""
+    with pytest.raises(PipeschedError) as error:
+        Costs.from_toml(text)
+    assert refused(error) == "PS222"
+
+
+@pytest.mark.parametrize("cost", [Fraction(-1), 0.5, "1", None, (Fraction(1), Fraction(-2)), [1, 2]])
+def test_costs_that_are_made_by_a_program_are_checked_too(cost: object) -> None:
+    """PS222: neither negative nor inexact."""
+    with pytest.raises(PipeschedError) as error:
+        Costs({"F": cost})  # type: ignore[dict-item]
+    assert refused(error) == "PS222"
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.data())
+def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None:
+    """ticks / scale is each cost, by stage, with the defaults of the design; no smaller scale would do."""
+    stages = data.draw(st.integers(1, 5))
+    costs = data.draw(strategies.costs(stages))
+    ticks, known = costs.ticks(stages), rows(costs, stages)
+    made = {**dict(zip("FIWB", ticks.compute.tolist(), strict=True)), "C": ticks.message.tolist()}
+    made["FB"] = None if ticks.pair is None else ticks.pair.tolist()
+    for key, row in known.items():
+        assert made[key] == (None if row is None else [x * ticks.scale for x in row])
+    numbers = [x for row in known.values() if row is not None for x in row]
+    assert all(any((x * ticks.scale / n).denominator > 1 for x in numbers) for n in (2, 3, 5) if ticks.scale % n == 0)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.data())
+def test_a_cost_is_one_number_or_none(data: st.DataObject) -> None:
+    """scalar: the number where all stages have the same, else None; FB by default is F + B."""
+    stages = data.draw(st.integers(1, 4))
+    costs = data.draw(strategies.costs(stages))
+    known = rows(costs, stages)
+    f, b = known["F"], known["B"]
+    assert f is not None and b is not None
+    sums = [x + y for x, y in zip(f, b, strict=True)]
+    for key in KEYS:
+        values = set(known[key] or sums)
+        assert costs.scalar(key) == (values.pop() if len(values) == 1 else None)
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(strategies.costs(3), strategies.costs(3))
+def test_costs_over_others(first: Costs, second: Costs) -> None:
+    """What the first names wins, key by key, and what neither names keeps its default."""
+    both = first.over(second)
+    assert all(both.given.get(key) == first.given.get(key, second.given.get(key)) for key in KEYS)
+    assert first.over(Costs()) == first == Costs().over(first)
+
+
+@pytest.mark.parametrize("text", ["F=[1,2]", "FB=[1,2,3,4]", "I=[1,2,3],W=[1,2]", "C=[1]"])
+def test_a_list_has_one_entry_a_stage(text: str) -> None:
+    """PS222 with both numbers."""
+    with pytest.raises(PipeschedError) as error:
+        Costs.parse(text).ticks(3)
+    assert refused(error) == "PS222"
+
+
+@pytest.mark.parametrize("text", ["F=1/999999937,I=1/999999929", "F=999999999999999,I=1/1000"])
+def test_costs_too_fine_for_exact_sums_are_refused(text: str) -> None:
+    """PS222 rather than a rounded time; so too where only the sum of many is too large."""
+    with pytest.raises(PipeschedError) as error:
+        Costs.parse(text).ticks(3)
+    assert refused(error) == "PS222"
+    report = pipesched.verify("1f1b", p=4, m=4000, costs="F=999999999999999")
+    assert [d.code for d in report.diagnostics] == ["PS222"]
+
+
+def test_costs_in_json_are_whole_numbers_or_exact_strings() -> None:
+    """All six keys, defaults filled in."""
+    assert Costs.parse("F=3/2,I=[1,0.5],C=2").to_json() == {
+        "F": "3/2",
+        "I": [1, "1/2"],
+        "W": 1,
+        "B": [2, "3/2"],
+        "FB": ["7/2", 3],
+        "C": 2,
+    }
+
+
+def test_the_command_line_wins_over_the_file() -> None:
+    """`costs` in a .ps file are defaults, key by key; B still follows I and W."""
+    text = "schedule x(p = 2, m = 2)\ncosts F = 10, I = 12, W = 8\nstage s in 0 .. p on rank s\n"
+    source = pipesched.Source("x.ps", text + "rank r { repeat m { F }  repeat m { B } }\n")
+    alone, changed = pipesched.verify(source).time, pipesched.verify(source, costs="W=1,C=1/2").time
+    assert alone is not None and changed is not None
+    assert [alone.costs["B"], alone.makespan] == [20, 3 * (10 + 20)]
+    assert [changed.costs["F"], changed.costs["B"], changed.makespan] == [10, 13, 3 * (10 + 13) + 1]
+
+
+RULES = {"W": ("0", "1"), "I": ("1", "0"), "torch": ("-3/5", "8/5"), "split:1/4": ("3/4", "1/4"), "split:0": ("1", "0")}
+RULES |= {"I=0.2,W=0.8": ("1/5", "4/5"), "W=1.5, I=-0.5": ("-1/2", "3/2"), "I=1/3,W=2/3": ("1/3", "2/3")}
+
+
+@pytest.mark.parametrize("text", RULES)
+def test_a_release_rule_frees_exactly_what_the_forward_took(text: str) -> None:
+    """The shares of I and W, which add up to 1; torch's I takes 0.6 more."""
+    rule = Release.parse(text)
+    assert (rule.at_input, rule.at_weight) == tuple(map(Fraction, RULES[text]))
+    assert rule.at_input + rule.at_weight == 1
+
+
+NO_RULES = """|w|B|split|split:|split:2|split:-1|split:x|I=1|I=0.5,W=0.6|I=2,W=-1|I=1,W=0,B=1|I=1,W=0,junk
+I=0,I=1,W=0|I=1,W=0,|I=--1,W=2|torch:2|I=1;W=0"""
+
+
+@pytest.mark.parametrize("text", re.split(r"[|\n]", NO_RULES))
+def test_what_is_no_release_rule_is_refused(text: str) -> None:
+    """PS225, from the class and from the API."""
+    with pytest.raises(PipeschedError) as error:
+        Release.parse(text)
+    assert refused(error) == "PS225"
+    with pytest.raises(PipeschedError) as error:
+        pipesched.verify("1f1b", p=2, release=text)
+    assert refused(error) == "PS225"

@@ -1,0 +1,163 @@
+"""The built-in schedules have the peaks, idle times and bubble rates of the literature.
+
+The closed forms are written out here, in Python, beside the claims of the .ps files; the tables are those of two papers
+and of the published implementation of DualPipe run in a simulator of its own (tests/data, each with its source).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesched
+from tests.grid import COSTS, SIZES, sized
+
+DATA = Path(__file__).parent / "data"
+
+
+def given(text: str) -> dict[str, Fraction]:
+    """F, I, W, B, FB, C of a text, by the design's defaults."""
+    told = {key: Fraction(value) for key, value in (entry.split("=") for entry in text.split(","))}
+    t = {"F": Fraction(1), "I": Fraction(1), "W": Fraction(1), "C": Fraction(0)} | told
+    t.setdefault("B", t["I"] + t["W"])
+    t.setdefault("FB", t["F"] + t["B"])
+    return t
+
+
+PEAKS: dict[str, Callable[..., Any]] = {
+    "gpipe": lambda r, p, m: m,
+    "1f1b": lambda r, p, m: min(p - r, m),
+    "interleaved": lambda r, p, v, m: Fraction(min(2 * (p - 1 - r) + (v - 1) * p + 1, v * m), v),
+    "zb_h1": lambda r, p, m: p if m >= p else None,
+    "zb_h2": lambda r, p, m: 2 * p - 1,
+    "dualpipe": lambda r, p, m: p + 1,
+}
+"""The most that rank r holds, freed at W, in microbatches through 1/p of the model; None where nothing is claimed."""
+
+SPLIT_PEAKS: dict[str, Callable[..., Any]] = {
+    "zb_h1": lambda r, p, m, x: max((p - r) + r * x, 0) if m >= p else None,
+    "zb_h2": lambda r, p, m, x: (2 * p - 2 * r - 1) + 2 * r * x,
+}
+"""The same where I frees all but a share x: (p - r) M_B + r M_W for ZB-H1, (2p - 2r - 1) M_B + 2r M_W for ZB-H2."""
+
+
+@pytest.mark.parametrize("name", PEAKS)
+def test_the_peaks_of_the_papers(name: str) -> None:
+    """Rank by rank, by the closed forms written out here."""
+    for sizes in SIZES[name]:
+        memory = sized(name, sizes).memory
+        assert memory is not None
+        for rank, peak in enumerate(memory.peak):
+            assert PEAKS[name](rank, **sizes) in (peak, None)
+
+
+IDLE: dict[str, Callable[[dict[str, Fraction], int], Fraction]] = {
+    "gpipe": lambda t, p: (p - 1) * (t["F"] + t["B"]),
+    "1f1b": lambda t, p: (p - 1) * (t["F"] + t["B"]),
+    "interleaved": lambda t, p: (p - 1) * (t["F"] + t["B"]),
+    "zb_h1": lambda t, p: (p - 1) * (t["F"] + t["I"] - t["W"]),
+    "zb_h2": lambda t, p: max((p - 1) * t["F"], (p - 1) * (t["F"] + t["I"] - 2 * t["W"])),
+    "dualpipe": lambda t, p: (p // 2 - 1) * (t["FB"] + t["F"] - 2 * t["W"]),
+}
+"""Idle time of the makespan without latency, the largest over ranks; costs are those of one stage."""
+
+
+def _applies(name: str, t: dict[str, Fraction], sizes: dict[str, int]) -> bool:
+    if t["C"]:
+        return False
+    if name == "dualpipe":
+        return t["W"] <= t["I"] <= t["F"] and t["FB"] >= max(t["F"], t["B"])
+    if name.startswith("zb"):
+        return t["W"] <= min(t["F"], t["I"]) and sizes["m"] >= sizes["p"]
+    return True
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_the_idle_times_of_the_papers(name: str) -> None:
+    """(p-1)(F+B) and its relatives, exactly, in makespan; ZB-H2's own figure, (p-1)(F+I-2W), is that of the span."""
+    judged = 0
+    for sizes in SIZES[name]:
+        for costs in COSTS:
+            t = given(costs)
+            if not _applies(name, t, sizes):
+                continue
+            time = sized(name, sizes, costs).time
+            assert time is not None
+            assert max(time.idle) == IDLE[name](t, sizes["p"])
+            if name == "zb_h2":
+                assert max(time.span_idle) == (sizes["p"] - 1) * (t["F"] + t["I"] - 2 * t["W"])
+            judged += 1
+    assert judged >= 60
+
+
+@pytest.mark.parametrize("share", ["0", "1/17", "1/2", "1"])
+def test_what_the_zero_bubble_schedules_hold_if_i_frees_most(share: str) -> None:
+    """The paper's split: M_B before I, M_W = x M_B from I to W. The last rank's last W hold most of it."""
+    x = Fraction(share)
+    for name, formula in SPLIT_PEAKS.items():
+        for p, m in ((2, 8), (4, 16), (7, 20)):
+            memory = pipesched.verify(name, p=p, m=m, release=f"split:{share}").memory
+            assert memory is not None
+            assert list(memory.peak) == [formula(r, p, m, x) for r in range(p)]
+
+
+def rows(file: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((DATA / file).read_text("utf-8"))["rows"]
+    return found
+
+
+@pytest.mark.parametrize(("file", "chunks"), [("zb_iclr_table5_6.json", 1), ("zb_arxiv_table8_zbv.json", 2)])
+def test_the_bubble_rates_of_the_zero_bubble_paper(file: str, chunks: int) -> None:
+    """arXiv:2401.10241, tables 5 and 8, with latency: (span - m(F+I+W)) / span to four digits, spans in µs.
+
+    The interleaved column is left out: the paper counts its latencies by a formula, and gives no order for it.
+    """
+    for row in rows(file):
+        F, I, W = (Fraction(str(row[key])) * 1000 * chunks for key in ("T_F", "T_B", "T_W"))
+        costs = f"F={F},I={I},W={W},C={Fraction(str(row['T_comm'])) * 1000}"
+        for name, column in (("1f1b", "1f1b"), ("zb_h1", "zb-h1"), ("zb_h2", "zb-h2")):
+            time = pipesched.verify(name, costs=costs, p=row["p"], m=row["m"]).time
+            assert time is not None
+            assert round(float(1 - row["m"] * (F + I + W) / time.span), 4) == row["paper"][column]
+            assert time.span == row.get("cost_microsec", {}).get(column, time.span)
+
+
+PAIRS = {
+    "F=I=W=1,pair=F+B": "F=1",
+    "F=I=W=1,pair=2(full overlap)": "F=1,FB=2",
+    "F=10,I=13,W=7,pair=25": "F=10,I=13,W=7,FB=25",
+}
+
+
+@pytest.mark.parametrize("text", PAIRS)
+def test_the_measured_table_of_dualpipe(text: str) -> None:
+    """The published order run in a simulator of its own: makespan, busy and idle time, peaks, at 9 sizes."""
+    measured = json.loads((DATA / "dualpipe_table.json").read_text("utf-8"))["measured"]
+    tried = 0
+    for row in measured:
+        if row["kind"] != "dualpipe":
+            continue
+        known = row["sim"][text]
+        report = pipesched.verify("dualpipe", costs=PAIRS[text], p=row["p"], m=row["m"])
+        assert report.time is not None and report.memory is not None
+        assert (report.time.makespan, list(report.time.work)) == (known["makespan"], known["busy"])
+        assert list(report.time.idle) == known["idle"]
+        assert list(report.memory.peak) == row["peak_release_at_W"]
+        tried += 1
+    assert tried == 9
+
+
+@pytest.mark.parametrize("text", PAIRS)
+def test_the_measured_table_of_dualpipev(text: str) -> None:
+    """The recorded order of DualPipeV at p = 4, m = 8, in chunks."""
+    measured = json.loads((DATA / "dualpipe_table.json").read_text("utf-8"))["measured"]
+    (row,) = [x for x in measured if (x["kind"], x["p"], x["m"]) == ("dualpipev", 4, 8)]
+    report = pipesched.verify(Path(__file__).parent / "orders" / "dualpipev_p4_m8.txt", costs=PAIRS[text])
+    assert report.time is not None and report.memory is not None
+    assert (report.time.makespan, list(report.time.work)) == (row["sim"][text]["makespan"], row["sim"][text]["busy"])
+    assert [2 * peak for peak in report.memory.peak] == row["peak_release_at_W"]

@@ -1,0 +1,269 @@
+"""``pipesched run``: what it prints, what it writes, how it ends, and that it leaves no process."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesched
+import pipesched.stream
+from pipesched.__main__ import main
+from pipesched.runtime import launch
+from pipesched.runtime.launch import Launcher
+from tests.test_faults import processes
+from tests.test_readme import TOP, blocks
+
+Captured = pytest.CaptureFixture[str]
+
+SCHEDULES = [
+    ("gpipe", "--p", "1", "--m", "3"),
+    ("1f1b", "--p", "3", "--m", "5"),
+    ("interleaved", "--p", "2", "--v", "2", "--m", "4"),
+    ("zb_h1", "--p", "4", "--m", "8"),
+    ("zb_h2", "--p", "2", "--m", "4"),
+    ("dualpipe", "--p", "4", "--m", "8"),
+]
+
+
+def run_json(capsys: Captured, *arguments: str) -> dict[str, Any]:
+    """The object that a run prints; it must end with 0."""
+    assert main(["run", *arguments, "--json"]) == 0, capsys.readouterr()
+    made: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return made
+
+
+@pytest.mark.usefixtures("one_supervisor")
+class TestWhatItTells:
+    """In this process, with one supervisor for all."""
+
+    @pytest.mark.parametrize("net", ["mlp", "transformer"])
+    @pytest.mark.parametrize("arguments", SCHEDULES, ids=lambda x: x[0])
+    def test_it_is_the_undivided_model(self, arguments: tuple[str, ...], net: str, capsys: Captured) -> None:
+        """Gradients to 1e-12; the peak, counted from what autograd keeps, is the predicted one on every rank."""
+        found = run_json(capsys, *arguments, "--net", net, "--steps", "2", "--pace", "0")
+        sizes = {name.removeprefix("--"): int(n) for name, n in zip(arguments[1::2], arguments[2::2], strict=True)}
+        memory = pipesched.verify(arguments[0], **sizes).memory
+
+        assert found["gradients"]["error"] <= 1e-12
+        assert found["losses"] == pytest.approx(found["undivided_losses"], rel=1e-12)
+        assert memory is not None
+        assert list(map(Fraction, found["peak"]["counted"])) == list(memory.peak)
+        assert found["losses"][0] != found["losses"][1]
+
+    def test_the_step_takes_its_makespan(self, capsys: Captured) -> None:
+        """Timing: makespan 15 = (m + p - 1) (F + B) at 20 ms, never less; above, room for a busy machine."""
+        time = run_json(capsys, "1f1b", "--p", "2", "--m", "4", "--pace", "20")["time"]
+
+        assert time["makespan"] == 15
+        assert time["predicted"] == pytest.approx(0.3)
+        assert 0.3 <= time["measured"] < 0.9
+
+    def test_the_text_says_the_same(self, capsys: Captured) -> None:
+        """A line each for the loss, the gradients, the peak and the time."""
+        assert main(["run", "1f1b", "--p", "2", "--m", "4", "--steps", "1", "--pace", "1"]) == 0
+        first, loss, gradients, peak, time = capsys.readouterr().out.splitlines()
+
+        assert first == "ok  one_f_one_b  p=2 m=4   2 processes (gloo), 1 step of mlp"
+        assert re.fullmatch(r"    loss \d\.\d{6}, as the model in one piece", loss)
+        assert re.fullmatch(r"    gradients as .*: largest error (0|\d\.\de-\d\d), 1e-12 allowed", gradients)
+        assert peak == "    peak activations counted [2  1], as predicted"
+        assert re.fullmatch(r"    step [\d.]+ ms measured, 15 ms predicted: makespan 15 of 1 ms \(\+[\d.]+ %\)", time)
+
+    def test_the_trace_has_every_instruction(self, tmp_path: Path, capsys: Captured) -> None:
+        """In list order, one after the other, each at least as long as its pace, and messages sent before taken."""
+        file = tmp_path / "trace.json"
+        run_json(capsys, "zb_h1", "--p", "2", "--m", "3", "--steps", "2", "--pace", "2", "--trace", str(file))
+        assert main(["emit", "zb_h1", "--p", "2", "--m", "3"]) == 0
+        stream = pipesched.stream.loads(capsys.readouterr().out)
+        trace = json.loads(file.read_text("utf-8"))
+
+        assert trace["fingerprint"] == stream.fingerprint
+        for rank, steps in enumerate(trace["ranks"]):
+            assert len(steps) == 2
+            for events in steps:
+                assert [event["instruction"] for event in events] == list(map(str, stream.ranks[rank]))
+                assert all(a["end"] <= b["begin"] for a, b in itertools.pairwise(events))
+                computes = [event for event in events if re.fullmatch(r"\d+[FIWB]\d+", event["instruction"])]
+                assert all(event["end"] - event["begin"] - event["waited"] >= 0.0019 for event in computes)
+        times = {event["instruction"]: event for steps in trace["ranks"] for event in steps[1]}
+        assert times["0SEND_F2"]["begin"] <= times["1F2"]["end"]
+
+    def test_a_stream_and_a_csv_run_too(self, tmp_path: Path, capsys: Captured) -> None:
+        """What `emit` writes can be run."""
+        stream, rows = tmp_path / "one.json", tmp_path / "one.csv"
+        assert main(["emit", "interleaved", "--p", "2", "--v", "2", "--m", "4", "-o", str(stream)]) == 0
+        assert main(["emit", "1f1b", "--p", "2", "--m", "3", "--target", "torch-csv", "-o", str(rows)]) == 0
+        capsys.readouterr()
+
+        for file, microbatches in ((stream, 4), (rows, 3)):
+            found = run_json(capsys, str(file), "--steps", "1", "--pace", "0")
+            assert found["parameters"]["m"] == microbatches
+            assert found["gradients"]["error"] <= 1e-12
+
+    def test_torch_engine(self, capsys: Captured) -> None:
+        """The same comparison through torch's own runtime, without a time."""
+        found = run_json(capsys, "zb_h1", "--p", "2", "--m", "4", "--engine", "torch")
+
+        assert found["gradients"]["error"] <= 1e-12
+        assert found["time"]["measured"] is None
+
+    @pytest.mark.parametrize("format", ["text", "json"])
+    def test_a_fault_is_an_error(self, format: str, capsys: Captured) -> None:
+        """Exit status 1, the code, and the place."""
+        arguments = ["run", "1f1b", "--p", "2", "--m", "4", "--pace", "0", "--fault", "raise@1:2", "--format", format]
+
+        assert main(arguments) == 1
+        out, err = capsys.readouterr()
+        assert "PS825" in (out if format == "json" else err)
+        assert "rank 1, step 1, instruction 2 (1F0)" in (out if format == "json" else err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["1f1b", "--p", "2,4"], "one size at a time"),
+        (["1f1b", "--p", "65", "--m", "65"], "at most 64"),
+        (["1f1b", "--p", "2", "--steps", "0"], "0 steps"),
+        (["1f1b", "--p", "2", "--timeout", "0"], "a timeout of 0 s"),
+        (["1f1b", "--p", "2", "--timeout", "nan"], "a timeout of nan s"),
+        (["1f1b", "--p", "2", "--pace", "-1"], "a pace of -1 ms"),
+        (["1f1b", "--p", "2", "--pace", "5000", "--timeout", "2"], "takes for a stall"),
+        (["1f1b", "--p", "2", "--fault", "kill"], "is not KIND@RANK"),
+        (["1f1b", "--p", "2", "--fault", "kill@2"], "beyond the last, which is 1"),
+        (["1f1b", "--p", "2", "--engine", "torch", "--fault", "kill@1"], "leave out --engine torch"),
+        (["1f1b", "--p", "2", "--net", "cnn"], "'cnn' is not one of"),
+    ],
+    ids=lambda x: " ".join(x[1:]) if isinstance(x, list) else "",
+)
+def test_mistakes_start_no_process(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """The command line is at fault: status 2, and what to change."""
+    monkeypatch.setattr(launch, "Launcher", None)
+
+    assert main(["run", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_schedule_without_backward_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    """There is nothing to train."""
+    file = tmp_path / "forward.txt"
+    file.write_text("rank 0: F0.0 F0.1\nrank 1: F1.0 F1.1\n", "utf-8")
+
+    assert main(["run", str(file)]) == 1
+    assert "PS814" in capsys.readouterr().err
+
+
+def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """PS820 and the extra, instead of an import error."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(launch, "find_spec", lambda name: None if name == "torch" else real(name))
+
+    assert main(["run", "1f1b", "--p", "2", "--m", "4"]) == 2
+    err = capsys.readouterr().err
+    assert "PS820" in err
+    assert "pip install pipesched[torch]" in err
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of a process."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
+    return list(map(int, listed.split()))
+
+
+def wait_for(condition: Any, seconds: float = 60.0) -> Any:
+    """The first true value of a condition; a test that waits in vain fails."""
+    until = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)
+    return value
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_an_interrupt_leaves_no_process(sent: signal.Signals, status: int) -> None:
+    """Ctrl-C ends with 130; and however the command ends, its supervisor and its ranks end too."""
+    command = [
+        sys.executable,
+        "-m",
+        "pipesched",
+        "run",
+        "1f1b",
+        "--p",
+        "2",
+        "--m",
+        "4",
+        "--pace",
+        "200",
+        "--steps",
+        "999",
+    ]
+    process = subprocess.Popen(command, cwd=TOP, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        (supervisor,) = wait_for(lambda: children(process.pid))
+        wait_for(lambda: len(processes(supervisor)) == 2)
+        process.send_signal(sent)
+        assert process.wait(30) == status
+        wait_for(lambda: not os.path.exists(f"/proc/{supervisor}") and not processes(supervisor))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_supervisor_takes_its_ranks_along() -> None:
+    """The ranks hold a pipe of it, whose end they see."""
+    with Launcher() as launcher:
+        os.kill(launcher.pid, signal.SIGKILL)
+        with pytest.raises(launch.RunError, match="SIGKILL"):
+            launcher.run(launch.Job("", 2))
+    assert processes(launcher.pid) == []
+
+
+def torchrun(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """The script on two processes, with ZB-H1 for two ranks."""
+    (folder / "train.py").write_text(script, "utf-8")
+    assert main(["emit", "zb_h1", "--p", "2", "--m", "4", "-o", str(folder / "zb_h1.json")]) == 0
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.run(
+        [*command, "train.py", "zb_h1.json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_the_script_of_the_readme(tmp_path: Path) -> None:
+    """The README's own script trains under torchrun: two processes, loss falling."""
+    done = torchrun(tmp_path, *blocks("README.md", "py"))
+
+    losses = [float(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if line.startswith("step ")]
+    assert done.returncode == 0, done.stderr
+    assert len(losses) == 10
+    assert losses[-1] < losses[0]
+
+
+def test_a_stall_of_the_script_ends_it(tmp_path: Path) -> None:
+    """Where rank 0 is stuck in the transport, its watchdog tells the stall on stderr and ends the process."""
+    (script,) = blocks("README.md", "py")
+    stuck = "with Guard(runtime, timeout=3):\n    if rank == 1:\n        __import__('time').sleep(600)\n"
+    done = torchrun(tmp_path, script.replace("with Guard(runtime, timeout=60):\n", stuck))
+
+    assert done.returncode != 0
+    assert "error[PS822]: nothing moves: no rank finished an instruction for 3 s" in done.stderr
+    assert re.search(r"rank 0, step 1, instruction \d+ \(0\w+\): waits for gradient 0 of stage 1", done.stderr)
+    assert "rank 1: between two steps" in done.stderr

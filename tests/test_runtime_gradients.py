@@ -1,0 +1,77 @@
+"""Real gloo processes leave the gradients that undivided training leaves, and hold what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import pytest
+
+import pipesched
+from pipesched.analysis.memory import Memory, memory
+from pipesched.model.release import AT_W
+from pipesched.model.schedule import Schedule
+from tests.runtime import cases
+from tests.runtime.harness import Ranks, ranks_of
+from tests.runtime.streams import SCHEDULES, stream_of
+
+COUNTS: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "interleaved": lambda p: (p, 2 * p, 3 * p),
+    "zb_h2": lambda p: (2 * p - 1, 2 * p, 3 * p + 1),
+    "dualpipe": lambda p: (2 * p, 2 * p + 2, 3 * p),
+}
+TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with ranks_of(4) as made:
+        yield made
+
+
+def sizes() -> Iterator[tuple[str, int, int]]:
+    """Every schedule at 2, 3 and 4 ranks where it may, with three numbers of microbatches."""
+    for p in (2, 3, 4):
+        for name in SCHEDULES:
+            if name == "dualpipe" and p % 2:
+                continue
+            counts = COUNTS.get(name, lambda p: (p, 2 * p - 1, 2 * p + 2))(p)
+            yield from ((name, p, m) for m in counts)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+@pytest.mark.parametrize(("name", "p", "m"), list(sizes()))
+def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int, kind: str) -> None:
+    """Gradients and loss are those of undivided training, within the tolerance.
+
+    Live activations are the predicted ones, release at W, at their peak and after every compute, and none is left. What
+    was sent is let go when its gradient comes back, so never more is kept than is live.
+    """
+    stream = stream_of(name, p=p, m=m)
+    schedule = pipesched.load(name, p=p, m=m)
+    assert isinstance(schedule, Schedule)
+    predicted = memory(schedule, AT_W)
+    for rank, result in enumerate(ranks.run(p, cases.gradients, stream, kind)):
+        assert result["error"] <= TOLERANCE[kind], rank
+        assert result["loss"] <= TOLERANCE[kind], rank
+        assert Fraction(result["peak"] * p, stream.stages) == predicted.peak[rank], rank
+        assert result["counts"] == held_after_slots(predicted, rank), rank
+        assert result["sent"] <= result["peak"], rank
+        assert result["left"] == result["handed"] == 0, rank
+
+
+def held_after_slots(predicted: Memory, rank: int) -> list[int]:
+    """Activations of stages, after each slot of a rank: an overlap pair is one slot."""
+    schedule = predicted.schedule
+    low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
+    last = [i for i in range(low, high) if i + 1 == high or not schedule.joined[i + 1]]
+    return [int(predicted.held[i]) for i in last]
+
+
+def test_both_copies_are_equal_after_sync(ranks: Ranks) -> None:
+    """The two copies of a stage of DualPipe hold the same gradients, bit for bit; an optimizer keeps them equal."""
+    stream = stream_of("dualpipe", p=4, m=10)
+    found = ranks.run(4, cases.gradients, stream, "float32")
+    for stage in range(stream.stages):
+        copies = {result["digests"][stage] for result in found if stage in result["digests"]}
+        assert len(copies) == 1 and sum(stage in result["digests"] for result in found) == 2, stage

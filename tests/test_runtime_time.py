@@ -1,0 +1,83 @@
+"""The clock agrees with the timeline: stages that sleep take the predicted makespan, and the faster schedule is faster.
+
+These are the only tests of the runtime that look at a clock. Stages sleep, so that the clock and not the CPU decides.
+What else a machine does can only add to a step, and adds less to a slow one, so the least of a few steps counts, each
+slower than the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+
+import pipesched
+from tests.runtime import cases
+from tests.runtime.harness import Ranks, ranks_of
+from tests.runtime.streams import SCHEDULES, stream_of
+
+SIZES = ((4, 8), (8, 16))
+TOLERANCE = 0.1
+SLOWER = (1, 1, 2, 4, 8)  # how many times slower each try is; a quiet machine needs one
+
+# Name -> seconds of a cost of 1; F, I and W of a rank's share of the model; how heavy each quarter of the model is.
+COSTS = {
+    "unit": (0.02, (1, 1, 1), (1, 1, 1, 1)),
+    "uneven": (0.01, (1, 2, 1), (2, 1, 1, 1)),  # the six makespans differ by 4 % and more
+}
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with ranks_of(8) as made:
+        yield made
+
+
+def per_stage(stages: int, p: int, costs: str) -> list[list[float]]:
+    """F, I and W of every stage, in units: a chunk has its share of what a whole stage costs."""
+    _, base, quarters = COSTS[costs]
+    return [[cost * quarters[4 * stage // stages] * p / stages for stage in range(stages)] for cost in base]
+
+
+def predicted(name: str, p: int, m: int, costs: str) -> float:
+    """The makespan in units."""
+    lists = per_stage(stream_of(name, p=p, m=m).stages, p, costs)
+    text = ",".join(f"{kind}=[{','.join(map(str, row))}]" for kind, row in zip("FIW", lists, strict=True))
+    time = pipesched.verify(name, p=p, m=m, costs=text).time
+    assert time is not None
+    return float(time.makespan)
+
+
+def measured(ranks: Ranks, name: str, p: int, m: int, costs: str, expected: float) -> float:
+    """Units from the first begin to the last end over all ranks: the least of some steps, until one is as expected."""
+    stream = stream_of(name, p=p, m=m)
+    stages = list(zip(*per_stage(stream.stages, p, costs), strict=True))
+    least = float("inf")
+    for slower in SLOWER:
+        unit = slower * COSTS[costs][0]
+        found = ranks.run(p, cases.timed, stream, [tuple(unit * x for x in stage) for stage in stages])
+        least = min(least, (max(end for _, end in found) - min(begin for begin, _ in found)) / unit)
+        if least <= (1 + TOLERANCE) * expected:
+            break
+    return least
+
+
+@pytest.mark.parametrize("costs", list(COSTS))
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_steps_take_the_predicted_time(ranks: Ranks, p: int, m: int, costs: str) -> None:
+    """Each step is within 10 % of the makespan; of two schedules that are 10 % apart, the predicted one is faster."""
+    makespan = {name: predicted(name, p, m, costs) for name in SCHEDULES}
+    spent = {name: measured(ranks, name, p, m, costs, makespan[name]) for name in SCHEDULES}
+    for name in SCHEDULES:
+        assert abs(spent[name] / makespan[name] - 1) <= TOLERANCE, (name, spent, makespan)
+    for a, b in combinations(SCHEDULES, 2):
+        fast, slow = sorted((a, b), key=makespan.__getitem__)
+        if makespan[slow] > (1 + TOLERANCE) * makespan[fast]:
+            assert spent[fast] < spent[slow], (fast, slow, spent, makespan)
+
+
+def test_uneven_costs_tell_all_schedules_apart() -> None:
+    """No two of the six have the same makespan at the uneven costs, so that the order above says something."""
+    for p, m in SIZES:
+        assert len({predicted(name, p, m, "uneven") for name in SCHEDULES}) == len(SCHEDULES)

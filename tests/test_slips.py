@@ -1,0 +1,285 @@
+"""One planted slip for each check: its code, nothing but its code, and the place.
+
+Slips are planted in right schedules and programs; the finding points at the rank and step where the slip is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import pipesched
+from pipesched import compile as compiler
+from pipesched.model.ops import Compute, Instruction, Op
+from pipesched.model.placement import Placement
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+from pipesched.report import Report
+from tests import simulate, strategies
+from tests.mutate import Lists
+
+CALM = settings(derandomize=True, deadline=None, max_examples=80)
+
+
+def codes(report: Report) -> list[str]:
+    return [str(d.code) for d in report.diagnostics if d.severity == "error"]
+
+
+@CALM
+@given(strategies.SEEDS, st.data())
+def test_an_operation_that_is_missing_or_there_twice(seed: int, data: st.DataObject) -> None:
+    """Without it PS301 and nothing else; twice PS302 at the second one, and nothing but what follows from its place."""
+    schedule = strategies.random_schedule(seed, pairs=0)
+    orders = simulate.orders_of(schedule)
+    rank = data.draw(st.sampled_from([r for r, order in enumerate(orders) if order]))
+    i = data.draw(st.integers(0, len(orders[rank]) - 1))
+    x = orders[rank][i]
+    rest = [[*order[:i], *order[i + 1 :]] if r == rank else order for r, order in enumerate(orders)]
+    assume(any(y.op is not Op.F for order in rest for y in order))
+    missing = pipesched.verify(Schedule.from_orders(rest, schedule.placement))
+    assert set(codes(missing)) == {"PS301"} and any(f"stage {x.stage} " in d.message for d in missing.diagnostics)
+    orders[rank].append(x)
+    twice = pipesched.verify(Schedule.from_orders(orders, schedule.placement))
+    assert codes(twice) == ["PS302"]
+    assert places(twice, "PS302")[0] == (rank, len(orders[rank]))
+
+
+def places(report: Report, code: str) -> list[tuple[int, int]]:
+    """Rank and step of each label of the first finding of a code."""
+    found = next(d for d in report.diagnostics if d.code == code)
+    matches = [re.match(r"rank (\d+), step (\d+)", label.message) for label in found.labels]
+    return [(int(match[1]), int(match[2])) for match in matches if match]
+
+
+@pytest.mark.parametrize(
+    ("order", "code", "where"),
+    [
+        ([["F0.0", "F0.1", "B0.0", "B1.1", "B0.1"], ["F1.0", "B1.0", "F1.1"]], "PS303", (0, 4)),
+        ([["F0.0", "F0.1", "F0.2", "B0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS304", (0, 3)),
+        ([["F0.0", "F0.1", "B0.0", "B0.1"], ["B1.0", "F1.0", "F1.1", "B1.1"]], "PS305", (1, 1)),
+        ([["F0.0", "F0.1", "W0.0", "I0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS305", (0, 3)),
+        ([["F0.0", "B0.0", "F0.1", "B0.1"], ["F1.0", "F1.1", "B1.0", "B1.1"]], "PS306", (0, 2)),
+        ([["F0.0", "F0.1", "B0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "+B1.1"]], "PS307", (1, 3)),
+        ([["F0.0", "F0.1", "B0.0", "B0.1"], ["F1.0", "B1.0", "+F1.1", "B1.1"]], "PS307", (1, 2)),
+        ([["+F0.0", "F0.1", "B0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS307", (0, 1)),
+    ],
+)
+def test_a_slip_in_a_compute_order(order: list[list[str]], code: str, where: tuple[int, int]) -> None:
+    """1F1B on two ranks with one slip: that code alone, at that place."""
+    lists = [[_compute(word) for word in words] for words in order]
+    placement = Placement(np.array([[0, 1]], dtype=np.int32), np.zeros(2, dtype=np.int32), 2)
+    report = pipesched.verify(Schedule.from_orders(lists, placement))
+    assert codes(report) == [code]
+    assert where in places(report, code)
+
+
+def _compute(word: str) -> Compute:
+    stage, microbatch = word.lstrip("+")[1:].split(".")
+    return Compute(Op[word.lstrip("+")[0]], int(stage), int(microbatch), word.startswith("+"))
+
+
+def base(name: str) -> Program:
+    schedule = pipesched.load("1f1b", p=3, m=4) if name == "1f1b" else pipesched.load("dualpipe", p=4, m=8)
+    assert isinstance(schedule, Schedule)
+    return compiler.lower(schedule)
+
+
+def at(lists: Lists, rank: int, text: str) -> int:
+    return [str(x) for x in lists[rank]].index(text)
+
+
+def take(lists: Lists, rank: int, text: str) -> Instruction:
+    return lists[rank].pop(at(lists, rank, text))
+
+
+def put(lists: Lists, rank: int, x: Instruction, before: str) -> None:
+    lists[rank].insert(at(lists, rank, before), x)
+
+
+def _late_receive(lists: Lists) -> tuple[int, int]:
+    put(lists, 1, take(lists, 1, "1RECV_F0"), "1RECV_F1")
+    return 1, at(lists, 1, "1F0")
+
+
+def _received_elsewhere(lists: Lists) -> tuple[int, int]:
+    """The gradient for rank 1 goes to rank 0, which takes it: what rank 1 computes with has not come."""
+    i = at(lists, 2, "2SEND_B3")
+    lists[2][i] = replace(lists[2][i], peer=0)
+    put(lists, 0, take(lists, 1, "1RECV_B3"), "0RECV_B3")
+    return 1, at(lists, 1, "1B3")
+
+
+def _early_send(lists: Lists) -> tuple[int, int]:
+    put(lists, 0, take(lists, 0, "0SEND_F0"), "0F0")
+    return 0, 0
+
+
+def _no_send(lists: Lists) -> tuple[int, int]:
+    take(lists, 0, "0SEND_F3")
+    return 1, at(lists, 1, "1RECV_F3")
+
+
+def _swapped(lists: Lists) -> tuple[int, int]:
+    one, two = at(lists, 1, "1RECV_F0"), at(lists, 1, "1RECV_F1")
+    first = lists[1].pop(two)
+    lists[1].insert(one, first)
+    return 1, one
+
+
+def _to_itself(lists: Lists) -> tuple[int, int]:
+    lists[1].insert(0, Instruction(Op.RECV_F, 1, 0, 1))
+    return 1, 0
+
+
+def _to_nowhere(lists: Lists) -> tuple[int, int]:
+    lists[2].insert(0, Instruction(Op.SEND_F, 2, 0, -1))
+    return 2, 0
+
+
+def _to_no_rank(lists: Lists) -> tuple[int, int]:
+    lists[2].insert(0, Instruction(Op.SEND_F, 2, 0, 3))
+    return 2, 0
+
+
+def _sync_with_another(lists: Lists) -> tuple[int, int]:
+    i = at(lists, 3, "0SYNC")
+    lists[3][i] = replace(lists[3][i], peer=1)
+    return 3, i
+
+
+def _twice(lists: Lists) -> tuple[int, int]:
+    for rank, text in ((0, "0SEND_F0"), (1, "1RECV_F0")):
+        i = at(lists, rank, text)
+        lists[rank].insert(i, lists[rank][i])
+    return 0, at(lists, 0, "0SEND_F0") + 1
+
+
+def _send_first(lists: Lists) -> tuple[int, int]:
+    put(lists, 1, take(lists, 1, "1RECV_F2"), "1F2")
+    return 1, at(lists, 1, "1SEND_B0")
+
+
+def _tied(lists: Lists) -> tuple[int, int]:
+    """Rank 2 fuses two messages that rank 1 handles one after the other: rank 1 waits for itself."""
+    i = at(lists, 2, "2SEND_B1")
+    lists[2][i : i + 2] = [replace(x, group=0) for x in lists[2][i : i + 2]]
+    return 1, at(lists, 1, "1RECV_B1")
+
+
+def _no_reduction(lists: Lists) -> tuple[int, int]:
+    take(lists, 2, "2REDUCE_GRAD")
+    return 2, at(lists, 2, "2B3")
+
+
+def _reduced_twice(lists: Lists) -> tuple[int, int]:
+    put(lists, 2, Instruction(Op.REDUCE_GRAD, 2), "STEP")
+    return 2, at(lists, 2, "STEP") - 1
+
+
+def _reduced_early(lists: Lists) -> tuple[int, int]:
+    put(lists, 2, take(lists, 2, "2REDUCE_GRAD"), "2B3")
+    return 2, at(lists, 2, "2REDUCE_GRAD")
+
+
+def _no_step(lists: Lists) -> tuple[int, int]:
+    take(lists, 1, "STEP")
+    return 1, len(lists[1]) - 1
+
+
+def _two_steps(lists: Lists) -> tuple[int, int]:
+    lists[1].append(Instruction(Op.STEP))
+    return 1, len(lists[1]) - 1
+
+
+def _early_step(lists: Lists) -> tuple[int, int]:
+    put(lists, 1, take(lists, 1, "STEP"), "1REDUCE_GRAD")
+    return 1, at(lists, 1, "STEP")
+
+
+def _no_sync(lists: Lists) -> tuple[int, int]:
+    for rank in (1, 2):
+        take(lists, rank, "2SYNC")
+    return 1, len(lists[1]) - 1
+
+
+def _syncs_crossed(lists: Lists) -> tuple[int, int]:
+    put(lists, 2, take(lists, 2, "2SYNC"), "1SYNC")
+    return 1, at(lists, 1, "1SYNC")
+
+
+def _synced_twice(lists: Lists) -> tuple[int, int]:
+    for rank, peer in ((1, 2), (2, 1)):
+        put(lists, rank, Instruction(Op.SYNC, 2, peer=peer), "STEP")
+    return 1, at(lists, 1, "STEP") - 1
+
+
+def _synced_early(lists: Lists) -> tuple[int, int]:
+    put(lists, 1, take(lists, 1, "1REDUCE_GRAD"), "2SYNC")
+    return 1, at(lists, 1, "1SYNC")
+
+
+SLIPS: list[tuple[str, Callable[[Lists], tuple[int, int]], set[str]]] = [
+    ("1f1b", _late_receive, {"PS308"}),
+    ("1f1b", _received_elsewhere, {"PS308"}),
+    ("1f1b", _early_send, {"PS309"}),
+    ("1f1b", _no_send, {"PS402"}),
+    ("1f1b", _swapped, {"PS403"}),
+    ("1f1b", _to_itself, {"PS404", "PS405"}),
+    ("1f1b", _to_nowhere, {"PS309", "PS404"}),
+    ("1f1b", _to_no_rank, {"PS309", "PS404"}),
+    ("1f1b", _twice, {"PS405"}),
+    ("1f1b", _send_first, {"PS401"}),
+    ("1f1b", _tied, {"PS401"}),
+    ("1f1b", _no_reduction, {"PS601"}),
+    ("1f1b", _reduced_twice, {"PS602"}),
+    ("1f1b", _reduced_early, {"PS603"}),
+    ("1f1b", _no_step, {"PS606"}),
+    ("1f1b", _two_steps, {"PS606"}),
+    ("1f1b", _early_step, {"PS606"}),
+    ("dualpipe", _no_sync, {"PS605"}),
+    ("dualpipe", _syncs_crossed, {"PS605"}),
+    ("dualpipe", _synced_twice, {"PS605"}),
+    ("dualpipe", _synced_early, {"PS605"}),
+    ("dualpipe", _sync_with_another, {"PS402", "PS605"}),
+]
+
+
+@pytest.mark.parametrize(("name", "slip", "expected"), SLIPS, ids=[slip.__name__.strip("_") for _, slip, _ in SLIPS])
+def test_a_slip_in_a_program(name: str, slip: Callable[[Lists], tuple[int, int]], expected: set[str]) -> None:
+    """A right program with one slip: these codes alone, and the first of them points at the slip."""
+    program = base(name)
+    lists = [program.instructions(rank) for rank in range(program.ranks)]
+    rank, i = slip(lists)
+    report = pipesched.verify(Program.from_instructions(lists, program.placement))
+    assert set(codes(report)) == expected
+    assert all((rank, i + 1) in places(report, code) for code in expected - {"PS402"} or expected)
+
+
+@pytest.mark.parametrize(
+    ("rank", "sync", "message"),
+    [
+        (
+            3,
+            Instruction(Op.SYNC, 0, peer=1),
+            "the SYNC of stage 0 on rank 3 is with rank 1, but its other copy is on rank 0",
+        ),
+        (
+            0,
+            Instruction(Op.SYNC, 1, peer=1),
+            "the SYNC of stage 1 on rank 0 is with rank 1, but there is no other copy of it",
+        ),
+    ],
+)
+def test_a_sync_of_what_has_no_such_copy(rank: int, sync: Instruction, message: str) -> None:
+    """DualPipe's stage 0 is on ranks 0 and 3; its stage 1 is not on rank 0. The message says so."""
+    program = base("dualpipe")
+    lists = [program.instructions(r) for r in range(program.ranks)]
+    put(lists, rank, sync, "STEP")
+    found = pipesched.verify(Program.from_instructions(lists, program.placement)).diagnostics
+    assert message in [d.message for d in found if d.code == "PS605"]
