@@ -19,7 +19,7 @@ from pipesched.compile import Options, emit, read
 from pipesched.runtime import launch
 from pipesched.runtime.agree import Card, disagreement
 from pipesched.runtime.errors import Fault, Place
-from pipesched.runtime.launch import Break, Job, Launcher, Outcome
+from pipesched.runtime.launch import Break, Job, Launcher, Outcome, RankResult
 from pipesched.runtime.silence import DONE, IDLE, RUNNING, Beat, Silence
 from pipesched.stream import Instruction, Stream, dumps, loads
 
@@ -252,6 +252,20 @@ def test_other_faults_are_refused(text: str) -> None:
         Break.parse(text)
 
 
+def test_what_a_rank_cannot_say_the_supervisor_says() -> None:
+    """Without a word of any rank the first one that ended is lost; with one, the silent ones are noted beside it."""
+    killed, stuck = RankResult(2, -9, None, None, 1.0), RankResult(0, -9, None, None, 6.0, stopped=True)
+    told = RankResult(1, 1, None, Fault("PS825", "ValueError", Place(1)), 2.0)
+
+    alone = Outcome((stuck, killed)).fault
+    assert alone is not None
+    assert (alone.code, alone.message) == ("PS823", "rank 2 was killed by SIGKILL")
+    beside = Outcome((stuck, told, killed)).fault
+    assert beside is not None
+    assert beside.code == "PS825"
+    assert beside.notes == ("rank 2 was killed by SIGKILL", "rank 0 did not end by itself and was killed")
+
+
 def test_there_are_fifty() -> None:
     assert len(CASES) >= 50
     assert len({case.name for case in CASES}) == len(CASES)
@@ -314,6 +328,7 @@ def test_it_ends_in_time(case: Case, ended: dict[str, Ended]) -> None:
     outcome = ended[case.name].outcome
     killed = [result.rank for result in outcome.ranks if result.status < 0]
 
+    assert not any(result.stopped for result in outcome.ranks)
     assert killed == ([case.broken.rank] if case.broken is not None and case.broken.kind == "kill" else [])
     assert max(result.seconds for result in outcome.ranks) <= STARTING + TIMEOUT + 2
 

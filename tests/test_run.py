@@ -112,6 +112,14 @@ class TestWhatItTells:
             assert found["parameters"]["m"] == microbatches
             assert found["gradients"]["error"] <= 1e-12
 
+    def test_the_keys_are_documented(self, capsys: Captured) -> None:
+        """The row of `run` in emit/README.md names every key, and those of its parts."""
+        (row,) = re.findall(r"^\| `run` \|(.*)\|$", (TOP / "emit" / "README.md").read_text("utf-8"), re.M)
+        found = run_json(capsys, "gpipe", "--p", "1", "--m", "1", "--pace", "0")
+        inner = {key for part in ("gradients", "peak", "time") for key in found[part]} - {"unit"}
+
+        assert set(re.findall(r"`(\w+)`", row)) == {*found, *inner}
+
     def test_torch_engine(self, capsys: Captured) -> None:
         """The same comparison through torch's own runtime, without a time."""
         found = run_json(capsys, "zb_h1", "--p", "2", "--m", "4", "--engine", "torch")

@@ -43,7 +43,9 @@ def test_an_operation_that_is_missing_or_there_twice(seed: int, data: st.DataObj
     rest = [[*order[:i], *order[i + 1 :]] if r == rank else order for r, order in enumerate(orders)]
     assume(any(y.op is not Op.F for order in rest for y in order))
     missing = pipesched.verify(Schedule.from_orders(rest, schedule.placement))
-    assert set(codes(missing)) == {"PS301"} and any(f"stage {x.stage} " in d.message for d in missing.diagnostics)
+    what = "B (or I and W)" if x.op is Op.B else x.op.name
+    told = f"stage {x.stage} never runs {what} of microbatch {x.microbatch} on rank {rank}"
+    assert set(codes(missing)) == {"PS301"} and told in [d.message for d in missing.diagnostics]
     orders[rank].append(x)
     twice = pipesched.verify(Schedule.from_orders(orders, schedule.placement))
     assert codes(twice) == ["PS302"]

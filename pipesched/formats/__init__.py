@@ -4,4 +4,6 @@ sniff        which format a text is
 torch_csv    torch's compute_only and compute_comms files, read strictly (torch_cells, torch_fast)
 order_text   the notation ``rank 0: F0.0 B0.0``, read (order_words) and written (order_write)
 rows, agree  what the readers share: placement from rows, and whether it is what the user said
+stream_*     the published form, read (stream_lines, stream_strict, json_places) and written (numbered)
+torch_write  torch's CSV, written; torch_trainer tells the settings that go with it
 """

@@ -11,11 +11,11 @@ from types import CodeType
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.language import ast
-from pipesched.language.claims import Claim, compile_claim, scope_of_claims
+from pipesched.language.claims import CLAIM_NAMES, Claim, compile_claim, scope_of_claims
 from pipesched.language.running import Loop
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.statements import Site, Statements
-from pipesched.language.translate import FILENAME, Expressions, define, lambda_of
+from pipesched.language.translate import Expressions, compiled, define, lambda_of
 from pipesched.model.costs import KEYS
 
 
@@ -74,7 +74,7 @@ def check_file(file: ast.File) -> Checked:
 @dataclass
 class _Checker:
     file: ast.File
-    scope: Scope = field(default_factory=lambda: Scope([dict(BUILTINS), {}]))
+    scope: Scope = field(default_factory=lambda: Scope([dict(BUILTINS), {}], reserved=CLAIM_NAMES))
     statements: Statements = field(default_factory=Statements)
 
     def run(self) -> Checked:
@@ -97,16 +97,15 @@ class _Checker:
 
     def _routes(self) -> None:
         """Route names are the constants 0, 1, … wherever they are declared."""
-        for item in self.file.items:
-            route = item.route if isinstance(item, ast.Stages) else None
-            if route is not None and self.scope.find(route.id) is None:
-                self.scope.define(route, Binding(span=route.span))
+        named = [item.route for item in self.file.items if isinstance(item, ast.Stages) and item.route is not None]
+        for route in {route.id: route for route in reversed(named)}.values():
+            self.scope.define(route, Binding(span=route.span))
 
     def _item(self, item: ast.Item) -> None:
         match item:
             case ast.Let():
                 module = python.Module([define(item, self.scope, Expressions())], [])
-                self.made.steps.append((item, compile(module, FILENAME, "exec")))
+                self.made.steps.append((item, compiled(module, self.scope)))
             case ast.Require():
                 self.made.steps.append((item, self._code(item.condition, "boolean")))
             case ast.Stages():
@@ -120,7 +119,7 @@ class _Checker:
 
     def _code(self, node: ast.Expression, want: Kind, scope: Scope | None = None, exact: bool = False) -> CodeType:
         term = Expressions(exact).term(node, scope or self.scope, want)
-        return compile(python.Expression(term.code), FILENAME, "eval")
+        return compiled(python.Expression(term.code), self.scope)
 
     def _stages(self, item: ast.Stages) -> StageCode:
         inside = self.scope.inner()
@@ -130,7 +129,7 @@ class _Checker:
             inside.define(item.variable, Binding(span=item.variable.span))
         term = Expressions().term(item.rank, inside, "number")
         name = "v_" if item.variable is None else f"v_{item.variable.id}"
-        rank = compile(lambda_of([name], term, item.rank), FILENAME, "eval")
+        rank = compiled(lambda_of([name], term, item.rank), self.scope)
         ends = item.microbatches
         both = None if ends is None else (self._code(ends[0], "number"), self._code(ends[1], "number"))
         return StageCode(item, low, high, rank, both)
@@ -144,8 +143,7 @@ class _Checker:
         elif isinstance(item.rank, ast.Name):
             inside.define(item.rank, Binding(span=item.rank.span))
         module = self.statements.program(item, variable, inside)
-        # Code with a wrong name is reported, never run; compiling it is harmless.
-        return RankCode(item, literal, compile(module, FILENAME, "exec"))
+        return RankCode(item, literal, compiled(module, self.scope))
 
     def _cost(self, entry: ast.Cost) -> tuple[ast.Cost, list[CodeType]]:
         if entry.name not in KEYS:

@@ -21,13 +21,14 @@ from pipesched.language import ast
 from pipesched.language.names import names_in
 from pipesched.language.running import Halt, report
 from pipesched.language.scope import Binding, Scope
-from pipesched.language.translate import FILENAME, Expressions, lambda_of
+from pipesched.language.translate import Expressions, compiled, lambda_of
 from pipesched.model.costs import Costs
 from pipesched.model.release import AT_W, Release
 
 COSTS = {"tF": "F", "tI": "I", "tW": "W", "tB": "B", "tC": "C", "tFB": "FB"}
 PER_RANK = ("work", "idle", "span_idle", "peak")
 VALUES = ("makespan", "span")
+CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES))
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,7 @@ def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
     known = {name: Binding() for name in (*COSTS, *VALUES)}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
     known |= {name: Binding() for name in rank_variables}
-    hidden = {name: binding for name, binding in known.items() if scope.find(name) is None}
-    return Scope([*scope.blocks, hidden], scope.diagnostics)
+    return Scope([*scope.blocks, known], scope.diagnostics)
 
 
 def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:
@@ -83,7 +83,7 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
 
     def code(part: ast.Expression, want: Any = "unknown") -> CodeType:
         names = [f"v_{x}" for x in variables]
-        return compile(lambda_of(names, exact.term(part, scope, want), part), FILENAME, "eval")
+        return compiled(lambda_of(names, exact.term(part, scope, want), part), scope)
 
     sides: list[tuple[str, CodeType]] = []
     holds = code(node.claim, "boolean")

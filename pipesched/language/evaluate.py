@@ -65,7 +65,7 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
     _routes(checked, names)
     _steps(checked, names)
     placement = place(checked, names, max_ops)
-    costs = Costs(_costs(checked, names))
+    costs = Costs(_costs(checked, names, placement.stages))
     costs.ticks(placement.stages)
     programs = Programs(checked, names, placement, max_ops)
     sites, keys, second, start = programs.run()
@@ -148,11 +148,13 @@ def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> Pip
     )
 
 
-def _costs(checked: Checked, names: dict[str, Any]) -> dict[str, Cost]:
+def _costs(checked: Checked, names: dict[str, Any], stages: int) -> dict[str, Cost]:
     given: dict[str, Cost] = {}
     for entry, codes in checked.costs:
         values = tuple(Fraction(_eval(code, names, checked)) for code in codes)
         wrong = "given twice" if entry.name in given else "negative" if any(x < 0 for x in values) else ""
+        if entry.value is None and len(values) != stages:
+            wrong = f"a list of {len(values)}; there are {stages} stages"
         if wrong:
             raise fail(Code.COSTS, f"cost {entry.name} is {wrong}", Label(entry.span, "here"))
         given[entry.name] = values[0] if entry.value is not None else values

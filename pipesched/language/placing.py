@@ -145,14 +145,14 @@ def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops
     microbatches = sum(high - low for low, high in ranges)
     least = kinds * stages * microbatches
     if least > max_ops:
-        raise _too_many(f"{stages} stages and {microbatches} microbatches: {least} operations", max_ops, None)
+        what = f"{stages} stages and {microbatches} microbatches: {least} operations"
+        raise _too_many(what, max_ops, checked.stages[0].node.span)
 
 
-def _too_many(what: str, max_ops: int, span: Span | None) -> PipeschedError:
-    labels = () if span is None else (Label(span, "too many here"),)
+def _too_many(what: str, max_ops: int, span: Span) -> PipeschedError:
     return fail(
         Code.TOO_MANY_OPERATIONS,
         f"{what} at least; the limit is {max_ops}",
-        *labels,
+        Label(span, "too many here"),
         help="choose smaller sizes, or raise --max-ops",
     )

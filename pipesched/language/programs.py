@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, Label, fail
+from pipesched.language import ast
 from pipesched.language.checked import Checked, RankCode
 from pipesched.language.emitter import Emitter
 from pipesched.language.running import Budget, Halt, locate, report
@@ -95,9 +96,10 @@ class Programs:
         bare = [r for r in range(self.placement.ranks) if r not in own] if not general else []
         if bare:
             label = Label(self.checked.file.name.span, f"has {len(own)} programs for {self.placement.ranks} ranks")
-            raise fail(
-                Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=f"write `rank {bare[0]} {{ … }}`"
-            )
+            known = [code.node.rank.id for code in self.checked.ranks if isinstance(code.node.rank, ast.Name)]
+            help = f"`{known[0]}` is a value here, so `rank {known[0]}` is one rank; use a new name" if known else None
+            help = help or f"write `rank {bare[0]} {{ … }}`"
+            raise fail(Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=help)
         return [own.get(r) or general[0] for r in range(self.placement.ranks)]
 
     def _function(self, code: RankCode) -> Callable[..., None]:

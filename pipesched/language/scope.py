@@ -42,10 +42,14 @@ BUILTINS = {
 
 @dataclass
 class Scope:
-    """A chain of blocks, the innermost last; what is wrong is collected, not raised."""
+    """A chain of blocks, the innermost last; what is wrong is collected, not raised.
+
+    reserved: names that have a meaning in claims, so that the top level of a file may not give them another.
+    """
 
     blocks: list[dict[str, Binding]]
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    reserved: frozenset[str] = frozenset()
 
     def inner(self) -> Scope:
         """The scope of a block inside this one; what it defines ends with it."""
@@ -60,6 +64,10 @@ class Scope:
 
     def define(self, name: ast.Name, binding: Binding) -> None:
         """Make a name known from here on."""
+        if name.id in self.reserved:
+            message = f"`{name.id}` has a meaning in claims"
+            self.report(Code.REDEFINED, message, Label(name.span, "defined here"), help="choose another name")
+            return
         before = self.find(name.id)
         if before is not None:
             labels = [Label(name.span, "defined again here")]

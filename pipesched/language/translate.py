@@ -18,6 +18,7 @@ import ast as python
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import CodeType
 from typing import TypeVar
 
 from pipesched.diagnostics import Code, Label
@@ -51,6 +52,12 @@ def placed(node: ast.Node, made: Made) -> Made:
             for name, value in {**place, "col_offset": 0, "end_col_offset": 0}.items():
                 setattr(part, name, value)
     return made
+
+
+def compiled(tree: python.Expression | python.Module, scope: Scope) -> CodeType:
+    """The bytecode of a tree; nothing of a file with mistakes, which is reported and never run."""
+    mode = "eval" if isinstance(tree, python.Expression) else "exec"
+    return compile("0" if scope.diagnostics else tree, FILENAME, mode)
 
 
 @dataclass(frozen=True, slots=True)

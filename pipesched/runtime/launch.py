@@ -97,13 +97,25 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class RankResult:
-    """How one rank ended. status: as of ``subprocess``, negative for a signal. data: what it measured, if it did."""
+    """How one rank ended.
+
+    status: as of ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: what it
+    measured, if it did. seconds: from its start to its end.
+    """
 
     rank: int
     status: int
     data: dict[str, Any] | None
     fault: Fault | None
     seconds: float
+    stopped: bool = False
+
+    @property
+    def end(self) -> str:
+        """How it ended, for a rank that could not say it."""
+        if self.stopped:
+            return "did not end by itself and was killed"
+        return _ended(self.status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +128,14 @@ class Outcome:
     def fault(self) -> Fault | None:
         """What went wrong first, with what the system says of ranks that could not say it themselves."""
         silent = sorted((r for r in self.ranks if r.fault is None and r.data is None), key=lambda r: r.seconds)
-        notes = tuple(f"rank {r.rank} {_ended(r.status)}" for r in silent)
+        notes = tuple(f"rank {r.rank} {r.end}" for r in silent)
         told = sorted((r for r in self.ranks if r.fault is not None), key=lambda r: r.seconds)
         if told:
             first = told[0].fault
             assert first is not None
             return Fault(first.code, first.message, first.place, first.notes + notes, first.help)
         if silent:
-            return Fault(RANK_LOST, f"rank {silent[0].rank} {_ended(silent[0].status)}", Place(silent[0].rank), notes)
+            return Fault(RANK_LOST, f"rank {silent[0].rank} {silent[0].end}", Place(silent[0].rank), notes)
         return None
 
 
@@ -198,7 +210,7 @@ class Launcher:
 
 def _result(given: dict[str, Any]) -> RankResult:
     fault = None if given["fault"] is None else Fault.loads(given["fault"])
-    return RankResult(given["rank"], given["status"], given["data"], fault, given["seconds"])
+    return RankResult(given["rank"], given["status"], given["data"], fault, given["seconds"], given["stopped"])
 
 
 def _environment() -> dict[str, str]:

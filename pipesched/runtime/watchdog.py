@@ -61,6 +61,7 @@ class Watch(threading.Thread):
         self._silence = Silence.begin(ranks, timeout, time.monotonic())
         self._period = min(max(timeout / 20, 0.02), 0.5)
         self._beat = 0
+        self._said_done = False
         self._leaving, self._wake = threading.Event(), threading.Event()
         self.fault: Fault | None = None
 
@@ -106,7 +107,8 @@ class Watch(threading.Thread):
             if fault is not None or self._store.check(["fault"]):
                 self.fault = self._first(fault)
         except RuntimeError:  # of which torch's DistError is one
-            self.fault = self.fault or self._no_store()
+            if not self._said_done:  # else rank 0 may have gone in peace
+                self.fault = self.fault or self._no_store()
 
     def _no_store(self) -> Fault:
         return self._silence.lost([0], "its store does not answer")
@@ -115,6 +117,7 @@ class Watch(threading.Thread):
         state, place, moves = self._where()
         self._beat += 1
         done = self._leaving.is_set() and self.fault is None
+        self._said_done = done
         self._store.set(f"rank/{self._rank}", Beat(place, self._beat, moves, DONE if done else state).dumps())
 
     def _read(self) -> dict[int, Beat]:

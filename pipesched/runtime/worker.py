@@ -56,10 +56,12 @@ class _Rank:
     text: bytearray = field(default_factory=bytearray)
     status: int | None = None
     seconds: float = 0.0
+    stopped: bool = False
 
     def result(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.text) if self.text.endswith(b"\n") else {"data": None, "fault": None}
-        return {"rank": self.number, "status": self.status, "seconds": self.seconds, **told}
+        line, end, _ = self.text.partition(b"\n")  # the watchdog and the main thread may both have told
+        told: dict[str, Any] = json.loads(line) if end else {"data": None, "fault": None}
+        return {"rank": self.number, "status": self.status, "seconds": self.seconds, "stopped": self.stopped, **told}
 
 
 class Ranks:
@@ -124,6 +126,7 @@ class Ranks:
     def _kill(self) -> None:
         for rank in self._ranks:
             if rank.status is None:
+                rank.stopped = True
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank.pid, signal.SIGKILL)
 
