@@ -307,13 +307,24 @@ def test_what_is_json_and_no_program_is_told_too(
         ('{"version": 1, "version": 1}', "'version' twice"),
         ('{"version": 1' + "0" * 5000 + "}", "not JSON"),
         ("[" * 100_000, "not JSON"),
+        (text_of("gpipe") + "\n  ]\n}\n", "extra data"),
+        (text_of("gpipe").replace('"m":3}', '"m":"3"}'), "parameters: whole numbers by name"),
+        (text_of("gpipe").replace('"ranks": [', '"note": 0,\n  "ranks": [').replace(": 1,", ": 1.0,"), "version"),
     ],
 )
 def test_other_texts_are_no_stream(text: str, words: str) -> None:
     """PS811, and no exception, whatever the text."""
     report = compiler.verify(Source("a.json", text), Options())
 
-    assert [str(x.code) for x in report.diagnostics] == ["PS811"] and words in report.diagnostics[0].message
+    assert [str(x.code) for x in report.diagnostics] == ["PS812" if words == "version" else "PS811"]
+    assert words in report.diagnostics[0].message
+
+
+def test_other_keys_of_the_outer_object_are_ignored() -> None:
+    """As a later addition to version 1 would be; the program is the same."""
+    text = text_of("gpipe").replace('"ranks": [\n', '"note": {"by": []},\n  "ranks": [\n')
+
+    assert "".join(stream_write.pieces(*read(text))) == text_of("gpipe") != text
 
 
 @pytest.mark.parametrize("sizes", [{"m": 5}, {"p": 4}, {"v": 3}, {"x": 1}])

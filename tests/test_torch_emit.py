@@ -289,6 +289,16 @@ def test_fused_batches_go_to_torch_as_computes_only() -> None:
     assert "".join(compiler.emit(Source("a.txt", order), Options(), "torch-csv").pieces()) == "0F0,0B0\n1F0,1B0\n"
 
 
+@pytest.mark.parametrize("target", ["stream", "torch-csv", "torch-comms"])
+def test_a_program_is_judged_with_its_own_messages(target: str) -> None:
+    """Also where only its computes are emitted: who wrote a wrong receive is told so."""
+    first = "rank 0: F0.0 send:F0.0>1 F0.1 send:F0.1>1 recv:B1.0<1 B0.0 recv:B1.1<1 B0.1 reduce:0\n"
+    second = "rank 1: recv:F0.1<0 recv:F0.0<0 F1.0 B1.0 send:B1.0>0 F1.1 B1.1 send:B1.1>0 reduce:1\n"
+    emission = compiler.emit(Source("a.txt", first + second), Options(), target)
+
+    assert emission.order is None and {str(x.code) for x in emission.report.diagnostics} == {"PS403"}
+
+
 def test_a_last_stage_out_of_order_is_not_emitted_for_torch() -> None:
     """torch would pair losses with other microbatches (PS804); our own runtime does not."""
     order = "rank 0: F0.0 F0.1 B0.1 B0.0\nrank 1: F1.1 F1.0 B1.1 B1.0\n"

@@ -23,7 +23,7 @@ TARGETS = {"stream": "json", "torch-csv": "csv", "torch-comms": "csv"}
 @click.command(short_help="Write what runs: instruction streams, or torch's CSV.")
 @click.argument("file", metavar="FILE")
 @click.option("--target", type=click.Choice(tuple(TARGETS)), default="stream", show_default=True)
-@click.option("--per-rank", metavar="DIR", help="Write a file for each rank into DIR: rank0.json, …")
+@click.option("--per-rank", metavar="DIR", help="Write a file for each rank into DIR: rank0.json, ...")
 @options.size_options
 @options.check_options
 @options.torch_options
@@ -103,7 +103,7 @@ def _tell(emission: Emission, out: Output, files: list[str], per_rank: str | Non
     if emission.report.diagnostics:
         terminal.complain(emission.report.diagnostics, out.format, out.color_choice)
     for line in settings:
-        out.complain(line)
+        out.complain(render.clean(line))
 
 
 def _settings(emission: Emission, files: list[str], per_rank: str | None) -> Iterator[str]:

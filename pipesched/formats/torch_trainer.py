@@ -66,7 +66,7 @@ def _name(placement: Placement) -> str | None:
         return None
     if home == list(range(ranks)):
         return "1F1B"
-    if stages > ranks and home == [stage % ranks for stage in range(stages)] and stages % ranks == 0:
+    if home == [stage % ranks for stage in range(stages)] and stages % ranks == 0:
         return "PipelineScheduleMulti"
     if home == [*range(ranks), *reversed(range(ranks))]:
         return "ZBVZeroBubble"

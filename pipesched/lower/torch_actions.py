@@ -118,7 +118,7 @@ def _send_waits(program: Program) -> Added:
     done = np.flatnonzero(backward)[::-1]
     table[program.stage[done].astype(np.int64) * wide[1] + program.microbatch[done]] = done
     after = table[program.stage[sends].astype(np.int64) * wide[1] + program.microbatch[sends]]
-    forward = (program.op[sends] == Op.SEND_F) & (after > sends)
+    forward = (program.op[sends] == Op.SEND_F) & (after >= 0)
     last = program.start[program.rank[sends] + 1] - 1
     at = np.where(forward, 4 * after + _AFTER, 4 * last + _END)
     op = np.where(program.op[sends] == Op.SEND_F, Op.WAIT_SEND_F, Op.WAIT_SEND_B)
