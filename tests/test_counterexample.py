@@ -177,10 +177,11 @@ def test_a_planted_circle_of_messages_has_its_length(length: int, more: int) -> 
 
 
 def test_of_two_circles_the_shorter_one_is_shown() -> None:
-    """Three ranks wait for each other, and three others, of which two do so among themselves."""
-    three, two = ring_of_sends(3, 0), ring_of_sends(2, 1)
+    """Ranks 0 to 2 wait for each other; so do 4 and 5, for whom rank 3 waits."""
+    three, two, new = ring_of_sends(3, 0), ring_of_sends(2, 1), (4, 5, 3)
     lists = [three.instructions(rank) for rank in range(3)]
-    lists += [[replace(x, stage=x.stage + 3, peer=x.peer + 3) for x in two.instructions(rank)] for rank in range(3)]
+    renamed = [[replace(x, stage=x.stage + 3, peer=new[x.peer]) for x in two.instructions(rank)] for rank in (2, 0, 1)]
+    lists += renamed
     placement = Placement(np.arange(6, dtype=np.int32)[None], np.zeros(1, dtype=np.int32), 6)
     circle = hops(pipesched.verify(Program.from_instructions(lists, placement)), "PS401")
-    assert sorted(hop.rank for hop in circle) == [3, 4]
+    assert sorted(hop.rank for hop in circle) == [4, 5]

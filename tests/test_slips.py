@@ -49,7 +49,7 @@ def test_an_operation_that_is_missing_or_there_twice(seed: int, data: st.DataObj
     orders[rank].append(x)
     twice = pipesched.verify(Schedule.from_orders(orders, schedule.placement))
     assert codes(twice) == ["PS302"]
-    assert places(twice, "PS302")[0] == (rank, len(orders[rank]))
+    assert places(twice, "PS302") == [(rank, len(orders[rank])), (rank, i + 1)]
 
 
 def places(report: Report, code: str) -> list[tuple[int, int]]:
@@ -285,3 +285,45 @@ def test_a_sync_of_what_has_no_such_copy(rank: int, sync: Instruction, message: 
     put(lists, rank, sync, "STEP")
     found = pipesched.verify(Program.from_instructions(lists, program.placement)).diagnostics
     assert message in [d.message for d in found if d.code == "PS605"]
+
+
+@pytest.mark.parametrize(
+    ("name", "slip", "code"),
+    [
+        ("1f1b", _twice, "PS405"),
+        ("1f1b", _reduced_twice, "PS602"),
+        ("1f1b", _two_steps, "PS606"),
+        ("dualpipe", _synced_twice, "PS605"),
+    ],
+    ids=["message", "reduction", "step", "sync"],
+)
+def test_what_is_there_twice_points_at_both(name: str, slip: Callable[[Lists], tuple[int, int]], code: str) -> None:
+    """The first label is at the second one, the second label at the first one of the same name on that rank."""
+    program = base(name)
+    lists = [program.instructions(rank) for rank in range(program.ranks)]
+    rank, i = slip(lists)
+    report = pipesched.verify(Program.from_instructions(lists, program.placement))
+    assert places(report, code)[:2] == [(rank, i + 1), (rank, at(lists, rank, str(lists[rank][i])) + 1)]
+
+
+def test_a_message_to_nowhere_names_the_stage_that_nobody_runs() -> None:
+    """SEND_F of the last stage 2 would go to stage 3, RECV_F of stage 0 would come from stage -1."""
+    for op, stage, neighbour in ((Op.SEND_F, 2, 3), (Op.RECV_F, 0, -1), (Op.SEND_B, 0, -1), (Op.RECV_B, 2, 3)):
+        program = base("1f1b")
+        lists = [program.instructions(rank) for rank in range(program.ranks)]
+        lists[stage].append(Instruction(op, stage, 0, -1))
+        found = pipesched.verify(Program.from_instructions(lists, program.placement)).diagnostics
+        assert [f"no rank runs stage {neighbour}" in d.message for d in found if d.code == "PS404"] == [True]
+
+
+def test_the_very_first_instruction_counts() -> None:
+    """Rank 0 runs the last stage and begins with a receive, which takes the wrong message: PS403 at its step 1."""
+    placement = Placement(np.array([[1, 0]], dtype=np.int32), np.zeros(2, dtype=np.int32), 2)
+    orders = [[_compute(f"{kind}{stage}.{i}") for kind in "FB" for i in range(2)] for stage in (1, 0)]
+    program = compiler.lower(Schedule.from_orders(orders, placement))
+    lists = [program.instructions(rank) for rank in range(2)]
+    first, other = at(lists, 0, "1RECV_F0"), at(lists, 0, "1RECV_F1")
+    assert first == 0
+    lists[0][first], lists[0][other] = lists[0][other], lists[0][first]
+    report = pipesched.verify(Program.from_instructions(lists, placement))
+    assert "PS403" in codes(report) and places(report, "PS403")[0] == (0, 1)
