@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipesched.api import from_torch_csv, load, torch_runtime, verify
+    from pipesched.api import emit, from_torch_csv, load, torch_runtime, verify
     from pipesched.diagnostics import Diagnostic, PipeschedError
     from pipesched.model.costs import Costs
     from pipesched.model.placement import Placement
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipesched.source import Source
 
 _WHERE = {
+    "emit": "api",
     "from_torch_csv": "api",
     "load": "api",
     "torch_runtime": "api",
@@ -45,6 +46,7 @@ __all__ = [
     "Report",
     "Schedule",
     "Source",
+    "emit",
     "from_torch_csv",
     "load",
     "torch_runtime",

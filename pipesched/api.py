@@ -96,6 +96,59 @@ def from_torch_csv(target: Target, *, torch_version: str = "2.13") -> Schedule |
     return torch_csv.read(_source(target), torch_version=chosen or (2, 13))
 
 
+def emit(
+    target: Target, to: str = "stream", *, torch_version: str | None = None, max_ops: int = MAX_OPS, **parameters: int
+) -> str:
+    """The text of a verified schedule as ``stream``, ``torch-csv`` (computes alone) or ``torch-comms``.
+
+    Raises:
+        PipeschedError: everything that is wrong with the schedule, or that the target cannot run.
+    """
+    from pipesched.emission import emit as make
+
+    if to not in ("stream", "torch-csv", "torch-comms"):
+        raise fail(Code.USAGE, f"no target is called {to!r}", help="targets are stream, torch-csv and torch-comms")
+    options = Options(
+        parameters, max_ops=max_ops, torch_version=version(torch_version), microbatches=parameters.get("m")
+    )
+    made = make(_source(target), options, to)
+    if made.order is None:
+        raise PipeschedError(made.report.diagnostics)
+    return "".join(made.pieces())
+
+
+def torch_runtime(
+    order: str | PathLike[str], stages: Sequence[Any], n_microbatches: int, loss_fn: Any = None, **options: Any
+) -> Any:
+    """torch's own pipeline runtime with a CSV loaded, refused before its first step if torch lowered it wrong.
+
+    order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
+    torch's schedules, such as ``scale_grads=False``. What torch will run is read back and verified.
+
+    Raises:
+        PipeschedError: what is wrong with the order that torch made.
+    """
+    from pipesched.runtime.torch_engine import torch_runtime as make
+
+    return make(order, stages, n_microbatches, loss_fn, verify=require_right, **options)
+
+
+def require_right(text: str, *, comm: str = "strict") -> Report:
+    """The verdict on a torch CSV with messages, as text, for the torch that is installed.
+
+    Raises:
+        PipeschedError: everything that is wrong with it.
+    """
+    from importlib.metadata import version as installed
+
+    report = verify(
+        Source("torch's lowering", text), comm=comm, torch_version=".".join(installed("torch").split(".")[:2])
+    )
+    if not report.ok:
+        raise PipeschedError(report.diagnostics)
+    return report
+
+
 def version(text: str | None) -> tuple[int, int] | None:
     """``2.13`` as (2, 13).
 
@@ -129,35 +182,3 @@ def _caps(caps: Number | Sequence[Number] | None) -> tuple[Fraction, ...] | None
         return None
     listed = [caps] if isinstance(caps, int | str | Fraction) else caps
     return tuple(number(cap, "a cap") if isinstance(cap, str) else Fraction(cap) for cap in listed)
-
-
-def torch_runtime(
-    order: str | PathLike[str], stages: Sequence[Any], n_microbatches: int, loss_fn: Any = None, **options: Any
-) -> Any:
-    """torch's own pipeline runtime with a CSV loaded, refused before its first step if torch lowered it wrong.
-
-    order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
-    torch's schedules, such as ``scale_grads=False``. What torch will run is read back and verified.
-
-    Raises:
-        PipeschedError: what is wrong with the order that torch made.
-    """
-    from pipesched.runtime.torch_engine import torch_runtime as make
-
-    return make(order, stages, n_microbatches, loss_fn, verify=require_right, **options)
-
-
-def require_right(text: str, *, comm: str = "strict") -> Report:
-    """The verdict on a torch CSV with messages, as text, for the torch that is installed.
-
-    Raises:
-        PipeschedError: everything that is wrong with it.
-    """
-    from importlib.metadata import version as installed
-
-    report = verify(
-        Source("torch's lowering", text), comm=comm, torch_version=".".join(installed("torch").split(".")[:2])
-    )
-    if not report.ok:
-        raise PipeschedError(report.diagnostics)
-    return report

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 
 import pipesched
 from pipesched import compile as compiler
+from pipesched import emission as emissions
 from pipesched.compile import Options
 from pipesched.formats import torch_csv, torch_write
 from pipesched.lower import torch_actions
@@ -48,7 +49,7 @@ def source(name: str) -> Source:
 
 
 def emitted(name: str, sizes: dict[str, int], target: str, version: tuple[int, int] = (2, 13)) -> str:
-    emission = compiler.emit(source(name), Options(sizes, torch_version=version), target)
+    emission = emissions.emit(source(name), Options(sizes, torch_version=version), target)
     assert emission.report.ok, str(emission.report)
     return "".join(emission.pieces())
 
@@ -190,7 +191,7 @@ def test_2_15_waits_once_for_every_send_and_reduction(name: str, sizes: dict[str
 def test_a_program_moves_between_versions(version: tuple[int, int], other: tuple[int, int]) -> None:
     """A file for one torch becomes the file for another: waits come and go, the rest stays."""
     text = emitted("interleaved", {"p": 2, "v": 2, "m": 4}, "torch-comms", version)
-    emission = compiler.emit(Source("a.csv", text), Options(torch_version=other), "torch-comms")
+    emission = emissions.emit(Source("a.csv", text), Options(torch_version=other), "torch-comms")
 
     assert "".join(emission.pieces()) == emitted("interleaved", {"p": 2, "v": 2, "m": 4}, "torch-comms", other)
 
@@ -217,7 +218,7 @@ def test_random_programs_are_right_or_refused() -> None:
     for seed in range(250):
         schedule = strategies.random_schedule(seed)
         text = "".join(f"rank {r}: {' '.join(words(schedule, r))}\n" for r in range(schedule.ranks))
-        emission = compiler.emit(Source("a.txt", text), Options(), "torch-comms")
+        emission = emissions.emit(Source("a.txt", text), Options(), "torch-comms")
         if emission.order is None:
             codes.update({str(found.code) for found in emission.report.diagnostics if found.severity == "error"})
             continue
@@ -272,21 +273,21 @@ def test_an_overlap_of_four_stages_keeps_four() -> None:
 )
 def test_what_torch_cannot_run_is_refused(target: str, order: str, words: str) -> None:
     """PS814 with the reason, and what runs it instead: the stream, which is then emitted."""
-    (found,) = compiler.emit(Source("a.txt", order), Options(), target).report.diagnostics
+    (found,) = emissions.emit(Source("a.txt", order), Options(), target).report.diagnostics
 
     assert str(found.code) == "PS814" and words in found.message
     assert found.help is not None and "--target stream" in found.help
-    assert compiler.emit(Source("a.txt", order), Options(), "stream").order is not None
+    assert emissions.emit(Source("a.txt", order), Options(), "stream").order is not None
 
 
 def test_fused_batches_go_to_torch_as_computes_only() -> None:
     """The order's own messages cannot be said in torch's cells; torch makes its own from the computes."""
     first = "rank 0: F0.0 ( send:F0.0>1 ) recv:B1.0<1 B0.0 reduce:0\n"
     order = first + "rank 1: ( recv:F0.0<0 ) F1.0 B1.0 send:B1.0>0 reduce:1\n"
-    refused = compiler.emit(Source("a.txt", order), Options(), "torch-comms")
+    refused = emissions.emit(Source("a.txt", order), Options(), "torch-comms")
 
     assert [str(x.code) for x in refused.report.diagnostics] == ["PS814"]
-    assert "".join(compiler.emit(Source("a.txt", order), Options(), "torch-csv").pieces()) == "0F0,0B0\n1F0,1B0\n"
+    assert "".join(emissions.emit(Source("a.txt", order), Options(), "torch-csv").pieces()) == "0F0,0B0\n1F0,1B0\n"
 
 
 @pytest.mark.parametrize("target", ["stream", "torch-csv", "torch-comms"])
@@ -294,7 +295,7 @@ def test_a_program_is_judged_with_its_own_messages(target: str) -> None:
     """Also where only its computes are emitted: who wrote a wrong receive is told so."""
     first = "rank 0: F0.0 send:F0.0>1 F0.1 send:F0.1>1 recv:B1.0<1 B0.0 recv:B1.1<1 B0.1 reduce:0\n"
     second = "rank 1: recv:F0.1<0 recv:F0.0<0 F1.0 B1.0 send:B1.0>0 F1.1 B1.1 send:B1.1>0 reduce:1\n"
-    emission = compiler.emit(Source("a.txt", first + second), Options(), target)
+    emission = emissions.emit(Source("a.txt", first + second), Options(), target)
 
     assert emission.order is None and {str(x.code) for x in emission.report.diagnostics} == {"PS403"}
 
@@ -304,5 +305,5 @@ def test_a_last_stage_out_of_order_is_not_emitted_for_torch() -> None:
     order = "rank 0: F0.0 F0.1 B0.1 B0.0\nrank 1: F1.1 F1.0 B1.1 B1.0\n"
 
     for target, codes in (("torch-csv", ["PS804"]), ("torch-comms", ["PS804"]), ("stream", [])):
-        emission = compiler.emit(Source("a.txt", order), Options(), target)
+        emission = emissions.emit(Source("a.txt", order), Options(), target)
         assert [str(x.code) for x in emission.report.diagnostics] == codes

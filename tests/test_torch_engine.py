@@ -16,7 +16,8 @@ import pipesched
 from pipesched import PipeschedError
 from pipesched.__main__ import main
 from pipesched.api import torch_runtime
-from pipesched.compile import Options, emit, read
+from pipesched.compile import Options, read
+from pipesched.emission import emit
 from pipesched.runtime import torch_engine
 from pipesched.runtime.launch import Job, Launcher, Outcome
 from pipesched.source import Source

@@ -15,7 +15,7 @@ from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
-    from pipesched.compile import Emission
+    from pipesched.emission import Emission
 
 TARGETS = {"stream": "json", "torch-csv": "csv", "torch-comms": "csv"}
 
@@ -36,7 +36,7 @@ def emit(file: str, *, target: str, per_rank: str | None, **given: Any) -> int:
     torch-csv    the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr
     torch-comms  torch's sends, receives, sharding and reductions too, for --torch-version
     """
-    from pipesched import compile
+    from pipesched import compile, emission
 
     values = options.grid(given)
     if options.count(values) != 1:
@@ -45,11 +45,11 @@ def emit(file: str, *, target: str, per_rank: str | None, **given: Any) -> int:
         raise fail(Code.USAGE, "-o and --per-rank exclude each other", help="give one of them")
     with options.output_of(given) as out:
         asked = options.compile_options(given, next(options.combinations(values)))
-        emission = compile.emit(compile.read(file), asked, target)
-        if emission.order is None:
-            return _refuse(emission, out)
-        files = _write(emission, out, per_rank)
-        _tell(emission, out, files, per_rank)
+        made = emission.emit(compile.read(file), asked, target)
+        if made.order is None:
+            return _refuse(made, out)
+        files = _write(made, out, per_rank)
+        _tell(made, out, files, per_rank)
     return 0
 
 

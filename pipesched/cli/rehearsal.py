@@ -13,8 +13,9 @@ from statistics import median
 from typing import Any
 
 from pipesched import compile, render
-from pipesched.compile import Emission, Loaded, Options
+from pipesched.compile import Loaded, Options
 from pipesched.diagnostics import Code, Diagnostic
+from pipesched.emission import Emission
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.program import Program

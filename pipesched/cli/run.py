@@ -19,7 +19,7 @@ from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 
 if TYPE_CHECKING:
-    from pipesched.compile import Emission
+    from pipesched.emission import Emission
     from pipesched.runtime.errors import Fault
     from pipesched.runtime.launch import Break, Job, Outcome
 
@@ -55,7 +55,7 @@ def run(file: str, **given: Any) -> int:
     --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are raise, raise-backward, nan, shape,
     dtype, stall and weights. The run then ends with exit status 1 and the code of the fault.
     """
-    from pipesched import compile
+    from pipesched import compile, emission
 
     values = options.grid(given)
     if options.count(values) != 1:
@@ -64,11 +64,11 @@ def run(file: str, **given: Any) -> int:
     asked = options.compile_options({**given, "release": "W"}, next(options.combinations(values)))
     with options.output_of(given) as out:
         source = compile.read(file)
-        emission = _verified(compile.emit(source, asked, "stream"))
+        made = _verified(emission.emit(source, asked, "stream"))
         if given["engine"] == "torch":
-            _verified(compile.emit(source, asked, "torch-csv"))
-        job = _job(emission, breaks, given)
-        return _tell(emission, job, _run(job), out, given)
+            _verified(emission.emit(source, asked, "torch-csv"))
+        job = _job(made, breaks, given)
+        return _tell(made, job, _run(job), out, given)
 
 
 def _verified(emission: Emission) -> Emission:
