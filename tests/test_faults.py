@@ -1,4 +1,4 @@
-"""Must show 5: fifty faults, each of which ends in a coded error on every rank that names the place, and in no process.
+"""Fifty faults, each of which ends in a coded error on every rank that names the place, and in no process.
 
 The faults are made in the ranks themselves (`runtime.breaking`) or are other streams; two supervisors run them side by
 side, and the tests then look at what the ranks told.
@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.compile import Options, emit, read
+from pipesched.compile import Options, read
+from pipesched.emission import emit
 from pipesched.runtime import launch
 from pipesched.runtime.agree import Card, disagreement
 from pipesched.runtime.errors import Fault, Place

@@ -62,3 +62,11 @@ def test_the_top_level_is_the_one_that_was_agreed() -> None:
     agreed = {"pyproject.toml", "README.md", "LICENSE", "pipesched", "grammars", "schedules", "tests", "emit"}
 
     assert {name for name in top if not name.startswith(".")} - {"build", "dist"} <= agreed
+
+
+def test_the_tests_readme_names_every_file() -> None:
+    """Whoever adds a file says in a line what it is for."""
+    text = (TOP / "tests" / "README.md").read_text("utf-8")
+    files = {path.name for path in (TOP / "tests").glob("*.py")}
+
+    assert {name for name in files if f"`{name}`" not in text} == set()

@@ -1,4 +1,4 @@
-"""Must show 2: our orders in torch's own engine, on real gloo processes, train as the undivided model does.
+"""Our orders in torch's own engine, on real gloo processes, train as the undivided model does.
 
 The undivided model shares no code with an order or an engine: microbatches one after the other through all stages.
 """
