@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -210,23 +209,16 @@ def test_settings_of_the_trainer_go_to_stderr(
     assert emit(capsys, *arguments)[2] == ""
 
 
-@pytest.mark.parametrize(("target", "seconds"), [("torch-csv", 2), ("stream", 3)])
-def test_a_large_schedule_is_emitted_in_seconds(target: str, seconds: int, tmp_path: Path) -> None:
-    """Whole process with verification: 0.5 million cells, 1.6 million instructions.
-
-    Seconds of the processor, since the clock on the wall is that of the other tests too; memory stays near that of
-    the columns, since a rank at a time is written.
-    """
+@pytest.mark.parametrize("target", ["torch-csv", "stream"])
+def test_a_large_schedule_is_emitted_a_rank_at_a_time(target: str, tmp_path: Path) -> None:
+    """0.5 million cells, 1.6 million instructions: the memory of the process stays near that of the columns."""
     code = (
         "import resource, sys; from pipesched.__main__ import main; status = main(sys.argv[1:]); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(status)"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-c", code, "emit", *LARGE, "--target", target, "-o", str(tmp_path / "out")]
     done = subprocess.run(
         command, check=True, stderr=subprocess.PIPE, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
 
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime <= seconds
     assert int(done.stderr.split()[-1]) < 500 * 1024

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched import compile as compiler
+from pipesched import emission as emissions
 from pipesched import stream
 from pipesched.assets import asset
 from pipesched.compile import Options
@@ -43,7 +44,7 @@ COLUMNS = ("op", "stage", "microbatch", "peer", "second", "start")
 
 
 def emitted(name: str, parameters: dict[str, int]) -> str:
-    emission = compiler.emit(compiler.read(name), Options(parameters), "stream")
+    emission = emissions.emit(compiler.read(name), Options(parameters), "stream")
     assert emission.report.ok, str(emission.report)
     return "".join(emission.pieces())
 
@@ -117,7 +118,7 @@ def test_golden_streams_hold(name: str) -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_stream_emitted_again_is_the_same(name: str) -> None:
     """Name, parameters, placement, order and fingerprint go through the program and back."""
-    emission = compiler.emit(Source("any.json", text_of(name)), Options(), "stream")
+    emission = emissions.emit(Source("any.json", text_of(name)), Options(), "stream")
 
     assert "".join(emission.pieces()) == text_of(name)
 
@@ -138,7 +139,7 @@ def test_columns_write_what_dumps_writes(schedule: Schedule) -> None:
 def test_the_parts_of_the_ranks_make_the_stream(name: str) -> None:
     """Each rank's own file has its instructions and the fingerprint of all."""
     whole = json.loads(text_of(name))
-    parts = compiler.emit(compiler.read(name), Options(GOLDEN[name]), "stream").by_rank()
+    parts = emissions.emit(compiler.read(name), Options(GOLDEN[name]), "stream").by_rank()
 
     for rank, part in enumerate(map(json.loads, parts)):
         VALIDATOR.validate(part)
@@ -161,7 +162,7 @@ def test_what_version_1_has_no_words_for_is_refused(word: str) -> None:
     send = word if "send" in word else f"{word} send:F0.0>1"
     back = "recv:F0.0<0@1" if "@1" in word else "recv:F0.0<0"
     text = f"rank 0: F0.0 {send} recv:B1.0<1 B0.0 reduce:0\nrank 1: {back} F1.0 B1.0 send:B1.0>0 reduce:1\n"
-    emission = compiler.emit(Source("a.txt", text), Options(), "stream")
+    emission = emissions.emit(Source("a.txt", text), Options(), "stream")
 
     assert [str(d.code) for d in emission.report.diagnostics] == ["PS814"]
     span = emission.report.diagnostics[0].labels[0].span
