@@ -74,7 +74,7 @@ class Loaded:
 def sizes(loaded: Loaded) -> dict[str, int]:
     """The parameters of a file, or p and m of an order."""
     schedule = loaded.schedule
-    return dict(schedule.parameters) if loaded.unit else {"p": schedule.ranks, "m": schedule.microbatches}
+    return dict(schedule.parameters) or {"p": schedule.ranks, "m": schedule.microbatches}
 
 
 @dataclass
