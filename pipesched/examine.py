@@ -3,7 +3,7 @@
     complete, data flow, placement ── timeline, memory ── program: channels, deadlock, hand-over, torch ── claims
 
 All that is wrong is reported together. What needs a timeline runs only if there is one, and claims are judged only of
-a schedule without errors.
+an order that is right.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ class Examination:
         needs = waits(schedule)
         times = timeline(schedule, needs, ticks)
         found = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times), *check_placement(schedule)]
+        sound = not any(d.severity == "error" for d in found)
         held = memory(schedule, options.release)
         program = self._program(needs, times)
         communication, messages = self._communication(program, model, found, times)
         found += check_memory(held, caps) if caps else ()
         found += self._runtime(program, needs)
         spent = idle(schedule, times, ticks) if times.finished else None
-        whole = spent is not None and not any(d.severity == "error" for d in found)
-        claims = self._claims(spent if whole else None, costs)
+        claims = self._claims(spent if sound else None, costs)
         found += _failed(claims)
         return Report(
             schedule.name,
@@ -131,6 +131,8 @@ class Examination:
 
     def _caps(self) -> tuple[Fraction, ...] | None:
         caps, ranks = self.options.mem_cap, self.loaded.schedule.ranks
+        if caps is not None and min(caps, default=0) < 0:
+            raise fail(Code.USAGE, f"a cap is negative: {min(caps)}")
         if caps is None or len(caps) == ranks:
             return caps
         if len(caps) == 1:
@@ -178,12 +180,12 @@ class Examination:
             )
 
     def _claims(self, spent: Idle | None, costs: Costs) -> list[Verdict]:
-        """The verdict on each claim; not applicable where the schedule is wrong."""
+        """The verdict on each claim; not applicable where the order itself is wrong."""
         unit = self.loaded.unit
         if unit is None:
             return []
         if spent is None:
-            return [Verdict(claim, None, "the schedule has errors") for claim in unit.checked.claims]
+            return [Verdict(claim, None, "the order is wrong") for claim in unit.checked.claims]
 
         def peak(release: Release) -> tuple[Fraction, ...]:
             return memory(unit.schedule, release).peak
@@ -194,6 +196,8 @@ class Examination:
 
 def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
     for verdict in claims:
+        if verdict.error is not None:
+            yield verdict.error
         if verdict.holds is False:
             label = Label(verdict.claim.node.span, verdict.detail)
             help = "correct the formula, or say `when` it holds"

@@ -48,6 +48,7 @@ def test_a_circle_of_computes_planted_in_a_file(tmp_path: Path) -> None:
     report = pipesched.verify(file, p=8, v=2, m=64)
     assert [d.code for d in report.diagnostics] == ["PS306"]
     circle = hops(report, "PS306")
+    assert report.diagnostics[0].message == "the compute orders of ranks 3 and 4 wait for each other"
     assert [(hop.rank, hop.step, hop.other, hop.there) for hop in circle] == [(3, 10, 4, 16), (4, 10, 3, 11)]
     spans = [hop.label.span for hop in circle]
     assert [(span.line, span.text) for span in spans if span] == [(11, "B[1]"), (10, "F[fwd(k)]")]
@@ -114,6 +115,7 @@ def test_a_deadlock_of_messages_planted_in_a_torch_file(tmp_path: Path) -> None:
     assert [d.code for d in report.diagnostics] == ["PS401"]
     circle = hops(report, "PS401")
     assert sorted(hop.rank for hop in circle) == [4, 5]
+    assert report.diagnostics[0].help == f"on rank 5, put {rows[5][late]} before {_sent_first(rows[5], late)}: {HOLDS}"
     for hop in circle:
         span, cell = hop.label.span, rows[hop.rank][hop.step - 1]
         assert span is not None and (span.line, span.text) == (hop.rank + 1, cell)
@@ -147,6 +149,14 @@ def _crossings(here: list[Instruction], there: list[Instruction]) -> list[tuple[
 
 def _needed(listed: list[Instruction], i: int, j: int) -> bool:
     return any(x.op is Op.F and x.microbatch == listed[i].microbatch for x in listed[i : j + 1])
+
+
+HOLDS = "then it holds under strict"
+
+
+def _sent_first(row: list[str], received: int) -> str:
+    """The last SEND_B before a place of a row."""
+    return [cell for cell in row[:received] if "SEND_B" in cell][-1]
 
 
 def _moved(listed: list[Instruction], i: int, j: int) -> list[Instruction]:

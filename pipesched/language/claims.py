@@ -16,7 +16,7 @@ from fractions import Fraction
 from types import CodeType
 from typing import Any
 
-from pipesched.diagnostics import Code
+from pipesched.diagnostics import Code, Diagnostic
 from pipesched.language import ast
 from pipesched.language.names import names_in
 from pipesched.language.running import Halt, report
@@ -60,11 +60,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """holds: True, False, or None for not applicable; detail: why, or by how much."""
+    """holds: True, False, or None for not applicable; detail: why, or by how much. error: it cannot be evaluated."""
 
     claim: Claim
     holds: bool | None
     detail: str = ""
+    error: Diagnostic | None = None
 
 
 def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
@@ -103,8 +104,7 @@ def _text(node: ast.Node) -> str:
 def judge(claim: Claim, facts: Facts, names: Mapping[str, Any]) -> Verdict:
     """Evaluate a claim for every rank it speaks of.
 
-    Raises:
-        PipeschedError: PS206, PS219, the claim itself divides by zero or overflows.
+    A claim that divides by zero (PS206), overflows (PS219) or names no rank (PS221) is an error and not applicable.
     """
     spread = sorted(key for key in claim.costs if facts.costs.scalar(key) is None)
     if spread:
@@ -118,7 +118,8 @@ def judge(claim: Claim, facts: Facts, names: Mapping[str, Any]) -> Verdict:
             if not _run(claim.holds, known, case):
                 return Verdict(claim, False, _by_how_much(claim, known, case))
     except (ZeroDivisionError, Halt) as error:
-        raise report(error, claim.node.span.source) from None
+        found = report(error, claim.node.span.source).diagnostics[0]
+        return Verdict(claim, None, found.message, found)
     return Verdict(claim, True) if applicable else Verdict(claim, None, "its condition does not hold here")
 
 
