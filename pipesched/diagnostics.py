@@ -101,6 +101,7 @@ class Code(enum.StrEnum):
 
     TWO_RANKS = "PS901"
     IDLE_RANK = "PS902"
+    FORWARD_ONLY = "PS903"
 
     @property
     def warning(self) -> bool:
