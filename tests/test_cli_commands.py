@@ -18,13 +18,6 @@ GOOD = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
 UGLY = "schedule  s( p,m )\nstage s in 0..p on rank s\nrank r{repeat m{F}\nrepeat m {B}} # both\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_order_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
     """1F1B on two ranks: the first warms up with one forward, the last alternates from the start."""
     assert main(["order", "1f1b", "--p", "2", "--m", "2"]) == 0

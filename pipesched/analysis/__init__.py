@@ -1,15 +1,17 @@
 """Facts without judgement.
 
-waits       which operation waits for which: the dependency edges of a schedule
-timeline    when every operation starts and ends
-memory      how many activations a rank holds
-idle        work, idle time, span
-channels    which send pairs with which receive
-models      the named communication models
-streams     what blocks as one, who consumes what, in which order posts complete
-events      a program under a model as an event graph
-rendezvous  the strict model, fast
-deadlock    where every rank stops, and the least capacity
-communication  the verdict under every named model
-circle      the shortest circle of waits among what stopped
+    waits          which operation waits for which: the dependency edges of a schedule
+    timeline       when every operation starts and ends
+    memory         how many activations a rank holds
+    idle           work, idle time, span
+    channels       which send pairs with which receive
+    models         the named communication models
+    streams        what blocks as one, who consumes what, in which order posts complete
+    events         a program under a model as an event graph
+    rendezvous     the strict model, fast
+    deadlock       where every rank stops, and the least capacity
+    communication  the verdict under every named model
+    circle         the shortest circle of waits among what stopped
+
+All of them walk columns; none of them yields a diagnostic.
 """
