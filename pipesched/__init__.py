@@ -31,9 +31,9 @@ _WHERE = {
     "PipeschedError": "diagnostics",
     "Costs": "model.costs",
     "Placement": "model.placement",
-    "Program": "model.program",
-    "Schedule": "model.schedule",
-    "Report": "report",
+    "Program": "api",  # the module that tells the nouns who draws them
+    "Schedule": "api",
+    "Report": "api",
     "Source": "source",
 }
 

@@ -7,7 +7,7 @@ report.ok, report.diagnostics, report.time.makespan, print(report)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from os import PathLike, fspath
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from pipesched.compile import verify as _verify
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats import torch_csv
 from pipesched.language.evaluate import MAX_OPS
+from pipesched.model import above
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import number
 from pipesched.model.program import Program
@@ -29,6 +30,20 @@ from pipesched.source import Source
 
 Target: TypeAlias = str | PathLike[str] | Source
 Number: TypeAlias = int | str | Fraction
+
+
+def _maker(name: str) -> Callable[..., Any]:
+    """A function of `pipesched.picture`, which is imported with the first picture."""
+
+    def make(*arguments: Any) -> Any:
+        from pipesched import picture
+
+        return getattr(picture, name)(*arguments)
+
+    return make
+
+
+above.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))
 
 
 def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: int) -> Schedule | Program:

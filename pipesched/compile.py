@@ -38,6 +38,11 @@ def library() -> list[tuple[str, str]]:
     return [(name, " ".join((file.documentation or "").split())) for name, file in files.items()]
 
 
+def parameters_of(source: Source) -> tuple[str, ...]:
+    """The names of the parameters of a .ps file."""
+    return tuple(parameter.name.id for parameter in _checked(source).file.parameters)
+
+
 @lru_cache(maxsize=64)
 def _checked(source: Source) -> Checked:
     """A file is parsed and checked once, whatever the number of sizes."""
@@ -136,4 +141,4 @@ def order(source: Source, options: Options, *, program: bool) -> str:
     return order_write.write_program(loaded.program or lower(loaded.schedule))
 
 
-__all__ = ["Loaded", "Options", "examine", "library", "load", "lower", "order", "read", "verify"]
+__all__ = ["Loaded", "Options", "examine", "library", "load", "lower", "order", "parameters_of", "read", "verify"]

@@ -76,6 +76,12 @@ class Code(enum.StrEnum):
     SYNC = "PS605"
     STEP = "PS606"
 
+    INFEASIBLE = "PS701"
+    NOT_OPTIMIZED = "PS702"
+    OPTIMUM = "PS703"
+    CERTIFICATE = "PS710"
+    VERDICT = "PS711"
+
     CELL = "PS801"
     EMPTY_CELL = "PS802"
     FILE_DISAGREES = "PS803"
@@ -90,6 +96,7 @@ class Code(enum.StrEnum):
     STREAM_VERSION = "PS812"
     FINGERPRINT = "PS813"
     TARGET = "PS814"
+    TOO_LARGE = "PS815"
     NEEDS = "PS820"
     STREAMS_DIFFER = "PS821"
     STALLED = "PS822"
@@ -122,6 +129,7 @@ _USAGE = frozenset(
         Code.UNREADABLE,
         Code.UNKNOWN_SCHEDULE,
         Code.NEEDS,
+        Code.TOO_LARGE,
     }
 )
 

@@ -37,7 +37,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
-from pipesched.report import Claim, Communication, Memory, Report, Time
+from pipesched.report import Claim, Communication, Memory, Report, Subject, Time
 
 TORCH = (2, 13)  # the version whose rules hold for a CSV unless another is named
 UNIT = "microbatches through 1/p of the model"
@@ -93,7 +93,7 @@ class Examination:
         times = timeline(schedule, needs, ticks)
         found = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times), *check_placement(schedule)]
         sound = not any(d.severity == "error" for d in found)
-        held = memory(schedule, options.release)
+        held = memory(schedule, options.release, costs.sizes(schedule.stages))
         program = self._program(needs, times)
         communication, messages = self._communication(program, model, found, times)
         found += check_memory(held, caps) if caps else ()
@@ -116,6 +116,7 @@ class Examination:
             Memory(options.release.name, UNIT, held.peak, caps, _memory_notes(schedule)),
             _time(spent, costs),
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
+            Subject(schedule, costs, options.release),
         )
 
     def _costs(self) -> Costs:
@@ -125,6 +126,7 @@ class Examination:
             return own
         try:
             asked.ticks(self.loaded.schedule.stages)
+            asked.sizes(self.loaded.schedule.stages)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise fail(Code.USAGE, error.diagnostics[0].message, help=error.diagnostics[0].help) from None
         return asked.over(own)
@@ -188,7 +190,7 @@ class Examination:
             return [Verdict(claim, None, "the order is wrong") for claim in unit.checked.claims]
 
         def peak(release: Release) -> tuple[Fraction, ...]:
-            return memory(unit.schedule, release).peak
+            return memory(unit.schedule, release, costs.sizes(unit.schedule.stages)).peak
 
         facts = Facts(spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle, peak, costs)
         return unit.judge(facts)

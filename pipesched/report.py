@@ -16,10 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from html import escape
 
 from pipesched import render
 from pipesched.diagnostics import Diagnostic
+from pipesched.model import above
+from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
+from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
 
 _INDENT = " " * 4
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
@@ -78,6 +83,15 @@ class Claim:
     detail: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What a report is about, for its picture."""
+
+    schedule: Schedule
+    costs: Costs
+    release: Release
+
+
 @dataclass(frozen=True)
 class Report:
     """All that `verify` found out about one schedule at one size; None where the file does not let it be known.
@@ -99,6 +113,7 @@ class Report:
     memory: Memory | None = None
     time: Time | None = None
     claims: tuple[Claim, ...] = ()
+    subject: Subject | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -120,6 +135,14 @@ class Report:
         parts = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
         parts.append(self._verdict(color) if self.ok else self._count(color))
         return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: the picture, and the text."""
+        words = f"<pre>{escape(self.text())}</pre>"
+        if self.subject is None or not above.known("picture"):
+            return words
+        about = self.subject
+        return str(above.make("picture", about.schedule, about.costs, about.release)) + words
 
     def line(self, *, color: bool = False) -> str:
         """The verdict on one line, for many schedules or sizes in one call."""

@@ -9,9 +9,10 @@ from pipesched.report import Report
 
 COSTS = (
     "F=1",
-    "F=2,I=3,W=1",
+    "F=2,I=3,W=1,M=5/3",
     "F=13,I=10,W=7,FB=30",
     "F=10,I=13,W=7,FB=25",
+    "F=3,I=2,W=1,FB=9",
     "F=1/3,I=1/4,W=1/5",
     "F=3,I=2,W=2,C=1/2",
     "F=0,I=0,W=0",
@@ -22,7 +23,9 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "interleaved": [{"p": p, "v": v, "m": k * p} for p in (1, 2, 3, 6) for v in (1, 2, 4) for k in (1, 3)],
     "zb_h1": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 4, 8, 17)],
     "zb_h2": [{"p": p, "m": 2 * p - 1 + more} for p in (1, 2, 3, 5, 8) for more in (0, 1, 4, 9)],
+    "zb_v": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 4, 9, 15, 18)],
     "dualpipe": [{"p": p, "m": 2 * p + more} for p in (2, 4, 6, 8, 12) for more in (0, 2, 6, 12)],
+    "dualpipev": [{"p": p, "m": 2 * p + more} for p in (1, 2, 3, 5, 8) for more in (0, 1, 6, 11)],
 }
 
 

@@ -1,13 +1,14 @@
-"""The six published orders, from the rules as their sources state them: index by index, one rank at a time.
+"""The published orders, from the rules as their sources state them: index by index, one rank at a time.
 
 Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources: GPipe, arXiv:1811.06965;
 1F1B and interleaved 1F1B, arXiv:2104.04473 and the table of virtual microbatches of its implementation; ZB-H1 and
-ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; DualPipe, arXiv:2412.19437, the eight steps of its code.
+ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; ZB-V, the handcrafted generator of the same code; DualPipe,
+arXiv:2412.19437, and DualPipeV, the eight steps of their code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 
 def gpipe(p: int, m: int, r: int) -> Iterator[str]:
@@ -63,17 +64,41 @@ def zb_h2(p: int, m: int, r: int) -> Iterator[str]:
     return _zero_bubble(m, r, 2 * (p - 1 - r), 2 * r)
 
 
-class _DualPipeRank:
-    """A rank of DualPipe: direction 0 is the one that enters at this rank's end of the pipeline."""
+def zb_v(p: int, m: int, r: int) -> Iterator[str]:
+    """The pattern of n = max(2p-1, m) microbatches, of which those from m on are dropped. a, b: the two stages.
 
-    def __init__(self, p: int, m: int, r: int) -> None:
-        down = r < p // 2
-        halves = [range(m // 2), range(m // 2, m)]
-        order = (0, 1) if down else (1, 0)
-        stages = (r, p - 1 - r)
-        self.stage = [stages[route] for route in order]
-        self.forwards = [iter(halves[route]) for route in order]
-        self.backwards = [iter(halves[route]) for route in order]
+    2(p-r)-1 x Fa; r x (Fb, Fa); (p-r) x (Fb, Ib, Wb); while Fb is behind Fa, or Fa behind n: [Fa], Ia, Wa, Fb, Ib, Wb;
+    then r x (Ia, Ib); (p-r) x (Ia, the next Wa); the Wb that are left; the Wa that are left.
+    """
+    n, stage = max(2 * p - 1, m), {"a": r, "b": 2 * p - 1 - r}
+    done = {kind + chunk: 0 for kind in "FIW" for chunk in "ab"}
+    words = []
+
+    def run(*kinds: str) -> None:
+        for kind in kinds:
+            if done[kind] < m:
+                words.append(f"{kind[0]}{stage[kind[1]]}.{done[kind]}")
+            done[kind] += 1
+
+    run(*["Fa"] * (2 * (p - r) - 1))
+    run(*["Fb", "Fa"] * r)
+    run(*["Fb", "Ib", "Wb"] * (p - r))
+    while done["Fb"] < done["Fa"] or done["Fa"] < n:
+        run(*["Fa"] * (done["Fa"] < n), "Ia", "Wa", "Fb", "Ib", "Wb")
+    run(*["Ia", "Ib"] * r)
+    run(*["Ia", "Wa"] * (p - r))
+    run(*["Wb"] * (n - done["Wb"]))
+    run(*["Wa"] * (n - done["Wa"]))
+    return iter(words)
+
+
+class _DualPipeRank:
+    """A rank of DualPipe or DualPipeV: its two stages, the one where microbatches enter first, each with its own."""
+
+    def __init__(self, stages: Sequence[int], microbatches: Sequence[range]) -> None:
+        self.stage = stages
+        self.forwards = [iter(own) for own in microbatches]
+        self.backwards = [iter(own) for own in microbatches]
         self.pending: list[str] = []
 
     def f(self, direction: int) -> str:
@@ -92,15 +117,25 @@ class _DualPipeRank:
 
 
 def dualpipe(p: int, m: int, r: int) -> Iterator[str]:
-    """The eight steps; h = p/2, q = min(r, p-1-r)."""
-    x, h, q = _DualPipeRank(p, m, r), p // 2, min(r, p - 1 - r)
+    """The eight steps with h = p/2, q = min(r, p-1-r). Two routes of m/2 microbatches; the near one enters here."""
+    halves, stages = (range(m // 2), range(m // 2, m)), (r, p - 1 - r)
+    down = 1 if r < p // 2 else -1
+    return _eight_steps(_DualPipeRank(stages[::down], halves[::down]), m // 2, p // 2, min(r, p - 1 - r))
+
+
+def dualpipev(p: int, m: int, r: int) -> Iterator[str]:
+    """The eight steps with p for p/2, m for m/2, r for q; every microbatch takes both stages of the rank."""
+    return _eight_steps(_DualPipeRank((r, 2 * p - 1 - r), (range(m), range(m))), m, p, r)
+
+
+def _eight_steps(x: _DualPipeRank, m: int, h: int, q: int) -> Iterator[str]:
     for _ in range(2 * (h - q - 1)):  # 1
         yield x.f(0)
     for _ in range(q + 1):  # 2
         yield from (x.f(0), x.f(1))
     for _ in range(h - q - 1):  # 3
         yield from (x.i(1), x.w(), x.f(1))
-    for k in range(m // 2 - p + q + 1):  # 4; on the two middle ranks the very first pair runs one after the other
+    for k in range(m - 2 * h + q + 1):  # 4; where the pipeline turns the very first pair runs one after the other
         yield from (x.f(0), x.b(1)) if k == 0 and q == h - 1 else (f"{x.f(0)}+{x.b(1)}",)
         yield f"{x.f(1)}+{x.b(0)}"
     for _ in range(h - q - 1):  # 5
@@ -125,7 +160,9 @@ RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "1f1b": one_f_one_b,
     "zb_h1": zb_h1,
     "zb_h2": zb_h2,
+    "zb_v": zb_v,
     "dualpipe": dualpipe,
+    "dualpipev": dualpipev,
 }
 
 

@@ -178,8 +178,12 @@ def longest(schedule: Schedule, costs: Costs) -> Fraction:
     return max([end(head) for head in members], default=Fraction(0))
 
 
-def held(played: Played, at_input: Fraction, at_weight: Fraction) -> list[Fraction]:
-    """Most activations held at one time by each rank, in stages: F takes at its start, the others free at their end.
+def held(
+    played: Played, at_input: Fraction, at_weight: Fraction, sizes: Sequence[Fraction] | None = None
+) -> list[Fraction]:
+    """Most activations held at one time by each rank: F takes at its start, the others free at their end.
+
+    sizes, and what comes back, in even stages; an F takes 1 unless told.
 
     Of what happens at one instant on a rank, the order of the list decides; in a slot the F takes first.
     """
@@ -189,7 +193,7 @@ def held(played: Played, at_input: Fraction, at_weight: Fraction) -> list[Fracti
         events = []
         for i, x in enumerate(order):
             instant = played.start if x.op is Op.F else played.end
-            events.append((instant[rank, i], i, change[x.op]))
+            events.append((instant[rank, i], i, change[x.op] * (sizes[x.stage] if sizes else 1)))
         now, most = Fraction(0), Fraction(0)
         for _, _, step in sorted(events):
             now += step

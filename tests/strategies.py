@@ -203,3 +203,9 @@ def costs(draw: st.DrawFn, stages: int) -> Costs:
         elif how == "list":
             given[key] = tuple(draw(st.lists(_NUMBERS, min_size=stages, max_size=stages)))
     return Costs(given)
+
+
+@st.composite
+def sizes(draw: st.DrawFn, stages: int) -> list[Fraction]:
+    """What one F of each stage holds: nothing, an even stage, or any share of one."""
+    return draw(st.lists(_NUMBERS, min_size=stages, max_size=stages))

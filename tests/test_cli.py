@@ -58,6 +58,7 @@ def test_json_is_valid_for_good_and_bad(folder: Path, capsys: pytest.CaptureFixt
         (["good.csv", "bad.csv", "none.csv"], 2),
         (["1f1b", "--p", "2..4"], 0),
         (["zb_h1", "--p", "4", "--cost", "F=1.5,I=2,W=1/3,C=1/7", "--mem-cap", "9/2"], 0),
+        (["1f1b", "--p", "3", "--cost", "M=[1,1/2,7]", "--mem-cap", "7"], 0),
     ):
         assert main(["verify", *arguments, "--json"]) == status, arguments
         value = json.loads(capsys.readouterr().out)

@@ -17,6 +17,7 @@ from tests import strategies
 from tests.simulate import rows
 
 KEYS = ("F", "I", "W", "B", "FB", "C")
+"""The times; M is what one F holds."""
 
 
 def refused(error: pytest.ExceptionInfo[PipeschedError]) -> str:
@@ -31,6 +32,7 @@ def refused(error: pytest.ExceptionInfo[PipeschedError]) -> str:
         (" F = 3/2 , I=0.25,", {"F": Fraction(3, 2), "I": Fraction(1, 4)}),
         ("F=[1,2.5, 7/3],C=0", {"F": (Fraction(1), Fraction(5, 2), Fraction(7, 3)), "C": Fraction(0)}),
         ("FB=3,B=2,W=999999999999999", {"FB": Fraction(3), "B": Fraction(2), "W": Fraction(10**15 - 1)}),
+        ("M=[0,1, 3/2]", {"M": (Fraction(0), Fraction(1), Fraction(3, 2))}),
         ("", {}),
     ],
 )
@@ -40,7 +42,7 @@ def test_costs_are_read_exactly(text: str, expected: dict[str, Fraction | tuple[
 
 
 NO_COSTS = """F|F=|F=-1|F=1e3|F=1/0|F=1/|F=.5|F=nan|F=inf|F=0x1|F=١|F=1 2|G=1|f=1|F=1,F=2|F=[]|F=[1|F=1]
-F=[1,,2]|F=[[1]]|=1|F==1|F=1;I=2|F=9999999999999999|F=1/9999999999"""
+F=[1,,2]|F=[[1]]|=1|F==1|F=1;I=2|F=9999999999999999|F=1/9999999999|M=-1|M=[1,-2]|M=[]|m=1|M=1,M=1"""
 
 
 @pytest.mark.parametrize("text", re.split(r"[|\n]", NO_COSTS))
@@ -56,6 +58,7 @@ def test_what_is_no_cost_is_refused(text: str) -> None:
     [
         ("F = 1.5\nI = [1, 2.25]\nC = 0\n", "F=1.5,I=[1,2.25],C=0"),
         ('F = "3/2"  # exact\nW = 0.1', "F=3/2,W=1/10"),
+        ("M = [1, 1.25]", "M=[1,5/4]"),
         ("", ""),
     ],
 )
@@ -128,12 +131,28 @@ def test_costs_over_others(first: Costs, second: Costs) -> None:
     assert first.over(Costs()) == first == Costs().over(first)
 
 
-@pytest.mark.parametrize("text", ["F=[1,2]", "FB=[1,2,3,4]", "I=[1,2,3],W=[1,2]", "C=[1]"])
+@pytest.mark.parametrize("text", ["F=[1,2]", "FB=[1,2,3,4]", "I=[1,2,3],W=[1,2]", "C=[1]", "M=[1,2]"])
 def test_a_list_has_one_entry_a_stage(text: str) -> None:
-    """PS222 with both numbers."""
-    with pytest.raises(PipeschedError) as error:
-        Costs.parse(text).ticks(3)
+    """PS222 with both numbers; on the command line it is the command line that is at fault."""
+    with pytest.raises(PipeschedError, match=r"lists \d stages; there are 3") as error:
+        Costs.parse(text).sizes(3) if text.startswith("M") else Costs.parse(text).ticks(3)
     assert refused(error) == "PS222"
+    assert pipesched.verify("1f1b", p=3, costs=text).exit_status == 2
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(strategies.costs(3), st.none() | strategies.sizes(3), st.booleans())
+def test_what_a_stage_holds_is_beside_the_times(costs: Costs, sizes: list[Fraction] | None, alike: bool) -> None:
+    """sizes: M by stage, 1 where nothing is given; the times are those without it, and JSON shows it unless it is 1."""
+    given = None if sizes is None else sizes[0] if alike else tuple(sizes)
+    both = costs if given is None else Costs({"M": given}).over(costs)
+    row = [Fraction(1)] * 3 if given is None else sizes[:1] * 3 if alike and sizes else sizes
+    assert list(both.sizes(3)) == row
+    assert both.ticks(3).scale == costs.ticks(3).scale
+    assert (both.ticks(3).compute == costs.ticks(3).compute).all()
+    shown = both.to_json()
+    assert {key: value for key, value in shown.items() if key != "M"} == costs.to_json()
+    assert ("M" in shown) == (row != [1, 1, 1])
 
 
 @pytest.mark.parametrize("text", ["F=1/999999937,I=1/999999929", "F=999999999999999,I=1/1000"])
@@ -147,7 +166,7 @@ def test_costs_too_fine_for_exact_sums_are_refused(text: str) -> None:
 
 
 def test_costs_in_json_are_whole_numbers_or_exact_strings() -> None:
-    """All six keys, defaults filled in."""
+    """All six times, defaults filled in; M only where it is not 1."""
     assert Costs.parse("F=3/2,I=[1,0.5],C=2").to_json() == {
         "F": "3/2",
         "I": [1, "1/2"],

@@ -15,6 +15,7 @@ from pipesched.analysis.memory import memory
 from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.source import Source
 from tests import simulate, strategies
 from tests.simulate import rows
 
@@ -40,23 +41,28 @@ def shares(rule: str) -> tuple[Fraction, Fraction]:
 @CALM
 @given(strategies.schedules(), st.sampled_from(sorted(RULES)), st.data())
 def test_the_peak_is_the_most_that_any_instant_holds(schedule: Schedule, rule: str, data: st.DataObject) -> None:
-    """For every rule and whatever the operations cost: the largest sum over the instants of a run, rank by rank."""
+    """For every rule, whatever the operations cost and the stages hold: the largest sum over the instants of a run,
+    rank by rank.
+    """
     costs = data.draw(strategies.costs(schedule.stages))
+    sizes = data.draw(st.none() | strategies.sizes(schedule.stages))
     played = simulate.run(schedule, rows(costs, schedule.stages))
     unit = Fraction(schedule.ranks, schedule.stages)
-    expected = [stages * unit for stages in simulate.held(played, *shares(rule))]
-    assert list(memory(schedule, Release.parse(rule)).peak) == expected
+    expected = [stages * unit for stages in simulate.held(played, *shares(rule), sizes)]
+    assert list(memory(schedule, Release.parse(rule), sizes).peak) == expected
 
 
 @CALM
-@given(strategies.schedules(), st.sampled_from(sorted(RULES)))
-def test_what_is_live_and_where_the_peak_is(schedule: Schedule, rule: str) -> None:
-    """live(i): the stages and microbatches whose F has run and whose last release has not, by age.
+@given(strategies.schedules(), st.sampled_from(sorted(RULES)), st.data())
+def test_what_is_live_and_where_the_peak_is(schedule: Schedule, rule: str, data: st.DataObject) -> None:
+    """live(i): the stages and microbatches whose F has run and whose last release has not, by age, if they weigh
+    anything.
 
     held at i is what they still weigh, and the peak is first reached at the operation that is named for it.
     """
     at_input, at_weight = shares(rule)
-    found = memory(schedule, Release.parse(rule))
+    sizes = data.draw(strategies.sizes(schedule.stages))
+    found = memory(schedule, Release.parse(rule), sizes)
     unit = Fraction(schedule.ranks, schedule.stages)
     last = {Op.B} | ({Op.W} if at_weight else {Op.I})
     for rank, order in enumerate(simulate.orders_of(schedule)):
@@ -67,8 +73,9 @@ def test_what_is_live_and_where_the_peak_is(schedule: Schedule, rule: str) -> No
             halves = {(x.stage, x.microbatch) for x in past if x.op is Op.I}
             live = [(x.stage, x.microbatch) for x in past if x.op is Op.F and (x.stage, x.microbatch) not in freed]
             index = int(schedule.start[rank]) + step
-            assert found.live(index) == live
-            levels.append(sum((1 - at_input if key in halves else Fraction(1) for key in live), Fraction(0)) * unit)
+            assert found.live(index) == [key for key in live if sizes[key[0]]]
+            weights = [sizes[key[0]] * (1 - at_input if key in halves else 1) for key in live]
+            levels.append(sum(weights, Fraction(0)) * unit)
             assert found.at(index) == levels[-1]
         if levels:
             assert found.peak_at[rank] == int(schedule.start[rank]) + levels.index(max(levels))
@@ -76,10 +83,10 @@ def test_what_is_live_and_where_the_peak_is(schedule: Schedule, rule: str) -> No
 
 
 @CALM
-@given(strategies.schedules(), st.sampled_from(sorted(RULES)), st.fractions(0, 6, max_denominator=4))
-def test_the_first_operation_over_a_cap(schedule: Schedule, rule: str, cap: Fraction) -> None:
+@given(strategies.schedules(), st.sampled_from(sorted(RULES)), st.fractions(0, 6, max_denominator=4), st.data())
+def test_the_first_operation_over_a_cap(schedule: Schedule, rule: str, cap: Fraction, data: st.DataObject) -> None:
     """first_over is the first operation at which more than the cap is held; -1 exactly if the peak fits."""
-    found = memory(schedule, Release.parse(rule))
+    found = memory(schedule, Release.parse(rule), data.draw(st.none() | strategies.sizes(schedule.stages)))
     for rank in range(schedule.ranks):
         low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
         over = [i for i in range(low, high) if found.at(i) > cap]
@@ -112,3 +119,65 @@ def test_one_cap_is_for_every_rank() -> None:
     assert [d.message[:6] for d in report.diagnostics if d.code == "PS501"] == ["rank 0", "rank 1"]
     assert report.memory is not None and report.memory.cap == (Fraction(3),) * 5
     assert pipesched.verify("1f1b", p=5, m=9, mem_cap=5).ok
+
+
+def test_a_stage_of_any_size_counts_its_own() -> None:
+    """1F1B at p = 4: rank r holds p - r of its stage, each of them M of an even one; also as the file's own costs."""
+    sizes = [Fraction(0), Fraction(1, 2), Fraction(1), Fraction(3)]
+    text = pipesched.load("1f1b", p=4, m=6)
+    for report in (
+        pipesched.verify(text, costs="M=[0,1/2,1,3]"),
+        pipesched.verify(Source("x.ps", HEAVY), p=4),
+        pipesched.verify(Source("x.ps", HEAVY.replace("M = [0, 1 / 2, 1, 3]", "M = 9")), p=4, costs="M=[0,1/2,1,3]"),
+    ):
+        assert report.memory is not None and report.time is not None
+        assert list(report.memory.peak) == [(4 - r) * sizes[r] for r in range(4)]
+        assert report.time.makespan == (6 + 3) * 3
+        assert report.to_json()["time"]["costs"]["M"] == [0, "1/2", 1, 3]  # type: ignore[index]
+
+
+HEAVY = """\
+schedule heavy(p, m = 6)
+stage s in 0 .. p on rank s
+costs M = [0, 1 / 2, 1, 3]
+rank r { let w = min(p - 1 - r, m)  repeat w { F }  repeat m - w { F B }  repeat w { B } }
+claim peak(0) == 0 and peak(1) == 3 / 2 and peak == 3
+claim peak(r) == (p - r) * tM
+"""
+
+
+def test_a_claim_about_tM_is_not_about_uneven_stages() -> None:
+    """tM is a number where all stages hold alike; elsewhere a claim that names it has not failed, and others count."""
+    claims = [claim.holds for claim in pipesched.verify(Source("x.ps", HEAVY), p=4).claims]
+    assert claims == [True, None]
+    report = pipesched.verify(Source("x.ps", HEAVY), p=4, costs="M=5/3")
+    assert [claim.holds for claim in report.claims] == [False, True]
+
+
+def test_what_is_held_of_uneven_stages_is_told() -> None:
+    """PS501 counts by stage, and names M of the stages that are held and are not even."""
+    report = pipesched.verify("interleaved", p=2, v=2, m=4, mem_cap=1, costs="M=[1,0,1,5/2]")
+    even, uneven = [d for d in report.diagnostics if d.code == "PS501"]
+    assert even.message == "rank 0 holds 2.5 activations; its cap is 1"
+    assert even.notes == ("held at the peak (stage.microbatch): 0.0 0.1 2.0 2.1 0.2", "release rule W")
+    assert uneven.message == "rank 1 holds 1.25 activations; its cap is 1"
+    assert uneven.notes == (
+        "held at the peak (stage.microbatch): 3.0",
+        "M, what one F holds: 2.5 on stage 3",
+        "release rule W",
+    )
+
+
+@pytest.mark.parametrize(
+    ("costs", "release"),
+    [
+        ("M=[1/999999937,999999/999999929]", "W"),
+        ("M=999999999999999", "W"),
+        ("M=[1,1/999999937]", "split:1/999999929"),
+        ("M=1", "I=-99999999999.123456789,W=100000000000.123456789"),
+    ],
+)
+def test_sizes_too_fine_for_exact_sums_are_refused(costs: str, release: str) -> None:
+    """An error rather than a rounded peak; too fine in themselves, or where thousands are added."""
+    report = pipesched.verify("1f1b", p=2, m=3000, costs=costs, release=release)
+    assert [d.message for d in report.diagnostics if "64 bits" in d.message] and not report.ok

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -28,7 +29,9 @@ RECORDED = {
     "interleaved": ("interleaved_p4_v2_m8", ["--v", "2"]),
     "zb_h1": ("zbh1_p4_m8", []),
     "zb_h2": ("zbh2_p4_m8", []),
+    "zb_v": ("zbv_handcrafted_p4_m8", []),
     "dualpipe": ("dualpipe_p4_m8", []),
+    "dualpipev": ("dualpipev_p4_m8", []),
 }
 RANKS = (1, 2, 3, 4, 6, 8, 16)
 """Ranks, of which DualPipe takes the even ones."""
@@ -36,7 +39,7 @@ RANKS = (1, 2, 3, 4, 6, 8, 16)
 
 def least(name: str, p: int) -> int:
     """The smallest m that the schedule allows."""
-    return {"zb_h2": 2 * p - 1, "dualpipe": 2 * p}.get(name, 1)
+    return {"zb_h2": 2 * p - 1, "dualpipe": 2 * p, "dualpipev": 2 * p}.get(name, 1)
 
 
 def recorded(name: str) -> str:
@@ -84,12 +87,14 @@ def of_torch(name: str, p: int, v: int, m: int) -> str:
     """The compute order that a schedule class of torch makes, in our words."""
     stages = [mock.MagicMock(num_stages=p * v, group_size=p, group_rank=0) for _ in range(v)]
     made = getattr(torch_schedules, name)(stages, m).pipeline_order
+    return rules.text([iter([_word(x) for x in made[r] if x is not None]) for r in range(p)])
+
+
+def _word(action: Any) -> str:
+    if action.sub_actions:
+        return "+".join(map(_word, action.sub_actions))
     short = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
-    rows = [[x for x in made[r] if x is not None] for r in range(p)]
-    words = [
-        iter([f"{short[x.computation_type.name]}{x.stage_index}.{x.microbatch_index}" for x in row]) for row in rows
-    ]
-    return rules.text(words)
+    return f"{short[action.computation_type.name]}{action.stage_index}.{action.microbatch_index}"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +109,16 @@ def test_torch_generates_the_same_interleaved_order(p: int, v: int, m: int) -> N
 def test_torch_generates_the_same_zb_h1(p: int, m: int) -> None:
     """zb_h1 == ScheduleInterleavedZeroBubble of torch 2.13 with one stage a rank."""
     assert ours("zb_h1", p=p, m=m) == of_torch("ScheduleInterleavedZeroBubble", p, 1, m)
+
+
+@pytest.mark.parametrize("p", RANKS)
+def test_torch_generates_the_same_v_schedules(p: int) -> None:
+    """zb_v == ScheduleZBVZeroBubble at any m, and dualpipev == ScheduleDualPipeV from m = 2p on, of torch 2.13."""
+    for m in (1, p, 2 * p - 2, 2 * p - 1, 2 * p, 2 * p + 1, 3 * p + 2, 4 * p):
+        if m > 0:
+            assert ours("zb_v", p=p, m=m) == of_torch("ScheduleZBVZeroBubble", p, 2, m), m
+        if m >= 2 * p:
+            assert ours("dualpipev", p=p, m=m) == of_torch("ScheduleDualPipeV", p, 2, m), m
 
 
 def verified(file: str, costs: str = "F=1") -> Report:

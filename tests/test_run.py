@@ -33,7 +33,9 @@ SCHEDULES = [
     ("interleaved", "--p", "2", "--v", "2", "--m", "4"),
     ("zb_h1", "--p", "4", "--m", "8"),
     ("zb_h2", "--p", "2", "--m", "4"),
+    ("zb_v", "--p", "2", "--m", "4"),
     ("dualpipe", "--p", "4", "--m", "8"),
+    ("dualpipev", "--p", "2", "--m", "5"),
 ]
 
 
@@ -69,6 +71,12 @@ class TestWhatItTells:
         assert time["makespan"] == 15
         assert time["predicted"] == pytest.approx(0.3)
         assert 0.3 <= time["measured"] < 0.9
+
+    def test_what_is_counted_knows_of_no_memory_costs(self, capsys: Captured) -> None:
+        """A run counts stages, so what it is held against does too, whatever M says that a stage holds."""
+        peak = run_json(capsys, "1f1b", "--p", "2", "--m", "3", "--cost", "M=[5,1/2]", "--pace", "0")["peak"]
+
+        assert peak == {"counted": [2, 1], "predicted": [2, 1]}
 
     def test_the_text_says_the_same(self, capsys: Captured) -> None:
         """A line each for the loss, the gradients, the peak and the time."""

@@ -18,7 +18,9 @@ from tests.runtime.streams import SCHEDULES, stream_of
 COUNTS: dict[str, Callable[[int], tuple[int, ...]]] = {
     "interleaved": lambda p: (p, 2 * p, 3 * p),
     "zb_h2": lambda p: (2 * p - 1, 2 * p, 3 * p + 1),
+    "zb_v": lambda p: (p, 2 * p, 3 * p),  # 3 of 4 stages nearly cancel in float32, for every schedule
     "dualpipe": lambda p: (2 * p, 2 * p + 2, 3 * p),
+    "dualpipev": lambda p: (2 * p, 2 * p + 1, 3 * p),
 }
 TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 

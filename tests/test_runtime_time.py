@@ -24,7 +24,7 @@ SLOWER = (1, 1, 2, 4, 8)  # how many times slower each try is; a quiet machine n
 # Name -> seconds of a cost of 1; F, I and W of a rank's share of the model; how heavy each quarter of the model is.
 COSTS = {
     "unit": (0.02, (1, 1, 1), (1, 1, 1, 1)),
-    "uneven": (0.01, (1, 2, 1), (2, 1, 1, 1)),  # the six makespans differ by 4 % and more
+    "uneven": (0.01, (1, 2, 1), (2, 1, 1, 1)),  # no two makespans are the same
 }
 
 
@@ -78,6 +78,6 @@ def test_steps_take_the_predicted_time(ranks: Ranks, p: int, m: int, costs: str)
 
 
 def test_uneven_costs_tell_all_schedules_apart() -> None:
-    """No two of the six have the same makespan at the uneven costs, so that the order above says something."""
+    """No two schedules have the same makespan at the uneven costs, so that the order above says something."""
     for p, m in SIZES:
         assert len({predicted(name, p, m, "uneven") for name in SCHEDULES}) == len(SCHEDULES)

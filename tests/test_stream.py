@@ -36,7 +36,9 @@ GOLDEN = {
     "interleaved": {"p": 2, "v": 2, "m": 4},
     "zb_h1": {"p": 3, "m": 4},
     "zb_h2": {"p": 3, "m": 5},
+    "zb_v": {"p": 2, "m": 4},
     "dualpipe": {"p": 4, "m": 8},
+    "dualpipev": {"p": 2, "m": 4},
 }
 CALM = settings(derandomize=True, deadline=None, max_examples=80)
 VALIDATOR = Draft202012Validator(json.loads(asset("emit", "v1", "stream.schema.json").read_text("utf-8")))

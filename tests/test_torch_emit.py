@@ -36,6 +36,8 @@ SIZES = [
     ("interleaved", {"p": 4, "v": 3, "m": 8}),
     ("zb_h1", {"p": 4, "m": 5}),
     ("zb_h2", {"p": 3, "m": 7}),
+    ("zb_v", {"p": 3, "m": 4}),
+    ("dualpipev", {"p": 2, "m": 5}),
     ("zbv_handcrafted_p4_m8", {}),
     ("dualpipev_p4_m8", {}),
 ]

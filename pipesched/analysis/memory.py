@@ -3,20 +3,22 @@
 That depends on the order of a rank's own operations and on nothing else, so it is a running sum over that list, and
 exact whatever the timing. One rule of `model.release`:
 
-    F  +1      I  -at_input      W  -at_weight      B  -1
+    F  +1      I  -at_input      W  -at_weight      B  -1          of what its stage counts
 
 F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. The unit is
-one microbatch through 1/p of the model: a stage counts ranks / stages.
+one microbatch through 1/p of the model: an even stage counts ranks / stages, any other tM times that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
 import numpy as np
 
+from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.release import Release
@@ -26,7 +28,7 @@ from pipesched.model.schedule import Schedule
 @dataclass(frozen=True, eq=False)
 class Memory:
     """held: after each operation, in parts; one part is `part` of the unit. peak_at: per rank the operation at which
-    most is held first, -1 on a rank without operations.
+    most is held first, -1 on a rank without operations. sizes: what an F of each stage holds, in even stages.
     """
 
     schedule: Schedule
@@ -34,6 +36,7 @@ class Memory:
     held: Ints
     part: Fraction
     peak_at: tuple[int, ...]
+    sizes: tuple[Fraction, ...]
 
     @property
     def peak(self) -> tuple[Fraction, ...]:
@@ -59,19 +62,39 @@ class Memory:
             op = self.schedule[i]
             key = (op.stage, op.microbatch)
             left[key] = left.get(key, Fraction(0)) + (1 if op.op is Op.F else -shares[op.op])
-        return [key for key, share in left.items() if share > 0]
+        return [key for key, share in left.items() if share * self.size(key[0]) > 0]
+
+    def size(self, stage: int) -> Fraction:
+        """What an F of a stage holds, in even stages; a stage that is none counts as the one next to it."""
+        return self.sizes[min(max(stage, 0), len(self.sizes) - 1)]
 
 
-def memory(schedule: Schedule, release: Release) -> Memory:
-    """The running sum of every rank; O(operations)."""
-    parts = lcm(release.at_input.denominator, release.at_weight.denominator)
+def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | None = None) -> Memory:
+    """The running sum of every rank; O(operations).
+
+    sizes: what one F of each stage holds, shape (S,), in even stages; by default 1.
+
+    Raises:
+        PipeschedError: PS222, sizes and shares too fine, or too large, for sums in 64 bits.
+    """
+    sizes = (Fraction(1),) * schedule.stages if sizes is None else tuple(sizes)
     change = [Fraction(1), -release.at_input, -release.at_weight, Fraction(-1)]  # F, I, W, B
-    table = np.array([int(x * parts) for x in change], dtype=np.int64)
-    total = np.cumsum(table[schedule.op])
+    parts = lcm(*(x.denominator for x in change)) * lcm(*(x.denominator for x in sizes))
+    if parts * max(map(abs, change)) * max(sizes, default=Fraction(0)) * max(len(schedule), 1) >= 2**62:
+        raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
+    total = np.cumsum(_changes(schedule, [[int(x * size * parts) for size in sizes] for x in change]))
     before = np.concatenate([np.zeros(1, dtype=np.int64), total])[schedule.start[:-1]]
     held = total - np.repeat(before, np.diff(schedule.start))
     peaks = []
     for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
         peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
     part = Fraction(schedule.ranks, schedule.stages) / parts
-    return Memory(schedule, release, held, part, tuple(peaks))
+    return Memory(schedule, release, held, part, tuple(peaks), sizes)
+
+
+def _changes(schedule: Schedule, table: list[list[int]]) -> Ints:
+    """What every operation takes or frees, in parts; table: by Op F, I, W, B and by stage."""
+    whole = np.array(table, dtype=np.int64)
+    if (whole == whole[:, :1]).all():  # even stages: one look-up fewer
+        return np.asarray(whole[:, 0][schedule.op])
+    return np.asarray(whole[schedule.op, np.clip(schedule.stage, 0, schedule.stages - 1)])

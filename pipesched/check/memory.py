@@ -36,6 +36,18 @@ def _over(memory: Memory, rank: int, cap: Fraction, more: str) -> Diagnostic:
         Code.OVER_CAP,
         f"rank {rank} holds {peak} activations; its cap is {shown(cap)}",
         tuple(labels),
-        notes(f"held at the peak (stage.microbatch): {listed}{others}", f"release rule {memory.release.name}", more),
+        notes(
+            f"held at the peak (stage.microbatch): {listed}{others}",
+            _uneven(memory, sorted({stage for stage, _ in live})),
+            f"release rule {memory.release.name}",
+            more,
+        ),
         "run a backward before the next forward, or raise the cap",
     )
+
+
+def _uneven(memory: Memory, stages: Sequence[int]) -> str:
+    """What M is on those of the stages that are not even."""
+    uneven = [f"{shown(memory.size(stage))} on stage {stage}" for stage in stages if memory.size(stage) != 1]
+    others = " and others" if len(uneven) > LISTED else ""
+    return f"M, what one F holds: {', '.join(uneven[:LISTED])}{others}" if uneven else ""

@@ -8,14 +8,19 @@ from collections.abc import Sequence
 import click
 
 from pipesched.cli import terminal
+from pipesched.cli.compare import compare
+from pipesched.cli.diff import diff
 from pipesched.cli.emit import emit
 from pipesched.cli.explain import explain
 from pipesched.cli.fmt import fmt
 from pipesched.cli.list import list_schedules
+from pipesched.cli.optimize import optimize
 from pipesched.cli.options import BadOption
 from pipesched.cli.order import order
 from pipesched.cli.run import run as run_command
+from pipesched.cli.show import show
 from pipesched.cli.verify import verify
+from pipesched.cli.why import why
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 
 _EPILOG = """\b
@@ -63,7 +68,7 @@ def app(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (verify, emit, run_command, order, fmt, list_schedules, explain):
+for _command in (verify, optimize, show, why, compare, diff, emit, run_command, order, fmt, list_schedules, explain):
     app.add_command(_command)
 
 

@@ -132,7 +132,9 @@ size_options = stack(
     ),
 )
 check_options = stack(
-    click.option("--cost", metavar="F=1,...", help="Costs of F, I, W, B, C and FB [default: F=1,I=1,W=1,C=0]."),
+    click.option(
+        "--cost", metavar="F=1,...", help="Costs of F, I, W, B, C, FB; M: memory [default: F=1,I=1,W=1,C=0,M=1]."
+    ),
     click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each."),
     click.option("--release", default="W", show_default=True, metavar="RULE", help="W, I, split:x, torch or I=a,W=b."),
     click.option("--mem-cap", type=cap, metavar="K|K0,K1,...", help="Most activations that a rank may hold."),
@@ -206,13 +208,13 @@ def compile_options(given: Mapping[str, Any], parameters: Mapping[str, int]) -> 
         from pipesched.model.release import Release
 
         try:
-            chosen |= {"costs": _costs(given["cost"], given["costs"]), "release": Release.parse(given["release"])}
+            chosen |= {"costs": read_costs(given["cost"], given["costs"]), "release": Release.parse(given["release"])}
         except PipeschedError as error:
             raise BadOption(error.diagnostics) from None
     return Options(**chosen)
 
 
-def _costs(text: str | None, path: str | None) -> Costs | None:
+def read_costs(text: str | None, path: str | None) -> Costs | None:
     """The costs of ``--cost`` over those of ``--costs``, or None."""
     if text is None and path is None:
         return None

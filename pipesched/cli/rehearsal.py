@@ -13,12 +13,14 @@ from statistics import median
 from typing import Any
 
 from pipesched import compile, render
+from pipesched.analysis.memory import memory
 from pipesched.compile import Loaded, Options
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.emission import Emission
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.program import Program
+from pipesched.model.release import AT_W
 from pipesched.runtime.launch import Job, Outcome
 from pipesched.stream import Instruction, loads
 
@@ -130,7 +132,7 @@ def rehearsal(emission: Emission, job: Job, outcome: Outcome, pace: float) -> Re
     data = [rank.data or {} for rank in outcome.ranks]
     worst = max(data, key=lambda told: float(told["error"]))
     share = Fraction(job.ranks, loads(job.stream).stages)
-    memory = emission.report.memory
+    assert isinstance(emission.order, Program)
     return Rehearsal(
         emission,
         job,
@@ -140,7 +142,7 @@ def rehearsal(emission: Emission, job: Job, outcome: Outcome, pace: float) -> Re
         worst["tensor"],
         worst["step"],
         tuple(share * told["peak"] for told in data),
-        memory.peak if memory else (),
+        memory(emission.order.computes, AT_W).peak,  # what is counted knows of no M
         _measured([told["spans"] for told in data]),
         _makespan(emission),
         pace,

@@ -25,7 +25,7 @@ from pipesched.language.translate import Expressions, compiled, lambda_of
 from pipesched.model.costs import Costs
 from pipesched.model.release import AT_W, Release
 
-COSTS = {"tF": "F", "tI": "I", "tW": "W", "tB": "B", "tC": "C", "tFB": "FB"}
+COSTS = {"tF": "F", "tI": "I", "tW": "W", "tB": "B", "tC": "C", "tFB": "FB", "tM": "M"}
 PER_RANK = ("work", "idle", "span_idle", "peak")
 VALUES = ("makespan", "span")
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES))

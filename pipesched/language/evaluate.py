@@ -67,6 +67,7 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
     placement = place(checked, names, max_ops)
     costs = Costs(_costs(checked, names, placement.stages))
     costs.ticks(placement.stages)
+    costs.sizes(placement.stages)
     programs = Programs(checked, names, placement, max_ops)
     sites, keys, second, start = programs.run()
     of_site = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from pipesched.language.statements import EMITTERS
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.origin import Origin, Place
 from pipesched.model.placement import Placement
+from pipesched.source import Span
 
 
 @dataclass
@@ -152,3 +153,6 @@ class _Origin:
         rank = int(np.searchsorted(self.start, index, side="right")) - 1
         span = self.programs.checked.sites[int(self.sites[index])].span
         return Place(span, self.programs.bindings(rank, index - int(self.start[rank])))
+
+    def sited(self) -> tuple[Column, Sequence[Span]]:
+        return self.sites, [site.span for site in self.programs.checked.sites]

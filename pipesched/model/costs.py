@@ -1,20 +1,21 @@
-"""How long things take, exactly.
+"""How long things take and how much they hold, exactly.
 
     tF, tI, tW   one operation of a stage                 default 1
     tB           a full backward                          default tI + tW
     tFB          an overlap pair F + B as one slot        default tF + tB   (F + I: tF + tI)
     tC           a message between ranks                  default 0
+    tM           what one F holds, 1 on an even stage     default 1
 
 Each is a number or a list with one entry a stage: of the stage that runs; for tFB the stage of the F; for tC the
 stage that sends. All are integers or `Fraction`; time is counted in ticks of 1 / (common denominator), so that no
-sum is ever rounded.
+sum is ever rounded. tM is no time: a stage counts tM * ranks / stages in the unit of peaks.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
@@ -28,8 +29,10 @@ from pipesched.model.numbers import number
 
 Cost: TypeAlias = Fraction | tuple[Fraction, ...]
 
-KEYS = ("F", "I", "W", "B", "FB", "C")
-_DEFAULT: dict[str, Cost] = {"F": Fraction(1), "I": Fraction(1), "W": Fraction(1), "C": Fraction(0)}
+TIMES = ("F", "I", "W", "B", "FB", "C")
+KEYS = (*TIMES, "M")
+_DEFAULT: dict[str, Cost] = {**dict.fromkeys("FIWM", Fraction(1)), "C": Fraction(0)}
+_FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Costs:
                     raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give an int or a Fraction from 0 up")
 
     def __getitem__(self, key: str) -> Cost | None:
-        """The cost of F, I, W, B, FB or C; None for FB where it is the sum of its parts."""
+        """The cost of F, I, W, B, FB, C or M; None for FB where it is the sum of its parts."""
         if key in self.given:
             return self.given[key]
         return _plus(self["I"], self["W"]) if key == "B" else _DEFAULT.get(key)
@@ -81,19 +84,13 @@ class Costs:
         return Costs({**base.given, **self.given})
 
     def ticks(self, stages: int) -> Ticks:
-        """The costs as integers.
+        """The times as integers.
 
         Raises:
             PipeschedError: PS222, a list that has not one entry a stage, or numbers too fine for 64 bits.
         """
-        rows = {key: _row(key, self[key], stages) for key in KEYS}
-        scale = lcm(*(x.denominator for row in rows.values() if row for x in row))
-        if scale * max(max(row, default=Fraction(0)) for row in rows.values() if row is not None) >= 2**50:
-            raise fail(
-                Code.COSTS,
-                f"the costs need ticks of 1/{scale}, too fine to add exactly in 64 bits",
-                help="use fewer digits, or a larger unit of time",
-            )
+        rows = {key: _row(key, self[key], stages) for key in TIMES}
+        scale = _scale([x for row in rows.values() if row is not None for x in row], "a larger unit of time")
 
         def whole(key: str) -> Ints:
             row = rows[key]
@@ -103,14 +100,26 @@ class Costs:
         pair = None if rows["FB"] is None else whole("FB")
         return Ticks(scale, np.stack([whole(key) for key in "FIWB"]), pair, whole("C"))
 
+    def sizes(self, stages: int) -> tuple[Fraction, ...]:
+        """What one F of each stage holds, shape (S,); 1 is an even stage, ranks / stages in the unit of peaks.
+
+        Raises:
+            PipeschedError: PS222, as `ticks`.
+        """
+        row = _row("M", self["M"], stages)
+        assert row is not None
+        _scale(row, "rounder shares")
+        return row
+
     def to_json(self) -> dict[str, object]:
-        """F, I, W, B, FB, C as numbers, strings like ``3/2``, or lists of them."""
-        shown = {key: self[key] if self[key] is not None else _plus(self["F"], self["B"]) for key in KEYS}
+        """F, I, W, B, FB, C as numbers, strings like ``3/2``, or lists of them; M too where it is not 1."""
+        keys = TIMES if self.scalar("M") == 1 else KEYS
+        shown = {key: self[key] if self[key] is not None else _plus(self["F"], self["B"]) for key in keys}
         return {key: _plain(value) for key, value in shown.items() if value is not None}
 
     @classmethod
     def parse(cls, text: str) -> Costs:
-        """``F=1,I=1,W=1,C=0,FB=3``; a list a stage in brackets: ``F=[1,2],I=1``.
+        """``F=1,I=1,W=1,C=0,FB=3``; a list a stage in brackets: ``F=[1,2],M=[1,2]``.
 
         Raises:
             PipeschedError: PS222, an unknown key, a key given twice or a value that is no number.
@@ -187,6 +196,15 @@ def _row(key: str, cost: Cost | None, stages: int) -> tuple[Fraction, ...] | Non
             help="give one number a stage, or one number",
         )
     return _spread(cost, stages)
+
+
+def _scale(numbers: Sequence[Fraction], larger: str) -> int:
+    """The ticks of the unit in which all of these are whole."""
+    scale = lcm(*(x.denominator for x in numbers))
+    if scale * max(numbers, default=Fraction(0)) >= _FINEST:
+        message = f"the costs need ticks of 1/{scale}, too fine to add exactly in 64 bits"
+        raise fail(Code.COSTS, message, help=f"use fewer digits, or {larger}")
+    return scale
 
 
 def _plain(cost: Cost) -> object:

@@ -6,9 +6,11 @@ a diagnostic points at: a line of a .ps file with the loop bindings, a cell of a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from pipesched.model.columns import Column
 from pipesched.source import Span
 
 
@@ -24,6 +26,15 @@ class Origin(Protocol):
     """Finds the place of the i-th operation (or instruction), counted over all ranks."""
 
     def place(self, index: int) -> Place: ...
+
+
+@runtime_checkable
+class Sited(Protocol):
+    """An origin in which few spans make many operations, so that the places of all are told at once."""
+
+    def sited(self) -> tuple[Column, Sequence[Span]]:
+        """The index of each operation's span, shape (operations,), and the spans."""
+        ...
 
 
 class Nowhere:

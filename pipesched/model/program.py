@@ -101,6 +101,10 @@ class Program:
             _Selected(self.origin, at),
         )
 
+    def _repr_svg_(self) -> str | None:
+        """How a notebook shows it: its computes."""
+        return self.computes._repr_svg_()
+
     @classmethod
     def from_instructions(
         cls, lists: Sequence[Sequence[Instruction]], placement: Placement, name: str = "program"

@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from pipesched.model import above
 from pipesched.model.columns import Bools, Column, Ints, rank_column
+from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.origin import Nowhere, Origin
 from pipesched.model.placement import Placement
@@ -87,6 +90,25 @@ class Schedule:
     def order(self, rank: int) -> list[Compute]:
         """The operations of a rank, for people; the columns are for work."""
         return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
+
+    def to_networkx(self, costs: Costs | None = None) -> Any:
+        """The graph of needs, messages and order as a `networkx.MultiDiGraph`; nodes are ``rank.step``, from 1.
+
+        costs: of the start and the end of each node; by default 1 each.
+        """
+        return above.make("graph", self, costs)
+
+    def to_pandas(self, costs: Costs | None = None) -> Any:
+        """A row an operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
+
+        Raises:
+            PipeschedError: PS820, pandas is not installed.
+        """
+        return above.make("table", self, costs)
+
+    def _repr_svg_(self) -> str | None:
+        """How a notebook shows it; nothing where nobody can draw."""
+        return str(above.make("picture", self)) if above.known("picture") else None
 
     @classmethod
     def from_orders(cls, orders: Sequence[Sequence[Compute]], placement: Placement, name: str = "order") -> Schedule:

@@ -51,7 +51,7 @@ def _text(program: Program) -> str:
 def _drawn(rng: random.Random) -> Program:
     name = rng.choice(SCHEDULES)
     p = rng.choice((2, 4) if name == "dualpipe" else (2, 3, 4))
-    least = {"dualpipe": 2 * p, "zb_h2": 2 * p - 1}.get(name, p)
+    least = {"dualpipe": 2 * p, "dualpipev": 2 * p, "zb_h2": 2 * p - 1}.get(name, p)
     return program_of(name, p=p, m=least * rng.choice((1, 2)) if p == 2 else least)
 
 

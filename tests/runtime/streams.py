@@ -12,7 +12,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.stream import Instruction, Route, Stream
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "dualpipe")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v", "dualpipe", "dualpipev")
 
 
 @lru_cache(maxsize=256)

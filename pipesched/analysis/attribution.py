@@ -1,0 +1,160 @@
+"""Where idle time comes from, split exactly.
+
+    rank 2   ...... F0 F1 ... B0 .. F2 B1 .....          idle(r) = makespan - work(r)
+             warm-up      waits           cool-down              = the sum of the five parts
+
+    warm-up     before the first operation of the rank
+    cool-down   after its last one; all of it on a rank without operations
+    waits       between two operations. The end of such a gap is an operation whose input comes from another rank. The
+                chain of causes is followed back from there to the begin of the gap: what lies in the gap is, without a
+                hole, operations of other ranks (`compute`) and messages on their way (`message`).
+    imbalance   max over ranks of work - work(r). No order of operations removes it: another rank, with larger or more
+                stages, is busy for so much longer. It is taken out of the four others, first from the waits for
+                computes, then from those for messages, since it arises with every microbatch; then from cool-down and
+                warm-up.
+
+Where ranks have equal work there is no imbalance, and what remains of the idle time is the same on every rank.
+All in ticks, shape (ranks,) or (gaps,); an order that gets stuck is split up to where it stops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.analysis.critical import Causes
+from pipesched.analysis.timeline import Timeline, slot_costs
+from pipesched.model.columns import Bools, Ints
+from pipesched.model.costs import Ticks
+from pipesched.model.schedule import Schedule
+
+PARTS = ("warm_up", "cool_down", "compute", "message", "imbalance")
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """Every interval in which a rank idles, by rank, then by time.
+
+    begin, end: in ticks. before: the operation that ends the gap, -1 where the rank has done its last. first: whether
+    the rank has done nothing before it. message: ticks of it in which what the rank waits for is on its way.
+    """
+
+    rank: Ints
+    begin: Ints
+    end: Ints
+    before: Ints
+    first: Bools
+    message: Ints
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    @property
+    def length(self) -> Ints:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The parts of each rank's idle time. They add up to makespan - work, of what ran."""
+
+    warm_up: Ints
+    cool_down: Ints
+    compute: Ints
+    message: Ints
+    imbalance: Ints
+
+    @property
+    def idle(self) -> Ints:
+        return self.warm_up + self.cool_down + self.compute + self.message + self.imbalance
+
+
+def gaps(schedule: Schedule, times: Timeline, why: Causes) -> Gaps:
+    """Every interval of idle time; O(operations), and one step for each link of the longest chain in a gap."""
+    head = np.flatnonzero(~schedule.joined & (times.start >= 0))
+    rank = schedule.rank[head].astype(np.int64)
+    first = np.flatnonzero(schedule.start[:-1] < schedule.start[1:])
+    opens = np.isin(head, schedule.start[:-1][first])
+    begin = np.where(opens, 0, times.end[head - 1])
+    inner = times.start[head] > begin
+    last = _last_end(schedule, times)
+    ends = np.flatnonzero(last < times.makespan)
+    none = np.full(len(ends), -1, dtype=np.int64)
+    joined = np.concatenate([rank[inner], ends])
+    order = np.argsort(joined, kind="stable")
+    message = _messages(begin[inner], head[inner], times, why)
+
+    def both(a: Ints, b: Ints) -> Ints:
+        return np.concatenate([a, b])[order]
+
+    before = both(head[inner], none)
+    return Gaps(
+        joined[order],
+        both(begin[inner], last[ends]),
+        both(times.start[head[inner]], np.full(len(ends), times.makespan)),
+        before,
+        np.isin(before, schedule.start[:-1][first]),
+        both(message, np.zeros(len(ends), dtype=np.int64)),
+    )
+
+
+def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Split:
+    """The idle time of every rank by its reason."""
+    work = _work(schedule, times, ticks)
+    inner = (found.before >= 0) & ~found.first
+
+    def total(amount: Ints, which: Bools) -> Ints:
+        sums = np.zeros(schedule.ranks, dtype=np.int64)
+        np.add.at(sums, found.rank[which], amount[which])
+        return sums
+
+    waits = total(found.length - found.message, inner)
+    rest = {  # in the order in which imbalance is taken out
+        "compute": waits,
+        "message": total(found.message, inner),
+        "cool_down": total(found.length, found.before < 0),
+        "warm_up": total(found.length, found.first),
+    }
+    imbalance = work.max(initial=0) - work
+    left = imbalance.copy()
+    for part, amount in rest.items():
+        taken = np.minimum(left, amount)
+        rest[part], left = amount - taken, left - taken
+    return Split(rest["warm_up"], rest["cool_down"], rest["compute"], rest["message"], imbalance)
+
+
+def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
+    """What a gap waits for: the operations that run, or send, in it, the one that ends the wait first."""
+    at, begin = int(found.before[gap]), int(found.begin[gap])
+    steps: list[int] = []
+    while at >= 0 and times.start[at] > begin and why.cause[at] >= 0:
+        at = int(why.cause[at])
+        steps.append(at)
+    return steps
+
+
+def _messages(begin: Ints, before: Ints, times: Timeline, why: Causes) -> Ints:
+    """Of each gap, the ticks in which its chain is a message; all chains are followed at once."""
+    total = np.zeros(len(begin), dtype=np.int64)
+    at = before.copy()
+    live = np.flatnonzero(why.cause[at] >= 0) if why.lag.any() else np.zeros(0, dtype=np.int64)
+    while len(live):
+        here = at[live]
+        total[live] += np.minimum(why.lag[here], times.start[here] - begin[live])
+        at[live] = here = why.cause[here]
+        live = live[(times.start[here] > begin[live]) & (why.cause[here] >= 0)]
+    return total
+
+
+def _last_end(schedule: Schedule, times: Timeline) -> Ints:
+    """When the last operation of each rank ends, of those that ran; 0 on a rank without any."""
+    last = np.zeros(schedule.ranks, dtype=np.int64)
+    np.maximum.at(last, schedule.rank, np.maximum(times.end, 0))
+    return last
+
+
+def _work(schedule: Schedule, times: Timeline, ticks: Ticks) -> Ints:
+    work = np.zeros(schedule.ranks, dtype=np.int64)
+    np.add.at(work, schedule.rank, np.where(times.start >= 0, slot_costs(schedule, ticks), 0))
+    return work

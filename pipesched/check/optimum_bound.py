@@ -1,0 +1,113 @@
+"""A told bound, derived anew.
+
+    path, one-machine   operations of a rank: least head + their work + least tail
+    ends                head + (work of the rank - what fits before the head - what fits in the tail) + tail
+
+What fits before a time is found by trying: so many F of each stage, as many backwards as can have come, and no more
+held than the cap. In the tail the same, with W and I for F.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from pipesched.check.optimum_paths import Facts, Line, heads, tails
+from pipesched.model.ops import Op
+
+Times: TypeAlias = Mapping[str, int]
+Part: TypeAlias = tuple[Line, int, int]
+"""Microbatches first .. end, of the route, of a line."""
+
+
+def fault(facts: Facts, kind: str, rank: int, told: Times, operations: Sequence[Part]) -> str:
+    """What is wrong with a bound, or an empty string. told: its terms, in ticks."""
+    terms = ("head", "work", "tail") if kind != "ends" else ("head", "work", "tail", "before", "after")
+    total = sum(-told[name] if name in ("before", "after") else told[name] for name in terms)
+    if not 0 <= rank < len(facts.cap):
+        return f"there is no rank {rank}"
+    wrong = _ends(facts, rank, told) if kind == "ends" else _busy(facts, rank, told, operations, kind == "path")
+    return wrong or ("" if told["value"] == total else "its terms do not add up to its value")
+
+
+def _busy(facts: Facts, rank: int, told: Times, operations: Sequence[Part], single: bool) -> str:
+    for line, low, high in operations:
+        if facts.rank.get(line) != rank or not 0 <= low < high <= facts.length[line]:
+            return (
+                f"rank {rank} has no {line.op.name} of stage {line.stage} for microbatches {low} .. {high} of its route"
+            )
+    if not operations or len({line for line, _, _ in operations}) != len(operations):
+        return "it names no operations, or the same ones twice"
+    if single and sum(high - low for _, low, high in operations) != 1:
+        return "a path ends its way through a rank with one operation"
+    head, tail = heads(facts), tails(facts)
+    if told["work"] != sum((high - low) * facts.work[line] for line, low, high in operations):
+        return "the work of its operations is another"
+    if told["head"] > min(head[line][i] for line, low, high in operations for i in range(low, high)):
+        return "one of its operations can start before the head"
+    if told["tail"] > min(tail[line][i] for line, low, high in operations for i in range(low, high)):
+        return "one of its operations can end less than the tail before everything has"
+    return ""
+
+
+def _ends(facts: Facts, rank: int, told: Times) -> str:
+    if told["work"] != sum(facts.work[line] * facts.length[line] for line in facts.on(rank)):
+        return f"the work of rank {rank} is another"
+    if told["before"] + told["after"] >= told["work"]:
+        return "all the work fits at both ends, so they may overlap"
+    if told["before"] < _fits(facts, rank, heads(facts), told["head"], back=False):
+        return "more work can be done before the head"
+    if told["after"] < _fits(facts, rank, tails(facts), told["tail"], back=True):
+        return "more work can be done in the tail"
+    return ""
+
+
+def _fits(facts: Facts, rank: int, time: Mapping[Line, list[int]], t: int, *, back: bool) -> int:
+    """The most work of a rank before t, or in the last t."""
+    best, cap = {0: 0}, facts.cap[rank]
+    for line in [line for line in facts.on(rank) if line.op == Op.F]:
+        stage = [x for x in facts.on(rank) if x[1:] == line[1:]]
+        choices = _most((_tail if back else _head)(facts, stage, time, t))
+        best = _most((held + h, work + w) for held, work in best.items() for h, w in choices.items())
+    return max((work for held, work in best.items() if cap is None or held <= cap), default=0)
+
+
+def _most(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The most work for all that is held."""
+    best: dict[int, int] = {}
+    for held, work in pairs:
+        best[held] = max(work, best.get(held, work))
+    return best
+
+
+def _done(facts: Facts, line: Line, time: list[int], n: int, t: int) -> int:
+    """The work done before t by the first n that have begun; the last one may still be running."""
+    return 0 if not n else (n - 1) * facts.work[line] + min(facts.work[line], t - time[n - 1])
+
+
+def _head(facts: Facts, stage: list[Line], time: Mapping[Line, list[int]], t: int) -> Iterator[tuple[int, int]]:
+    """(held just before t, work before t) for every number of F of a stage."""
+    begun = [bisect_left(time[line], t) for line in stage]
+    over = [bisect_right(time[line], t - 1 - facts.work[line]) for line in stage]
+    gains = [facts.gains[line] for line in stage]
+    for f in range(begun[0] + 1):
+        work = sum(_done(facts, x, time[x], min(f, n), t) for x, n in zip(stage, begun, strict=True))
+        inner = min(f, over[1])
+        last = min(inner, over[-1])
+        held = gains[0] * f + gains[1] * (inner if gains[1] < 0 else last)
+        yield held + (gains[2] * last if len(stage) > 2 else 0), work
+
+
+def _tail(facts: Facts, stage: list[Line], time: Mapping[Line, list[int]], t: int) -> Iterator[tuple[int, int]]:
+    """(held just after the last t have begun, work from there on) for every number of W and I that are not over."""
+    late = {line: time[line][::-1] for line in stage}
+    left = [bisect_left(late[line], t) for line in stage]
+    unbegun = bisect_right(late[stage[0]], t - 1 - facts.work[stage[0]])
+    gains = [facts.gains[line] for line in stage]
+    for w in range(left[-1] + 1):
+        for i in range(min(w, left[1]) + 1) if len(stage) > 2 else [w]:
+            counts = [min(i, left[0]), i, w][: len(stage)]
+            work = sum(_done(facts, x, late[x], n, t) for x, n in zip(stage, counts, strict=True))
+            held = -gains[0] * min(i, unbegun) - gains[1] * i - (gains[2] * w if len(stage) > 2 else 0)
+            yield held, work

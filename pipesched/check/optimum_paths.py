@@ -1,0 +1,132 @@
+"""How early an operation can start, and how soon after it everything can end: the longest paths.
+
+    F(s) -> F(s+1), last F -> last I, I(s+1) -> I(s), I(s) -> W(s)    a message later where the rank differs
+    the i-th microbatch of a route -> the next one, on the same stage  they are alike, so some best schedule keeps order
+    w(i - k) -> F(s, i)                                               memory: else more than the cap is held
+
+For the last line: if w has not ended when F(s, i) starts, then the k microbatches before i hold at least `each` on the
+rank, and i itself `own`. So k is the first number with own + k * each > cap. Written for certificates, which are not
+to be trusted: nothing here is shared with what makes them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from math import lcm
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from pipesched.model.costs import Costs
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.release import Release
+
+
+class Line(NamedTuple):
+    """The operations of one kind, route and stage; the i-th is that of the i-th microbatch of the route."""
+
+    op: Op
+    route: int
+    stage: int
+
+
+Arc: TypeAlias = tuple[Line, Line, int, int]
+"""(before, after, offset, time from end to start): operation i of after waits for i - offset of before."""
+
+
+@dataclass
+class Facts:
+    """What a bound is about. Times in ticks; memory as integers, cap None where there is none.
+
+    length, work, gains: of each line. gains: what one operation adds to what its rank holds.
+    """
+
+    rank: dict[Line, int] = field(default_factory=dict)
+    length: dict[Line, int] = field(default_factory=dict)
+    work: dict[Line, int] = field(default_factory=dict)
+    gains: dict[Line, int] = field(default_factory=dict)
+    cap: list[int | None] = field(default_factory=list)
+    arcs: list[Arc] = field(default_factory=list)
+    due: list[int] = field(default_factory=list)
+
+    def on(self, rank: int) -> list[Line]:
+        return [line for line in self.rank if self.rank[line] == rank]
+
+
+def facts(
+    placement: Placement, costs: Costs, release: Release, caps: Sequence[Fraction] | None, *, fused: bool
+) -> Facts:
+    """The lines of a placement, inputs before what needs them, and what waits for what."""
+    made, ticks = Facts(), costs.ticks(placement.stages)
+    sizes = [size * placement.ranks / placement.stages for size in costs.sizes(placement.stages)]
+    shares = {Op.F: Fraction(1), Op.I: -release.at_input, Op.W: -release.at_weight, Op.B: Fraction(-1)}
+    fine = lcm(*((x * y).denominator for x in sizes for y in shares.values()))
+    made.cap = [None] * placement.ranks if caps is None else [int(cap * fine // 1) for cap in caps]
+    made.due = [0] * placement.ranks
+    back, counts = Op.B if fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
+    for route in filter(lambda route: counts[route], range(placement.routes)):
+        forward = [Line(Op.F, route, s) for s in range(placement.stages)]
+        chain = forward + [Line(back, route, line.stage) for line in reversed(forward)]
+        weights = [] if fused else [Line(Op.W, route, line.stage) for line in forward]
+        for line in chain + weights:
+            made.rank[line] = int(placement.rank_of[route, line.stage])
+            made.length[line] = counts[route]
+            made.work[line] = int(ticks.compute[line.op, line.stage])
+            made.gains[line] = int(shares[line.op] * sizes[line.stage] * fine)
+            made.arcs.append((line, line, 1, 0))
+        for one, two in pairwise(chain):
+            made.arcs.append((one, two, 0, int(ticks.message[one.stage]) if made.rank[one] != made.rank[two] else 0))
+        made.arcs += [(Line(Op.I, route, line.stage), line, 0, 0) for line in weights]
+    for line in [line for line in made.rank if line.op == Op.F]:
+        made.arcs += _memory(made, line)
+    return made
+
+
+def _memory(made: Facts, line: Line) -> list[Arc]:
+    """What an F waits for because of memory."""
+    rank, arcs = made.rank[line], []
+    cap = made.cap[rank]
+    same = [x for x in made.on(rank) if x.route == line.route]
+    before = [x for x in same if x.op == Op.F and x.stage <= line.stage]
+    own = sum(made.gains[x] for x in before)
+    for w in [] if cap is None or own > cap else [x for x in same if x.op != Op.F]:
+        if w.op == Op.W:
+            each = sum(min(made.gains[x], -made.gains[w]) for x in before if x.stage == w.stage)
+        else:
+            each = sum(made.gains[x] for x in before if x.stage <= w.stage)
+        if each > 0 and cap is not None:
+            arcs.append((w, line, (cap - own) // each + 1, 0))
+    return arcs
+
+
+def heads(made: Facts) -> dict[Line, list[int]]:
+    """The least start of every operation."""
+    into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
+    for before, after, offset, message in made.arcs:
+        into[after].append((before, offset, made.work[before] + message))
+    value: dict[Line, list[int]] = {line: [0] * n for line, n in made.length.items()}
+    for i in range(max(made.length.values(), default=0)):
+        for line in made.rank:
+            if i < made.length[line]:
+                ready = [value[b][i - offset] + delay for b, offset, delay in into[line] if offset <= i]
+                value[line][i] = max(ready, default=0)
+    return value
+
+
+def tails(made: Facts) -> dict[Line, list[int]]:
+    """The least time from the end of every operation to the objective; what is due to its rank is taken off."""
+    out: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
+    for before, after, offset, message in made.arcs:
+        out[before].append((after, offset, made.work[after] + message))
+    value: dict[Line, list[int]] = {line: [0] * n for line, n in made.length.items()}
+    for i in reversed(range(max(made.length.values(), default=0))):
+        for line in reversed(made.rank):
+            if i < made.length[line]:
+                rest = [value[a][i + offset] + delay for a, offset, delay in out[line] if i + offset < len(value[a])]
+                value[line][i] = max([-made.due[made.rank[line]], *rest])
+    return value

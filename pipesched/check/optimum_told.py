@@ -1,0 +1,80 @@
+"""Entries of a certificate, read by their type.
+
+    {"objective": "makespan", "backward": "split", "schedule": 55, "verdict": "proved optimal",
+     "lower_bound": 55, "gap": 0, "refuted": null,
+     "bound": {"kind": "one-machine", "rank": 0, "head": 0, "work": 48, "tail": 7, "value": 55,
+               "operations": [{"op": "F", "route": 0, "stage": 0, "microbatches": [0, 16]}, …]}}
+
+    bound      kind path or one-machine: as above; kind ends: before and after in place of operations
+    refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7]}; ranks null for all together
+
+Times are in the user's unit: whole numbers as integers, others as strings like 11/2. Microbatches are counted along
+their route and half-open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from pipesched.check.optimum_bound import Part
+from pipesched.check.optimum_paths import Line
+from pipesched.model.ops import Op
+
+
+class Unreadable(Exception):
+    """An entry that is not there, or not what it should be."""
+
+
+class Told:
+    """Entries of a JSON object. scale: ticks of the unit of time."""
+
+    def __init__(self, entries: Mapping[str, object], scale: int) -> None:
+        self.entries, self.scale = entries, scale
+
+    def __contains__(self, name: str) -> bool:
+        return self.entries.get(name) is not None
+
+    def part(self, name: str) -> Told:
+        return Told(self._get(name, Mapping), self.scale)
+
+    def text(self, name: str) -> str:
+        return str(self._get(name, str))
+
+    def whole(self, name: str) -> int:
+        return int(self._get(name, int))
+
+    def wholes(self, name: str) -> list[int]:
+        found = self._get(name, list)
+        if not all(isinstance(x, int) and not isinstance(x, bool) for x in found):
+            raise Unreadable(f"{name} is no list of whole numbers")
+        return list(found)
+
+    def time(self, name: str) -> Fraction:
+        try:
+            return Fraction(self._get(name, (int, str)))
+        except (ValueError, ZeroDivisionError):
+            raise Unreadable(f"{name} is not a number") from None
+
+    def ticks(self, name: str) -> int:
+        value = self.time(name) * self.scale
+        if value.denominator != 1:
+            raise Unreadable(f"{name} is no sum of costs")
+        return int(value)
+
+    def operations(self, name: str) -> list[Part]:
+        made: list[Part] = []
+        for entry in self._get(name, list):
+            one = Told(entry if isinstance(entry, Mapping) else {}, self.scale)
+            op, among = one.text("op"), one.wholes("microbatches")
+            if op not in ("F", "I", "W", "B") or len(among) != 2:
+                raise Unreadable(f"{name} has an entry that is no range of operations")
+            made.append((Line(Op[op], one.whole("route"), one.whole("stage")), among[0], among[1]))
+        return made
+
+    def _get(self, name: str, kind: Any) -> Any:
+        found = self.entries.get(name)
+        if not isinstance(found, kind) or isinstance(found, bool):
+            raise Unreadable(f"it has no entry {name!r} that can be read")
+        return found

@@ -1,0 +1,61 @@
+"""``pipesched compare``: schedules and sizes in one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipesched.cli import options
+from pipesched.cli.terminal import dumps, replace_file
+from pipesched.diagnostics import Code, fail
+
+MAX_RUNS = 10_000
+
+
+@click.command(short_help="Compare schedules and sizes in one table.")
+@click.argument("files", nargs=-1, metavar="FILES...")
+@click.option("library", "--all", is_flag=True, help="Every built-in schedule too.")
+@click.option(
+    "--cost-per",
+    type=click.Choice(("rank", "stage")),
+    default="rank",
+    show_default=True,
+    help="Costs are those of 1/p of the model, or of one stage.",
+)
+@click.option("--plot", metavar="OUT.svg", help="Draw the bubble ratio against peak memory.")
+@options.size_options
+@options.check_options
+@options.torch_options
+@options.output_options
+def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str | None, **given: Any) -> int:
+    """Compare schedules: .ps files, torch CSV files, orders, streams, built-in names, or - for stdin.
+
+    \b
+    pipesched compare gpipe 1f1b zb_h1 --p 4 --m 8,16,32
+    pipesched compare --all --p 8 --m 32 --plot bubble.svg
+    pipesched compare 1f1b interleaved --p 4 --v 2,4 --m 8 --cost F=1,I=1,W=1,C=0.1
+
+    A parameter goes to the schedules that have it. With costs for 1/p of the model, the default, an operation of one
+    of S stages takes p/S of them, so that like is compared with like.
+    """
+    from pipesched import compile
+    from pipesched.comparison import compare as comparison
+
+    values = options.grid(given)
+    names = [*files, *(name for name, _ in compile.library() if library and name not in files)]
+    if not names:
+        raise fail(Code.USAGE, "nothing to compare", help="name schedules, or give --all")
+    if (runs := len(names) * options.count(values)) > MAX_RUNS:
+        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MAX_RUNS:,} in one call")
+    asked = options.compile_options(given, {})
+    with options.output_of(given) as out:
+        sources = [compile.read(name) for name in names]
+        made = comparison.compare(sources, options.combinations(values), asked, per_stage=cost_per == "stage")
+        if plot is not None:
+            from pipesched.views.plot import plot as drawn
+
+            x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble ratio, %"
+            replace_file(plot, drawn(comparison.points(made), x=x, y=y, title="idle / makespan against memory"))
+        out.line(dumps(comparison.as_json(made)) if out.format == "json" else comparison.text(made))
+        return made.exit_status

@@ -1,0 +1,52 @@
+"""``pipesched diff``: what differs between two orders, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipesched import render
+from pipesched.cli import options
+from pipesched.cli.terminal import dumps
+from pipesched.diagnostics import Code, fail
+
+
+@click.command(short_help="Say what differs between two orders, and what it costs.")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("every", "--all", is_flag=True, help="Every line, and every operation on it.")
+@options.size_options
+@options.check_options
+@options.torch_options
+@options.output_options
+def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
+    """Say what differs between two orders: .ps files, torch CSV files, orders, streams, built-in names.
+
+    The fewest operations that have to be moved to make B of A, rank by rank, operations that only one of them has,
+    sizes and placement; then times and memory of both. Where both files name messages, those are compared too.
+
+    \b
+    pipesched diff zb_h1 mine.ps --p 4 --m 8
+    Exit status: 0 the same order, 1 they differ or one cannot be read as a schedule, 2 the command line.
+    """
+    from pipesched import compile
+    from pipesched.comparison import differ_text
+    from pipesched.comparison.differ import differ
+    from pipesched.comparison.run import run
+    from pipesched.comparison.sizes import shared
+
+    values = options.grid(given)
+    if options.count(values) != 1:
+        raise fail(Code.USAGE, "diff takes one size at a time", help="give each parameter one value")
+    parameters = next(options.combinations(values))
+    with options.output_of(given) as out:
+        sources = [compile.read(name) for name in (a, b)]
+        own = shared(sources, parameters)
+        one, two = (run(x, options.compile_options(given, y)) for x, y in zip(sources, own, strict=True))
+        found = differ(one, two)
+        out.line(dumps(differ_text.as_json(found)) if out.format == "json" else differ_text.text(found, every=every))
+        for side in (one, two):
+            if side.fault is not None:
+                out.complain(f"{render.concise(side.fault, side.loaded.source)}; `pipesched verify` says more")
+        return 0 if found.equal else 1

@@ -1,0 +1,92 @@
+"""``pipesched show``: a schedule as a picture."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipesched import render
+from pipesched.cli import drawing, options
+from pipesched.cli.terminal import Output, dumps
+from pipesched.diagnostics import Code, PipeschedError, fail
+
+if TYPE_CHECKING:
+    from pipesched.picture import Picture
+
+
+def instant(text: str) -> Fraction:
+    """A time from 0 up, such as 12, 1.5 or 11/2."""
+    from pipesched.model.numbers import number
+
+    try:
+        return number(text, "a time")
+    except PipeschedError as error:
+        raise click.BadParameter(error.diagnostics[0].message) from None
+
+
+def end(text: str) -> Fraction | str:
+    """A time, or ``graphml``, to which a graph can be written."""
+    return text if text == drawing.GRAPHML else instant(text)
+
+
+@click.command(short_help="Draw a schedule: in the terminal, or as SVG, page, trace or graph.")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "format", "--format", type=click.Choice(drawing.FORMATS), help="[default: by the suffix of -o, else text]"
+)
+@click.option("output", "-o", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option("--width", type=options.whole, metavar="N", help="text: columns [default: of the terminal, else 80].")
+@click.option("begin", "--from", type=instant, metavar="T", help="text, svg: draw from this time on.")
+@click.option("end", "--to", type=end, metavar="T|graphml", help="text, svg: draw up to this time; dag: as GraphML.")
+@click.option("--ascii", is_flag=True, help="text: no characters beyond ASCII.")
+@click.option("--style", type=click.Choice(("default", "zero-bubble", "megatron")), help="svg: the look of a paper.")
+@click.option("--messages", is_flag=True, help="svg: arrows from sender to receiver.")
+@click.option("--memory", is_flag=True, help="svg: what each rank holds, under it.")
+@click.option("--force", is_flag=True, help="svg, dag: draw more than 50,000 and 3,000 operations.")
+@options.size_options
+@options.check_options
+@options.torch_options
+@click.option("json", "--json", is_flag=True, help="One object: format, picture, and what is wrong with the file.")
+@click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True)
+def show(file: str, **given: Any) -> int:
+    """Draw a .ps file, a torch CSV, an order, a stream, a built-in name, or - for stdin.
+
+    \b
+    pipesched show zb_h1 --p 4 --m 8                  a chart in the terminal
+    pipesched show dualpipe --p 8 --m 20 -o dp.svg    a figure for a paper
+    pipesched show 1f1b --p 4 -o 1f1b.html            a page to zoom and to point at
+    pipesched show 1f1b --p 4 -o 1f1b.json            a trace for Perfetto
+
+    A file that is wrong is drawn as far as it runs, with exit status 1.
+    """
+    from pipesched import compile, picture
+
+    values = options.grid(given)
+    if options.count(values) != 1:
+        raise fail(Code.USAGE, "show takes one size at a time", help="give each parameter one value")
+    wanted = drawing.wanted(given)
+    with Output("json" if given["json"] else "text", given["color"], given["output"]) as out:
+        source = compile.read(file)
+        made = picture.picture(source, options.compile_options(given, next(options.combinations(values))))
+        drawn = drawing.draw(made.chart, wanted, given, out)
+        out.write(dumps(_json(made, source.name, wanted.format, drawn)) + "\n" if given["json"] else drawn)
+        if made.fault is None:
+            return 0
+        if not given["json"]:
+            told = render.concise(made.fault, source.name)
+            out.complain(f"{told}; drawn as far as it runs, `pipesched verify` tells more")
+        return 1
+
+
+def _json(made: Picture, source: str, format: str, drawn: str) -> dict[str, object]:
+    return {
+        "ok": made.fault is None,
+        "name": made.chart.title,
+        "source": source,
+        "parameters": dict(made.chart.sizes),
+        "format": format,
+        "picture": drawn,
+        "diagnostics": [render.as_json(found) for found in made.diagnostics],
+    }

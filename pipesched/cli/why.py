@@ -1,0 +1,46 @@
+"""``pipesched why``: where the idle time of a schedule comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipesched import render
+from pipesched.cli import options
+from pipesched.cli.terminal import dumps
+from pipesched.diagnostics import Code, fail
+
+
+@click.command(short_help="Say where the idle time of a schedule comes from.")
+@click.argument("file", metavar="FILE")
+@click.option("every", "--all", is_flag=True, help="Every rank, all of the critical path, and every gap.")
+@options.size_options
+@options.check_options
+@options.torch_options
+@options.output_options
+def why(file: str, *, every: bool, **given: Any) -> int:
+    """Say where the idle time of a .ps file, a torch CSV, an order, a stream, a built-in name, or - comes from.
+
+    \b
+    Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
+    computes and for messages of other ranks between them, and imbalance, which is the work that the busiest rank
+    has more. Then the growth with every microbatch, the published order that it is like, the critical path, and
+    each gap with what ends it. Exit status 1 for a file that is wrong: it is told as far as it runs.
+    """
+    from pipesched import compile
+    from pipesched.comparison import why as analysis
+    from pipesched.comparison import why_text
+
+    values = options.grid(given)
+    if options.count(values) != 1:
+        raise fail(Code.USAGE, "why takes one size at a time", help="give each parameter one value")
+    asked = options.compile_options(given, next(options.combinations(values)))
+    with options.output_of(given) as out:
+        source = compile.read(file)
+        found = analysis.why(source, asked)
+        out.line(dumps(why_text.as_json(found)) if out.format == "json" else why_text.text(found, every=every))
+        if found.run.fault is not None:
+            told = render.concise(found.run.fault, source.name)
+            out.complain(f"{told}; it is told as far as it runs, `pipesched verify` says more")
+        return found.run.report.exit_status

@@ -1,0 +1,139 @@
+"""A table over schedules and sizes.
+
+A parameter goes to the files that have it: `--v 2` is for the interleaved schedules of a comparison, and the others
+are run once without it. A size that a schedule refuses is a row of its own, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pipesched import render
+from pipesched.comparison.rows import Row, measured
+from pipesched.comparison.sizes import shared
+from pipesched.comparison.tables import number, ratio, short, table
+from pipesched.examine import Options
+from pipesched.source import Source
+from pipesched.views.plot import Point
+
+_HEADERS = (
+    "makespan",
+    "span",
+    "bubble ratio\nidle/makespan",
+    "overhead\nidle/work",
+    "peak",
+    "messages",
+    "parameters\nof a rank",
+    "lower bound",
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows, file by file, sizes in order."""
+
+    rows: tuple[Row, ...]
+    per_stage: bool
+
+    @property
+    def exit_status(self) -> int:
+        """0; 1 or 2 where a file is wrong, or where every size is refused."""
+        faults = [row.fault for row in self.rows if row.fault is not None and not row.refused]
+        if faults:
+            return 2 if any(fault.code.usage for fault in faults) else 1
+        return int(all(row.refused for row in self.rows))
+
+
+def compare(
+    sources: Sequence[Source], sizes: Iterable[Mapping[str, int]], options: Options, *, per_stage: bool = False
+) -> Comparison:
+    """Every file at every size.
+
+    Raises:
+        PipeschedError: PS208, a parameter that none of the files has.
+    """
+    own = list(zip(*(shared(sources, size) for size in sizes), strict=True))
+    rows = []
+    for source, every in zip(sources, own, strict=True):
+        for parameters in _once(every):
+            asked = replace(options, parameters=parameters, microbatches=parameters.get("m"))
+            rows.append(measured(source, asked, per_stage=per_stage))
+    return Comparison(tuple(rows), per_stage)
+
+
+def _once(sizes: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
+    seen = set()
+    for size in sizes:
+        key = tuple(size.items())
+        if key not in seen:
+            seen.add(key)
+            yield size
+
+
+def text(comparison: Comparison) -> str:
+    """The table, and under it why some rows are empty."""
+    names = list(dict.fromkeys(name for row in comparison.rows for name in row.parameters))
+    names.sort(key=lambda name: ("pvm".find(name) % 4, name))
+    rows = [[row.name, *(str(row.parameters.get(name, "")) for name in names), *_cells(row)] for row in comparison.rows]
+    parts = [table(("schedule", *names, *_HEADERS), rows)]
+    if notes := [*_notes(comparison)]:
+        parts.append("\n".join(notes))
+    return "\n\n".join(parts)
+
+
+def _cells(row: Row) -> list[str]:
+    """The figures of a row, as people read them."""
+    reached = " reached" if row.bound is not None and row.bound == row.makespan else ""
+    first = "refused" if row.refused else short(row.makespan)
+    figures = [first, short(row.span), ratio(row.ratio), ratio(row.overhead), short(row.peak), short(row.messages)]
+    return [*figures, "-" if row.share is None else str(row.share), short(row.bound) + reached]
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    """What is wrong or refused; and that costs differ, where files have their own."""
+    for row in comparison.rows:
+        if row.fault is not None:
+            sizes = " ".join(f"{name}={value}" for name, value in row.parameters.items())
+            yield render.clean(f"{row.name} {sizes}: {row.fault.code}: {row.fault.message}")
+    own = [row.name for row in comparison.rows if row.own_costs]
+    if own and len(own) < len(comparison.rows):
+        yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
+
+
+def as_json(comparison: Comparison) -> dict[str, object]:
+    """The published form, see ``emit/README.md``."""
+    return {
+        "ok": comparison.exit_status == 0,
+        "cost_per": "stage" if comparison.per_stage else "rank",
+        "rows": [_row_json(row) for row in comparison.rows],
+    }
+
+
+def _row_json(row: Row) -> dict[str, object]:
+    return {
+        "name": row.name,
+        "source": row.source,
+        "parameters": dict(row.parameters),
+        "costs": dict(row.costs),
+        "makespan": number(row.makespan),
+        "span": number(row.span),
+        "idle": number(row.idle),
+        "bubble_ratio": number(row.ratio),
+        "overhead": number(row.overhead),
+        "peak": number(row.peak),
+        "messages": row.messages,
+        "parameters_per_rank": number(row.share),
+        "lower_bound": number(row.bound),
+        "diagnostics": [render.as_json(diagnostic) for diagnostic in row.diagnostics],
+    }
+
+
+def points(comparison: Comparison) -> list[Point]:
+    """Bubble ratio in per cent against peak memory, a series a schedule."""
+    found = []
+    for row in comparison.rows:
+        if row.ratio is not None and row.peak is not None:
+            sizes = " ".join(f"{name}={value}" for name, value in row.parameters.items())
+            found.append(Point(row.peak, row.ratio * 100, row.name, sizes))
+    return found

@@ -1,0 +1,110 @@
+"""A difference as people and programs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from pipesched.comparison.differ import Alone, Difference, Move
+from pipesched.comparison.tables import number, ratio, short, table
+from pipesched.render import clean
+
+_LINES = 20
+_OPS = 12
+
+
+def text(found: Difference, *, every: bool = False) -> str:
+    """What differs, a line each, and what it costs; `every`: all lines and all operations."""
+    names = _names(found)
+    if found.equal:
+        what = "instructions" if found.messages else "operations"
+        count = len(found.a.loaded.program or ()) if found.messages else len(found.a.schedule)
+        return clean(f"{names[0]} and {names[1]} are the same order: {count} {what} on {found.a.schedule.ranks} ranks")
+    lines = [clean(line) for line in _lines(found, every)]
+    if not every and len(lines) > _LINES:
+        lines = [*lines[:_LINES], f"... {len(lines) - _LINES} more lines (--all)"]
+    return "\n".join([*lines, "", _cost(found)])
+
+
+def _names(found: Difference) -> tuple[str, str]:
+    """The files as they were named; with the sizes where that is the same name."""
+    one, two = found.a.loaded.source, found.b.loaded.source
+    return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
+
+
+def _lines(found: Difference, every: bool) -> Iterator[str]:
+    names = _names(found)
+    yield from found.facts
+    by_rank: dict[int, list[str]] = {}
+    for move in found.moves:
+        by_rank.setdefault(move.rank, []).append(move_text(move, every=every))
+    for name, alone in zip((*names, *names), (found.only_a, found.only_b, found.pairs_a, found.pairs_b), strict=True):
+        for entry in alone:
+            by_rank.setdefault(entry.rank, []).append(f"only in {name}: {_operations(entry.operations, every)}")
+    for rank in sorted(by_rank):
+        yield from (f"rank {rank}: {line}" for line in by_rank[rank])
+
+
+def move_text(move: Move, *, every: bool = False) -> str:
+    """``W1.3 moved from step 14 to 11, before F1.5``."""
+    steps = f"step {move.step_a}" if len(move.operations) == 1 else f"steps {move.step_a} to {_last(move)}"
+    where = "at the end" if move.before is None else f"before {move.before}"
+    return f"{_operations(move.operations, every)} moved from {steps} to {move.step_b}, {where}"
+
+
+def _last(move: Move) -> int:
+    return move.step_a + len(move.operations) - 1
+
+
+def _operations(names: tuple[str, ...], every: bool) -> str:
+    if every or len(names) <= _OPS:
+        return " ".join(names)
+    return f"{' '.join(names[: _OPS - 2])} ... {len(names) - _OPS + 2} more"
+
+
+def _cost(found: Difference) -> str:
+    """Both figures and the difference."""
+    rows = []
+    for name, a, b in found.figures():
+        shown = ratio if name == "bubble ratio" else short
+        rows.append([name, shown(a), shown(b), _change(name, a, b)])
+    return table(("", *_names(found), "change"), rows)
+
+
+def _change(name: str, a: Fraction | None, b: Fraction | None) -> str:
+    if a is None or b is None:
+        return "-"
+    if name == "bubble ratio":
+        points = f"{float((b - a) * 100):+.1f}".removesuffix(".0") + " points"
+        return "0" if a == b else points
+    return "0" if a == b else ("+" if b > a else "") + short(b - a)
+
+
+def as_json(found: Difference) -> dict[str, object]:
+    """The published form, see ``emit/README.md``."""
+    return {
+        "ok": found.equal,
+        "equal": found.equal,
+        "sources": [found.a.loaded.source, found.b.loaded.source],
+        "compared": "instructions" if found.messages else "operations",
+        "facts": list(found.facts),
+        "moves": [_move_json(move) for move in found.moves],
+        "only": [[_alone_json(entry) for entry in alone] for alone in (found.only_a, found.only_b)],
+        "pairs": [[_alone_json(entry) for entry in alone] for alone in (found.pairs_a, found.pairs_b)],
+        "figures": {name.replace(" ", "_"): [number(a), number(b)] for name, a, b in found.figures()},
+    }
+
+
+def _move_json(move: Move) -> dict[str, object]:
+    return {
+        "rank": move.rank,
+        "operations": list(move.operations),
+        "from": move.step_a,
+        "to": move.step_b,
+        "before": move.before,
+        "text": move_text(move, every=True),
+    }
+
+
+def _alone_json(entry: Alone) -> dict[str, object]:
+    return {"rank": entry.rank, "operations": list(entry.operations), "steps": list(entry.steps)}

@@ -1,0 +1,57 @@
+"""Which published order this is: every schedule of the library is written out at the same sizes and compared.
+
+zb_h1, exactly           zb_h1 but for the order of W           1f1b with every backward split in two
+zb_h1, but for steps 5 to 9 of rank 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.analysis.recognition import READINGS, Likeness, likeness
+from pipesched.compile import load, read
+from pipesched.diagnostics import PipeschedError
+from pipesched.examine import Options
+from pipesched.inputs import built_in
+from pipesched.model.schedule import Schedule
+
+LEAST = Fraction(1, 2)  # with less in common than this an order is another one
+
+
+@dataclass(frozen=True)
+class Known:
+    """A library schedule and how much the order has of it."""
+
+    name: str
+    like: Likeness
+
+
+def recognize(schedule: Schedule) -> Known | None:
+    """The library schedule that is most like this one, if at least half of all operations stand as they do there."""
+    found = [Known(name, like) for name, known in known_orders(schedule) if (like := likeness(schedule, known))]
+    best = max(found, key=_rank, default=None)
+    return best if best is not None and (best.like.whole or best.like.common >= LEAST) else None
+
+
+def _rank(known: Known) -> tuple[bool, int, Fraction]:
+    """Equal orders first, the strict reading before the lax ones, then by what they have in common."""
+    return known.like.whole, -READINGS.index(known.like.reading), known.like.common
+
+
+def known_orders(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
+    """Every library schedule at the sizes of this one, where it takes them, by name."""
+    p, m = schedule.ranks, schedule.microbatches
+    for name in built_in():
+        if schedule.stages % p == 0:
+            yield from _sized(name, {"p": p, "m": m, "v": schedule.stages // p}, {"p": p, "m": m})
+
+
+def _sized(name: str, *tries: dict[str, int]) -> Iterator[tuple[str, Schedule]]:
+    for parameters in tries:
+        try:
+            yield name, load(read(name), Options(parameters, microbatches=parameters["m"])).schedule
+        except PipeschedError:
+            continue
+        return

@@ -1,0 +1,141 @@
+"""One schedule at one size, in the figures that schedules are compared by.
+
+    bubble ratio   idle / makespan   of the rank that idles most
+    overhead       idle / work       of the same rank; the "bubble fraction" of some papers
+    peak           most activations of any rank, in microbatches through 1/p of the model
+    parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
+    lower bound    no order of these operations on this placement is faster, whatever memory it takes, or within the
+                   caps that are asked for
+
+Like is compared with like: costs are those of 1/p of the model, so that an operation of one of S stages takes p/S of
+them; or, if asked for, those of one stage, whatever its size. Messages cost the same either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from pipesched.compile import examine, load
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+from pipesched.examine import Loaded, Options, sizes
+from pipesched.model.costs import Cost, Costs
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+from pipesched.report import Report
+from pipesched.source import Source
+
+_BOUNDED = 200_000  # operations up to which a bound is looked for
+
+
+@dataclass(frozen=True)
+class Row:
+    """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
+    own_costs: whether some of the costs are those that the file gives.
+    """
+
+    source: str
+    name: str
+    parameters: Mapping[str, int]
+    costs: Mapping[str, object] = field(default_factory=dict)
+    makespan: Fraction | None = None
+    span: Fraction | None = None
+    idle: Fraction | None = None
+    peak: Fraction | None = None
+    messages: int | None = None
+    share: Fraction | None = None
+    bound: Fraction | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    own_costs: bool = False
+
+    @property
+    def ratio(self) -> Fraction | None:
+        """idle / makespan."""
+        return None if self.idle is None or not self.makespan else self.idle / self.makespan
+
+    @property
+    def overhead(self) -> Fraction | None:
+        """idle / work, of the rank that idles most."""
+        if self.idle is None or self.makespan is None or self.makespan == self.idle:
+            return None
+        return self.idle / (self.makespan - self.idle)
+
+    @property
+    def fault(self) -> Diagnostic | None:
+        """The first error."""
+        return next((found for found in self.diagnostics if found.severity == "error"), None)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the schedule says itself that it is not for this size."""
+        return self.fault is not None and self.fault.code is Code.REQUIRE
+
+
+def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
+    """The figures of a file at a size; what keeps it from having them is in the row."""
+    label = source.name.removesuffix(".ps")
+    try:
+        loaded = load(source, options)
+        costs = scaled(loaded, options.costs, per_stage=per_stage)
+    except PipeschedError as error:
+        return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
+    report = examine(loaded, replace(options, costs=costs))
+    time, memory, schedule = report.time, report.memory, loaded.schedule
+    return Row(
+        source.name,
+        label,
+        sizes(loaded),
+        costs.to_json(),
+        time.makespan if time else None,
+        time.span if time else None,
+        max(time.idle, default=None) if time else None,
+        max(memory.peak, default=None) if memory else None,
+        report.messages,
+        share(schedule.placement),
+        bound(schedule, costs, options, report),
+        report.diagnostics,
+        bool(loaded.unit and set(loaded.unit.costs.given) - set(options.costs.given if options.costs else ())),
+    )
+
+
+def scaled(loaded: Loaded, asked: Costs | None, *, per_stage: bool) -> Costs:
+    """The costs of one operation of a stage: what is asked for, over the file's own, times p/S."""
+    own = loaded.unit.costs if loaded.unit else Costs()
+    used = own if asked is None else asked.over(own)
+    factor = Fraction(1) if per_stage else Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages))
+    given: dict[str, Cost] = dict(used.given)
+    for key in ("F", "I", "W", *(key for key in ("B", "FB") if key in given)):
+        cost = used[key]
+        if cost is not None:
+            given[key] = tuple(x * factor for x in cost) if isinstance(cost, tuple) else cost * factor
+    return Costs(given)
+
+
+def share(placement: Placement) -> Fraction:
+    """The largest share of the model's stages that a rank holds."""
+    held = (len({stage for _, stage in placement.chunks(rank)}) for rank in range(placement.ranks))
+    return Fraction(max(held, default=0), max(1, placement.stages))
+
+
+def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
+    """A makespan below which there is no order; None where the optimizer's problem does not cover the schedule.
+
+    It does not where there are operations missing, no backwards, or pairs that take less than their parts one by one.
+    """
+    if report.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
+        return None
+    mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
+    shorter = ("FB" in costs.given and bool(schedule.joined.any())) or ("B" in costs.given and mixed)
+    if shorter or schedule.forward_only or len(schedule) > _BOUNDED:
+        return None
+    from pipesched.optimize.bounds import lower_bound
+    from pipesched.optimize.instance import Instance
+
+    fused = not bool((schedule.op == Op.W).any())
+    caps = options.mem_cap
+    if caps is not None and len(caps) == 1:
+        caps = caps * schedule.ranks
+    problem = Instance(schedule.placement, costs, options.release, caps, fused, "makespan").problem()
+    return problem.time(lower_bound(problem).value)

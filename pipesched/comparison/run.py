@@ -1,0 +1,104 @@
+"""A loaded schedule with its verdict and its times: what every comparison starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from pipesched.analysis.timeline import Timeline, timeline
+from pipesched.analysis.waits import Waits, waits
+from pipesched.compile import examine, load
+from pipesched.diagnostics import Diagnostic, PipeschedError
+from pipesched.examine import Loaded, Options
+from pipesched.model.costs import Costs, Ticks
+from pipesched.model.ops import Op
+from pipesched.model.origin import Sited
+from pipesched.model.schedule import Schedule
+from pipesched.report import Report
+from pipesched.source import Source, Span
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A schedule, who waits for whom, and when, as far as it runs; and what `verify` says of it."""
+
+    loaded: Loaded
+    report: Report
+    costs: Costs
+    ticks: Ticks
+    needs: Waits
+    times: Timeline
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.loaded.schedule
+
+    @property
+    def makespan(self) -> Fraction:
+        """The end of the last operation that runs."""
+        return self.time(self.times.makespan)
+
+    def time(self, ticks: int) -> Fraction:
+        """Ticks in the user's unit."""
+        return Fraction(int(ticks), self.ticks.scale)
+
+    @property
+    def title(self) -> str:
+        """``zb_h1  p=4 m=8``."""
+        sizes = " ".join(f"{name}={value}" for name, value in self.report.parameters.items())
+        return f"{self.schedule.name}  {sizes}"
+
+    @property
+    def fault(self) -> Diagnostic | None:
+        """The first error of the verdict."""
+        return next((found for found in self.report.diagnostics if found.severity == "error"), None)
+
+    @cached_property
+    def _sited(self) -> Sited | None:
+        origin = self.schedule.origin
+        return origin if isinstance(origin, Sited) else None
+
+    def spans(self, operations: Iterable[int]) -> list[Span | None]:
+        """Where operations are written."""
+        if self._sited is None:
+            return [self.schedule.origin.place(i).span for i in operations]
+        site, spans = self._sited.sited()
+        return [spans[int(site[i])] for i in operations]
+
+
+def run(source: Source, options: Options) -> Run:
+    """A file, run once at the costs of the options over its own.
+
+    Raises:
+        PipeschedError: as `load`; PS225, options that mean nothing for it.
+    """
+    loaded = load(source, options)
+    report = examine(loaded, options)
+    if report.exit_status == 2:
+        raise PipeschedError(report.diagnostics)
+    return timed(loaded, report, options.costs)
+
+
+def timed(loaded: Loaded, report: Report, costs: Costs | None) -> Run:
+    """What was loaded and examined, with its times."""
+    own = loaded.unit.costs if loaded.unit else Costs()
+    used = own if costs is None else costs.over(own)
+    ticks = used.ticks(loaded.schedule.stages)
+    needs = waits(loaded.schedule)
+    return Run(loaded, report, used, ticks, needs, timeline(loaded.schedule, needs, ticks))
+
+
+def slot(schedule: Schedule, index: int) -> str:
+    """An operation as in the order notation, with its partner in an overlap pair: ``F3.1+B2.0``."""
+    low = index - int(schedule.joined[index])
+    high = low + 1 + int(low + 1 < len(schedule) and schedule.joined[low + 1])
+    return "+".join(str(schedule[i]) for i in range(low, high))
+
+
+def called(schedule: Schedule, index: int, *, where: bool = True) -> str:
+    """An operation in words: ``B4 of stage 3 on rank 3``."""
+    op, stage, microbatch = (int(column[index]) for column in (schedule.op, schedule.stage, schedule.microbatch))
+    words = f"{Op(op).name}{microbatch} of stage {stage}"
+    return f"{words} on rank {int(schedule.rank[index])}" if where else words

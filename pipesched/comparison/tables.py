@@ -1,0 +1,51 @@
+"""Tables as text: as wide as what they hold, whatever the terminal, so that nothing is cut."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from pipesched.model.numbers import shown
+from pipesched.render import clean
+
+_WIDEST = 100_000
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
+    """Columns side by side, numbers to the right; `left`: the columns of words. A header may have several lines."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    words = set(left)
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for number, header in enumerate(headers):
+        made.add_column(Text(header), justify="left" if number in words else "right", no_wrap=True)
+    for row in rows:
+        made.add_row(*(Text(clean(cell)) for cell in row))
+    stream = io.StringIO()
+    console = Console(file=stream, width=_WIDEST, color_system=None, legacy_windows=False, highlight=False)
+    console.print(made)
+    return "\n".join(line.rstrip() for line in stream.getvalue().rstrip("\n").split("\n"))
+
+
+def ratio(value: Fraction | None) -> str:
+    """``3/19 = 15.8 %``."""
+    if value is None:
+        return "-"
+    percent = f"{float(value * 100):.1f}".removesuffix(".0") + " %"
+    return f"{value} = {percent}" if value.denominator > 1 else percent
+
+
+def short(value: Fraction | int | None) -> str:
+    """A number, or a dash where there is none."""
+    return "-" if value is None else shown(value)
+
+
+def number(value: Fraction | int | None) -> int | str | None:
+    """A number in JSON: an integer, a string such as ``11/2``, or null."""
+    if value is None:
+        return None
+    exact = Fraction(value)
+    return exact.numerator if exact.denominator == 1 else str(exact)

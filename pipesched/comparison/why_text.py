@@ -1,0 +1,228 @@
+"""`why` as people and programs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import groupby
+
+from pipesched.analysis.attribution import PARTS
+from pipesched.comparison.known import Known
+from pipesched.comparison.run import called, slot
+from pipesched.comparison.tables import number, ratio, table
+from pipesched.comparison.why import Growth, Why
+from pipesched.model.numbers import shown
+from pipesched.model.schedule import Schedule
+from pipesched.render import clean
+from pipesched.source import Span
+
+TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")
+_RANKS = 16  # rows of the table, unless all are asked for
+_LINES = 12  # of the critical path, and of the gaps
+_OPS = 6  # operations on a line of the critical path
+
+
+def text(why: Why, *, every: bool = False) -> str:
+    """The whole story; `every`: all ranks, all of the critical path, and all gaps."""
+    parts = [_head(why), _split(why, every), *_growth(why), *_known(why), _path(why, every), *_gaps(why, every)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(why: Why) -> str:
+    """The sizes, and the rank that idles most."""
+    idle, makespan = _idle(why), why.run.makespan
+    most = max(idle, default=Fraction(0))
+    share = f" ({ratio(most / makespan)})" if makespan else ""
+    where = f" on rank {idle.index(most)}" if len(set(idle)) > 1 else ""
+    sum_of = f"{shown(makespan - most)} work + {shown(most)} idle{share}{where}"
+    return f"{clean(why.run.title)}   makespan {shown(makespan)} = {sum_of}"
+
+
+def _idle(why: Why) -> tuple[Fraction, ...]:
+    return tuple(why.run.makespan - work for work in why.work())
+
+
+def _split(why: Why, every: bool) -> str:
+    """A row a rank; the middle of many ranks is left out."""
+    idle, parts, work = _idle(why), why.parts(), why.work()
+    ranks = list(range(why.run.schedule.ranks))
+    middle = None if every or len(ranks) <= _RANKS else _RANKS // 2
+    headers = ["idle by rank", "work", "idle", *TITLES]
+    rows = []
+    for rank in ranks:
+        if middle is not None and middle <= rank < len(ranks) - middle:
+            if rank == middle:
+                rows.append([f"... {len(ranks) - 2 * middle} more ranks (--all)", *[""] * 7])
+            continue
+        rows.append([f"rank {rank}", shown(work[rank]), shown(idle[rank]), *(shown(parts[x][rank]) for x in PARTS)])
+    return table(headers, rows)
+
+
+def _growth(why: Why) -> Iterator[str]:
+    """What a further microbatch costs."""
+    growth = why.growth
+    if growth is None:
+        return
+    idle = growth.idle
+    head = f"growth: each further microbatch adds {shown(growth.makespan)} to the makespan"
+    if not any(any(row) for row in growth.parts.values()):
+        yield f"{head} and nothing to the idle time of any rank"
+        return
+    most = max(range(len(idle)), key=lambda rank: (abs(idle[rank]), -rank))
+    part = growth.parts["imbalance"][most]
+    yield f"{head}, and {shown(idle[most])} to the idle time of rank {most}" + (
+        f", {shown(part)} of it imbalance" if part else ""
+    )
+
+
+def _known(why: Why) -> Iterator[str]:
+    if why.known is not None:
+        yield f"this order is {known_text(why.known, why.run.schedule)}"
+
+
+def known_text(known: Known, schedule: Schedule) -> str:
+    """``zb_h1``, ``zb_h1 up to the order of W``, ``zb_h1 but for F2.5 to W2.3 on rank 2 (steps 5 to 9)``."""
+    if known.like.whole:
+        lax = {"up to W": " up to the order of W", "split": " with backwards split, or joined, and W elsewhere"}
+        return known.name + lax.get(known.like.reading, "")
+    differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.windows) if high > low]
+    told = []
+    for rank, low, high in differing[:_OPS]:
+        span = f"{schedule[low]} to {schedule[high - 1]}" if low < min(high, len(schedule)) else "all"
+        told.append(f"{span} on rank {rank} (steps {schedule.step(low)} to {schedule.step(high - 1)})")
+    more = f", and {len(differing) - _OPS} more ranks" if len(differing) > _OPS else ""
+    return f"{known.name} but for {', '.join(told)}{more}"
+
+
+def _path(why: Why, every: bool) -> str:
+    """The operations of the critical path, those on one rank on a line, with where they are written."""
+    if not why.path:
+        return ""
+    run, messages = why.run, why.path_messages
+    head = f"critical path, {shown(run.makespan)} long: {len(why.path)} operation{'s' * (len(why.path) > 1)}"
+    if messages:
+        head += f" ({shown(run.makespan - messages)}) and their messages ({shown(messages)})"
+    runs = [(rank, list(steps)) for rank, steps in groupby(why.path, key=lambda i: int(run.schedule.rank[i]))]
+    rows = []
+    for rank, steps in runs:
+        words = [slot(run.schedule, i) for i in steps]
+        if len(words) > _OPS and not every:
+            words = [*words[:2], f"... {len(words) - 4} more ...", *words[-2:]]
+        begin = shown(run.time(run.times.start[steps[0]]))
+        rows.append([f"  t={begin}", f"rank {rank}", " ".join(words), _lines(why, steps)])
+    if not every and len(rows) > _LINES:
+        half = _LINES // 2
+        rows[half:-half] = [[f"  ... {len(rows) - 2 * half} more lines (--all)", "", "", ""]]
+    return "\n".join([head, table(["", "", "", ""], rows, left=range(4)).lstrip("\n")])
+
+
+def _lines(why: Why, steps: list[int]) -> str:
+    """``1f1b.ps:11``, or the few lines that the operations come from."""
+    spans = [span for span in why.run.spans(steps) if span is not None]
+    if not spans:
+        return ""
+    numbers = sorted({span.line for span in spans})
+    return f"{spans[0].source.name}:{','.join(map(str, numbers))}"
+
+
+def _gaps(why: Why, every: bool) -> Iterator[str]:
+    """A line for each gap, longest first."""
+    order = why.longest_first
+    if not order:
+        return
+    chosen = order if every else order[:_LINES]
+    lines = [gap_text(why, gap) for gap in chosen]
+    if len(order) > len(chosen):
+        lines.append(f"... {len(order) - len(chosen)} more gaps (--all)")
+    yield "\n".join(lines)
+
+
+def gap_text(why: Why, gap: int) -> str:
+    """``rank 2 idles 3 at t=11, before B4: waits for B4 of stage 3 on rank 3``."""
+    run, gaps = why.run, why.gaps
+    length, at = run.time(gaps.length[gap]), run.time(gaps.begin[gap])
+    head = f"rank {int(gaps.rank[gap])} idles {shown(length)} at t={shown(at)}"
+    before = int(gaps.before[gap])
+    if before < 0:
+        return f"{head}, to the end: {_no_more(why, int(gaps.rank[gap]))}"
+    steps, message = why.chain(gap), run.time(gaps.message[gap])
+    words = f"{head}, before {called(run.schedule, before, where=False)}"
+    words += f": waits for {called(run.schedule, steps[0])}" if steps else ""
+    if len(steps) > 1:
+        words += f", the last of {len(steps)} operations since {called(run.schedule, steps[-1])}"
+    return words + (f"; {shown(message)} of it for messages" if message else "")
+
+
+def _no_more(why: Why, rank: int) -> str:
+    """Why a rank does nothing until the end."""
+    stuck = why.run.times.stuck[rank]
+    if stuck >= 0:
+        return f"{called(why.run.schedule, stuck, where=False)} never starts"
+    last = why.path[-1] if why.path else -1
+    return f"has nothing left to do; {called(why.run.schedule, last)} ends last" if last >= 0 else "has nothing to do"
+
+
+def as_json(why: Why) -> dict[str, object]:
+    """The published form, see ``emit/README.md``."""
+    run = why.run
+    return {
+        "ok": run.report.ok,
+        "name": run.schedule.name,
+        "source": run.loaded.source,
+        "parameters": dict(run.report.parameters),
+        "costs": run.costs.to_json(),
+        "makespan": number(run.makespan),
+        "work": [number(x) for x in why.work()],
+        "idle": [number(x) for x in _idle(why)],
+        "split": {part: [number(x) for x in row] for part, row in why.parts().items()},
+        "growth": None if why.growth is None else _growth_json(why.growth),
+        "critical_path": [_step_json(why, i, span) for i, span in zip(why.path, run.spans(why.path), strict=True)],
+        "gaps": [_gap_json(why, gap) for gap in why.longest_first],
+        "recognized": None if why.known is None else _known_json(why.known, run.schedule),
+    }
+
+
+def _growth_json(growth: Growth) -> dict[str, object]:
+    return {
+        "microbatches": growth.more,
+        "makespan": number(growth.makespan),
+        "idle": [number(x) for x in growth.idle],
+        "split": {part: [number(x) for x in row] for part, row in growth.parts.items()},
+    }
+
+
+def _step_json(why: Why, index: int, span: Span | None) -> dict[str, object]:
+    run = why.run
+    return {
+        "rank": int(run.schedule.rank[index]),
+        "step": run.schedule.step(index),
+        "op": slot(run.schedule, index),
+        "start": number(run.time(run.times.start[index])),
+        "end": number(run.time(run.times.end[index])),
+        "message": number(run.time(why.causes.lag[index])),
+        "line": None if span is None else span.line,
+    }
+
+
+def _gap_json(why: Why, gap: int) -> dict[str, object]:
+    run, gaps = why.run, why.gaps
+    before = int(gaps.before[gap])
+    return {
+        "rank": int(gaps.rank[gap]),
+        "begin": number(run.time(gaps.begin[gap])),
+        "end": number(run.time(gaps.end[gap])),
+        "before": None if before < 0 else slot(run.schedule, before),
+        "message": number(run.time(gaps.message[gap])),
+        "waits_for": [{"rank": int(run.schedule.rank[i]), "op": slot(run.schedule, i)} for i in why.chain(gap)],
+        "text": gap_text(why, gap),
+    }
+
+
+def _known_json(known: Known, schedule: Schedule) -> dict[str, object]:
+    return {
+        "schedule": known.name,
+        "reading": known.like.reading,
+        "equal": known.like.whole,
+        "common": number(known.like.common),
+        "text": known_text(known, schedule),
+    }

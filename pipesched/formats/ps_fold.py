@@ -1,0 +1,171 @@
+"""Orders are written with loops: the shortest nest of `repeat`s that spells a word.
+
+    F F F F B F B F B B B      repeat 3 { F }  repeat 3 { F  B }  ...
+
+A repeat is a square at least: u u ... u, found by its period |u|. `best[i]` is the least cost of the first i letters,
+and the last thing among them is a letter or a repeat that ends there:
+
+    best[i] = min( best[i-1] + letter,   best[j] + loop + cost(u)   over all j, u, k >= 2 with word[j:i] = u^k )
+
+For the repeats with period q that end at i it is enough to remember the best beginning of those that end at i - q.
+Bodies are folded by the same rule. This is exact where all periods are tried; long words try the short ones, and what
+comes out is folded again with its repeats as letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+LETTER = 2
+"""The cost of a plain letter. A repeat costs LOOP and its body; of equals the one without it is taken.
+
+So these stay as they are: F F F, F B F B; and these do not: F F F F, F I W F I W.
+"""
+LOOP = 4
+
+LONGEST_PERIOD = 96
+"""Words of more than twice this are folded in two steps or more."""
+
+_STYLE = 1 << 20  # cost comes first; of equal costs the one whose bodies begin with the first letter of the alphabet
+
+Word: TypeAlias = tuple[int, ...]
+"""Numbers of letters. The order of the alphabet is the order in which the letters of a body are best written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How often a loop runs: base + slope * rank + growth * (how often the window of a `model.window` is repeated)."""
+
+    base: int
+    slope: int = 0
+    growth: int = 0
+
+    def at(self, rank: int, copies: int) -> int:
+        return max(0, self.base + self.slope * rank + self.growth * copies)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`repeat count { body }`."""
+
+    count: Count
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = int | Loop
+Tree: TypeAlias = tuple[Node, ...]
+
+
+def spelled(tree: Tree, rank: int = 0, copies: int = 0) -> Word:
+    """The word of a tree."""
+    word: list[int] = []
+    for node in tree:
+        if isinstance(node, Loop):
+            word += spelled(node.body, rank, copies) * node.count.at(rank, copies)
+        else:
+            word.append(node)
+    return tuple(word)
+
+
+def root(word: Word) -> Word:
+    """The shortest u of which the word is a power."""
+    n = len(word)
+    return next(word[:q] for q in range(1, n + 1) if n % q == 0 and word[:q] * (n // q) == word)
+
+
+@dataclass
+class Folder:
+    """Folds words over one alphabet, each word and each body once. weights: the cost of every letter."""
+
+    weights: Sequence[int]
+    known: dict[Word, tuple[int, Tree]] = field(default_factory=dict)
+
+    def fold(self, word: Word) -> Tree:
+        """A short tree that spells the word."""
+        return self.folded(word)[1]
+
+    def folded(self, word: Word) -> tuple[int, Tree]:
+        """The cost of a word, and its tree."""
+        if word not in self.known:
+            self.known[word] = self._folded(word)
+        return self.known[word]
+
+    def _folded(self, word: Word) -> tuple[int, Tree]:
+        cost, tree = self._parse(word)
+        while len(word) > 2 * LONGEST_PERIOD and 2 * len(tree) <= len(word):  # else it is irregular throughout
+            nodes = list(dict.fromkeys(tree))
+            number = {node: i for i, node in enumerate(nodes)}
+            word = tuple(number[node] for node in tree)
+            again = Folder([self._weight(node) for node in nodes])
+            less, shorter = again._parse(word)
+            if less >= cost:
+                break
+            cost, tree = less, _replaced(shorter, nodes)
+        return cost, tree
+
+    def _weight(self, node: Node) -> int:
+        if isinstance(node, Loop):
+            return LOOP + sum(self._weight(x) for x in node.body)
+        return self.weights[node]
+
+    def _parse(self, word: Word) -> tuple[int, Tree]:
+        ends = _squares(word)
+        best, choice = [0], [(0, 0)]
+        begins: dict[tuple[int, int], int] = {}
+        for i, letter in enumerate(word, 1):
+            least, how = best[i - 1] + self.weights[letter] * _STYLE, (i - 1, 0)
+            for q in ends.get(i, ()):
+                begin, longer = i - 2 * q, begins.get((q, i - q))
+                if longer is not None and best[longer] <= best[begin]:
+                    begin = longer
+                begins[q, i] = begin
+                if best[begin] + LOOP * _STYLE < least:
+                    total = best[begin] + self._body(word[i - q : i])
+                    if total < least:
+                        least, how = total, (begin, q)
+            best.append(least)
+            choice.append(how)
+        return best[-1], self._traced(word, choice)
+
+    def _traced(self, word: Word, choice: list[tuple[int, int]]) -> Tree:
+        nodes: list[Node] = []
+        i = len(word)
+        while i:
+            begin, q = choice[i]
+            body = word[i - q : i]
+            nodes.append(Loop(Count((i - begin) // q), self.fold(body)) if q else word[i - 1])
+            i = begin
+        return tuple(reversed(nodes))
+
+    def _body(self, body: Word) -> int:
+        rotated = any(body[i:] + body[:i] < body for i in range(1, len(body)))
+        return LOOP * _STYLE + rotated + self.folded(body)[0]
+
+
+def _replaced(tree: Tree, nodes: Sequence[Node]) -> Tree:
+    """The tree with nodes in place of the letters that stood for them."""
+    return tuple(Loop(x.count, _replaced(x.body, nodes)) if isinstance(x, Loop) else nodes[x] for x in tree)
+
+
+def _squares(word: Word) -> dict[int, list[int]]:
+    """By end: the periods q for which the 2q letters before it are u u, u no power of anything shorter."""
+    n = len(word)
+    letters = np.array(word, dtype=np.int64)
+    runs: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = {}
+    found: dict[int, list[int]] = {}
+    for q in range(1, min(n // 2, LONGEST_PERIOD) + 1):
+        at = np.arange(n - q)
+        run = at - np.maximum.accumulate(np.where(letters[q:] == letters[:-q], -1, at))
+        here = np.flatnonzero(run >= q)
+        if not len(here):
+            continue
+        for d in (d for d in runs if q % d == 0):
+            here = here[runs[d][here + q - d] < q - d]
+        runs[q] = run
+        for end in (here + q + 1).tolist():
+            found.setdefault(end, []).append(q)
+    return found

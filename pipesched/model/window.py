@@ -1,0 +1,106 @@
+"""An order with a part that can be repeated: one schedule for every number of microbatches m0 + jK.
+
+    m0         F F F | F I W | F I W I W I W
+    m0 + K     F F F | F I W   F I W | F I W I W I W      the window once more on every rank
+    m0 + jK    F F F | F I W   ...   F I W | ...
+
+The window of a rank runs K microbatches of each of its stages. Operations of a kind and a stage run in microbatch
+order, so what stands in the longer order is told by the letters alone. That the longer orders are right, and how long
+they take, is the seam certificate's to say, not the window's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pipesched.model.columns import Column, Ints
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where the window stands in a schedule.
+
+    microbatches: K. low, high: by rank, the part low .. high of the rank's list, counted from its first operation.
+    copies: how many more times it follows there; without these, the schedule is that of the least m, m0.
+    """
+
+    microbatches: int
+    low: Sequence[int]
+    high: Sequence[int]
+    copies: int = 0
+
+    def least(self, schedule: Schedule) -> int:
+        """m0: the microbatches of the schedule without copies of the window."""
+        return schedule.microbatches - self.copies * self.microbatches
+
+    def after(self, rank: int) -> int:
+        """Where the last copy ends in a rank's list."""
+        return self.high[rank] + self.copies * (self.high[rank] - self.low[rank])
+
+    def fault(self, schedule: Schedule) -> str:
+        """Why this is no window of the schedule; empty if it is one."""
+        if schedule.placement.routes != 1:
+            return "a window is of one route"
+        if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):
+            return f"a window has {schedule.ranks} ranks, at least one microbatch, and no copies less than none"
+        if bool(schedule.second.any()):
+            return "a window has no overlap pairs"
+        if not np.array_equal(_in_order(schedule.op, schedule.stage), schedule.microbatch):
+            return "the operations of a kind and a stage are not in microbatch order"
+        key = schedule.stage.astype(np.int64) * 4 + schedule.op
+        for rank in range(schedule.ranks):
+            start, end = int(schedule.start[rank]), int(schedule.start[rank + 1])
+            low, high, after = start + self.low[rank], start + self.high[rank], start + self.after(rank)
+            if not start <= low <= high <= after <= end:
+                return f"{self.low[rank]} .. {self.high[rank]} is not within the order of rank {rank}"
+            kinds, times = np.unique(key[low:high], return_counts=True)
+            if not np.array_equal(kinds, np.unique(key[start:end])) or bool(np.any(times != self.microbatches)):
+                return f"the window of rank {rank} does not run every stage for {self.microbatches} microbatches"
+            if not np.array_equal(key[high:after], np.tile(key[low:high], self.copies)):
+                return f"{self.copies} copies of the window of rank {rank} do not follow it"
+        return ""
+
+
+def unrolled(schedule: Schedule, window: Window, copies: int) -> Schedule:
+    """The schedule of m0 + copies * K microbatches: the window of every rank so many times more than once.
+
+    Raises:
+        ValueError: it is no window of this schedule (`Window.fault`).
+    """
+    if fault := window.fault(schedule):
+        raise ValueError(fault)
+    pieces: list[Ints] = []
+    for rank in range(schedule.ranks):
+        order = np.arange(int(schedule.start[rank]), int(schedule.start[rank + 1]))
+        low, high = window.low[rank], window.high[rank]
+        pieces.append(np.concatenate([order[:high], np.tile(order[low:high], copies), order[window.after(rank) :]]))
+    at = np.concatenate(pieces)
+    m = window.least(schedule) + copies * window.microbatches
+    old = schedule.placement
+    op, stage = schedule.op[at], schedule.stage[at]
+    return replace(
+        schedule,
+        placement=Placement(old.rank_of, np.zeros(m, dtype=np.int32), old.ranks, old.route_names),
+        op=op,
+        stage=stage,
+        microbatch=_in_order(op, stage),
+        second=np.zeros(len(at), dtype=np.bool_),
+        start=np.cumsum([0] + [len(x) for x in pieces], dtype=np.int64),
+    )
+
+
+def _in_order(op: Column, stage: Column) -> Column:
+    """The microbatch of every operation where those of a kind and a stage run in microbatch order."""
+    key = stage.astype(np.int64) * 4 + op
+    by_key = np.argsort(key, kind="stable")
+    first = np.flatnonzero(np.diff(key[by_key], prepend=-1))
+    at = np.arange(len(key))
+    number = at - np.repeat(at[first], np.diff(np.append(first, len(key))))
+    microbatch = np.empty(len(key), dtype=np.int32)
+    microbatch[by_key] = number
+    return microbatch

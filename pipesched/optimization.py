@@ -1,0 +1,283 @@
+"""From a question to an answer that anyone can check.
+
+    Request ──> target ──> Problem ──> search or seam ──> orders ──> .ps text ──> load, examine ──> Optimum
+                  │          │                                          │            │ check_optimum: the certificate
+                  │          └─ infeasible: a minimal reason            └─ what is verified is what is printed
+                  └─ a schedule's placement, sizes and kind of backward, or one from scratch
+
+The optimizer is never trusted: its answer is printed, read back, and goes through the checks of a person's file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.check.optimum import check_optimum
+from pipesched.compile import Options, examine, load, parameters_of, read
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.examine import Loaded
+from pipesched.formats import ps_write
+from pipesched.inputs import built_in
+from pipesched.model.costs import Costs
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.release import AT_W, Release
+from pipesched.model.schedule import Schedule
+from pipesched.optimize import convert
+from pipesched.optimize.answer import Known, Optimum
+from pipesched.optimize.certificate import certificate
+from pipesched.optimize.frontier import Frontier
+from pipesched.optimize.instance import Instance
+from pipesched.optimize.least_cap import infeasible
+from pipesched.optimize.periodic import Periodic, periodic
+from pipesched.optimize.problem import Orders, Problem
+from pipesched.optimize.search import Limits, State, search
+from pipesched.report import Report
+from pipesched.source import Source
+
+PLACEMENTS = ("linear", "loop", "vee")
+MAX_OPS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
+
+    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank.
+    fused: whether backwards are whole; None for the source's kind, or split.
+    """
+
+    source: Source | None = None
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    placement: str | tuple[int, ...] | Placement | None = None
+    mem_cap: tuple[Fraction, ...] | None = None
+    release: Release = AT_W
+    costs: Costs | None = None
+    objective: str = "makespan"
+    fused: bool | None = None
+    all_m: bool = False
+    limits: Limits = field(default_factory=Limits)
+    name: str = "optimum"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The instance, the schedule that was given, and the sizes as the answer shows them."""
+
+    instance: Instance
+    given: Loaded | None
+    sizes: Mapping[str, int]
+
+
+def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
+    """The best schedule that can be found, and what is proved about it.
+
+    Raises:
+        PipeschedError: PS2xx, options that mean nothing; PS702, what cannot be optimized; all that is wrong in a file.
+    """
+    started = time.monotonic()
+    target = aim(request)
+    problem = target.instance.problem()
+    reason = infeasible(problem)
+    if reason is not None:
+        return Optimum.infeasible(target.instance, problem, target.sizes, reason, time.monotonic() - started)
+    repeated = periodic(target.instance, request.limits, progress) if request.all_m else None
+    if repeated is not None:
+        target = _resized(target, repeated)
+        problem = target.instance.problem()
+    known = list(_known(target, problem))
+    if repeated is not None:
+        state = repeated.state_at(problem, started)
+    else:
+        candidates = [(k.name, k.orders) for k in known if k.orders is not None and k.fits]
+        state = search(problem, request.limits, candidates if request.limits.portfolio else (), progress)
+    return _answer(request, target, state, known, repeated, started)
+
+
+def _resized(target: Target, repeated: Periodic) -> Target:
+    """The same for the least number of microbatches, from the one asked for, that the seam reaches."""
+    microbatches = repeated.reachable(target.instance.placement.microbatches)
+    return replace(target, instance=target.instance.of(microbatches), sizes={**target.sizes, "m": microbatches})
+
+
+def _answer(
+    request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None, started: float
+) -> Optimum:
+    """The search's result, printed, read back and checked."""
+    problem = state.problem
+    found = Optimum.of(target.instance, state, target.sizes, known, repeated, time.monotonic() - started)
+    if state.best is None:
+        return found
+    schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
+    text = ps_write.write(
+        schedule,
+        name=request.name,
+        documentation=found.documentation,
+        costs=target.instance.costs,
+        claims=found.claims,
+        microbatch_window=repeated.printed(problem) if repeated else None,
+    )
+    report = _verified(text, schedule, target.instance)
+    proof = certificate(target.instance, state, repeated)
+    wrong = [*report.diagnostics, *_certified(schedule, target.instance, proof)]
+    if any(d.severity == "error" for d in wrong):
+        raise PipeschedError([d for d in wrong if d.severity == "error"])
+    return replace(found, source=text, certificate=proof, report=report, seconds=time.monotonic() - started)
+
+
+def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
+    """The verdict of every ordinary check on the printed file."""
+    source = Source("optimum.ps", text)
+    loaded = load(source, Options(max_ops=len(schedule)))
+    same = all(
+        np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
+        for column in ("op", "stage", "microbatch", "start")
+    )
+    if not same:
+        raise fail(Code.OPTIMUM, "the printed file is not the schedule that was found", help="please report this")
+    return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps))
+
+
+def _certified(schedule: Schedule, instance: Instance, proof: Mapping[str, object]) -> Iterator[Diagnostic]:
+    return check_optimum(schedule, instance.costs, instance.release, instance.caps, instance.objective, proof)
+
+
+def aim(request: Request) -> Target:
+    """What a request is about.
+
+    Raises:
+        PipeschedError: PS2xx, PS702, and everything wrong in the source.
+    """
+    if request.source is not None:
+        return _aim_at(request.source, request)
+    sizes = _sizes(request)
+    placement = _placement(request.placement, sizes)
+    return Target(_instance(request, placement, request.costs or Costs(), bool(request.fused)), None, sizes)
+
+
+def _aim_at(source: Source, request: Request) -> Target:
+    """A schedule's placement, sizes, costs and kind of backward."""
+    loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, microbatches=request.parameters.get("m")))
+    schedule = loaded.schedule
+    if request.placement is not None:
+        raise fail(Code.USAGE, "a placement is given, and a schedule, which has one", help="leave one of them out")
+    at = np.flatnonzero(schedule.joined)
+    if len(at):
+        first = int(at[0]) - 1
+        label = (Label(schedule.origin.place(first).span, "two operations in one slot"),)
+        message = f"{schedule.name} has {len(at)} overlap slots, which cannot be optimized yet"
+        raise fail(Code.NOT_OPTIMIZED, message, *label, help="give its placement with --placement and leave it out")
+    if schedule.forward_only:
+        raise fail(Code.NOT_OPTIMIZED, f"{schedule.name} has no backward", help="give a training schedule")
+    fused = not bool(np.any((schedule.op == Op.I) | (schedule.op == Op.W)))
+    own = loaded.unit.costs if loaded.unit else Costs()
+    costs = request.costs.over(own) if request.costs else own
+    fused = fused if request.fused is None else request.fused
+    sizes = dict(schedule.parameters) or {"p": schedule.ranks, "m": schedule.microbatches}
+    return Target(_instance(request, schedule.placement, costs, fused), loaded, sizes)
+
+
+def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
+    caps = request.mem_cap
+    if caps is not None:
+        if len(caps) not in (1, placement.ranks):
+            raise fail(Code.USAGE, f"{len(caps)} caps for {placement.ranks} ranks", help="give one cap, or one a rank")
+        caps = caps * (placement.ranks // len(caps))
+    return Instance(placement, costs, request.release, caps, fused, request.objective)
+
+
+def _sizes(request: Request) -> dict[str, int]:
+    """p, v and m, with their defaults 4, 1 and 2p."""
+    given = dict(request.parameters)
+    unknown = sorted(set(given) - {"p", "v", "m"})
+    if unknown:
+        raise fail(Code.PARAMETER_UNKNOWN, f"without a schedule there are p, v and m; not {', '.join(unknown)}")
+    listed = request.placement if isinstance(request.placement, tuple) else None
+    ranks = max(listed) + 1 if listed else 4
+    p = given.get("p", ranks)
+    v = given.get("v", 2 if request.placement in ("loop", "vee") else 1)
+    sizes = {"p": p, "v": v, "m": given.get("m", 2 * p)}
+    for name, value in sizes.items():
+        if value < 1:
+            raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
+    if 3 * sizes["p"] * sizes["v"] * sizes["m"] > MAX_OPS:
+        operations = 3 * sizes["p"] * sizes["v"] * sizes["m"]
+        raise fail(Code.TOO_MANY_OPERATIONS, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
+    return sizes
+
+
+def _placement(asked: str | tuple[int, ...] | Placement | None, sizes: Mapping[str, int]) -> Placement:
+    """The placement of one route."""
+    p, v, m = sizes["p"], sizes["v"], sizes["m"]
+    name = asked if asked is not None else ("linear" if v == 1 else "loop")
+    if isinstance(name, Placement):
+        return name
+    if isinstance(name, tuple):
+        ranks = list(name)
+        missing = sorted(set(range(p)) - set(ranks))
+        if missing or max(ranks) >= p:
+            raise fail(Code.PLACEMENT, f"the placement {_listed(name)} does not use the ranks 0..{p - 1}, each")
+    elif name == "linear" and v != 1:
+        raise fail(Code.USAGE, f"a linear placement has one stage a rank; v is {v}", help="use loop or vee")
+    else:
+        turn = list(range(p))
+        ranks = [r for chunk in range(v) for r in (turn if name != "vee" or chunk % 2 == 0 else turn[::-1])]
+    return Placement(np.array([ranks], dtype=np.int32), np.zeros(m, dtype=np.int32), p, ("",))
+
+
+def placement_of(source: Source, parameters: Mapping[str, int]) -> Placement:
+    """The placement of a schedule in a file.
+
+    Raises:
+        PipeschedError: everything that is wrong in it.
+    """
+    return load(source, Options(parameters, max_ops=MAX_OPS)).schedule.placement
+
+
+def _listed(ranks: tuple[int, ...]) -> str:
+    return ",".join(map(str, ranks))
+
+
+def _known(target: Target, problem: Problem) -> Iterator[Known]:
+    """The schedule that was given, and those of the library with the same stages and microbatches."""
+    loaded = [] if target.given is None else [(target.given.schedule.name, target.given.schedule)]
+    size = {name: target.sizes[name] for name in ("p", "v", "m") if name in target.sizes}
+    for name in built_in():
+        try:
+            options = Options(_fitting(name, size), max_ops=MAX_OPS)
+            loaded.append((name, load(read(name), options).schedule))
+        except PipeschedError:
+            continue
+    seen = set()
+    for name, schedule in loaded:
+        if name not in seen and schedule.stages == target.instance.placement.stages:
+            seen.add(name)
+            yield Known.of(name, schedule, target.instance, problem)
+
+
+def _fitting(name: str, size: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that a library schedule has parameters for."""
+    known = parameters_of(read(name))
+    return {key: value for key, value in size.items() if key in known}
+
+
+def frontier_plot(frontier: Frontier) -> str:
+    """Bubble ratio against cap, as SVG."""
+    from pipesched.views.plot import Point, plot
+
+    points = [
+        Point(cap, (answer.value - answer.work) / answer.value, "proved optimal" if proved else "best found")
+        for cap, answer in frontier.points
+        for proved in [answer.exit_status == 0]
+        if answer.value and answer.work is not None
+    ]
+    title = frontier.points[0][1].terms_without_cap
+    return plot(points, x="memory cap (microbatches)", y="bubble ratio", title=title)
+
+
+__all__ = ["Limits", "Optimum", "Orders", "Request", "State", "aim", "optimize"]

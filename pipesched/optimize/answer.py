@@ -1,0 +1,393 @@
+"""What was found, as a value: the verdict first.
+
+    proved optimal: makespan 27   (linear placement, p=4 m=8, split backward, cap 4, release W)
+        no schedule is shorter: rank 3 starts after 3, works 24
+        span 27, peak 4 of cap 4      [4 4 4 4]
+
+The verdict is always for this placement, these costs and caps, this kind of backward and this release rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.idle import idle
+from pipesched.analysis.memory import memory
+from pipesched.analysis.timeline import timeline
+from pipesched.analysis.waits import waits
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import shown
+from pipesched.model.schedule import Schedule
+from pipesched.optimize import convert
+from pipesched.optimize.bounds import Bound
+from pipesched.optimize.instance import Instance
+from pipesched.optimize.periodic import Periodic
+from pipesched.optimize.problem import Orders, Problem
+from pipesched.optimize.search import State
+from pipesched.optimize.warmup import Ends
+
+PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A published schedule at the same size. Times in the user's unit; peak: the largest over the ranks.
+
+    fits: whether its placement is that of the problem and its peaks are within the caps. orders: None if its placement
+    is another.
+    """
+
+    name: str
+    makespan: Fraction
+    span: Fraction
+    peak: Fraction
+    fits: bool
+    orders: Orders | None
+
+    @property
+    def remark(self) -> str:
+        """Why it is not an answer to the question, if it is not."""
+        return (
+            ""
+            if self.fits and self.orders is not None
+            else "another placement"
+            if self.orders is None
+            else "over the cap"
+        )
+
+    @classmethod
+    def of(cls, name: str, schedule: Schedule, instance: Instance, problem: Problem) -> Known:
+        """A schedule that finishes, at the costs of the instance."""
+        ticks = instance.costs.ticks(schedule.stages)
+        spent = idle(schedule, timeline(schedule, waits(schedule), ticks), ticks)
+        peaks = memory(schedule, instance.release, instance.costs.sizes(schedule.stages)).peak
+        same = np.array_equal(schedule.placement.rank_of, instance.placement.rank_of)
+        orders = convert.to_orders(problem, schedule) if same else None
+        fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
+        return cls(name, spent.makespan, spent.span, max(peaks), fits, orders)
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The answer. status: proved optimal, best found, infeasible or nothing found.
+
+    makespan, span, peak: of the schedule, None and () where there is none. lower_bound: of the objective; gap: how much
+    more than the bound the objective is, as a fraction of the bound. proved_by: what shows that there is no less.
+    every: (m0, K) where the schedule is given for every m = m0 + jK. Exit status 0, 3 (not proved) or 1 (infeasible).
+    """
+
+    status: str
+    instance: Instance
+    sizes: Mapping[str, int]
+    objective: str
+    makespan: Fraction | None = None
+    span: Fraction | None = None
+    work: Fraction | None = None
+    peak: tuple[Fraction, ...] = ()
+    lower_bound: Fraction | None = None
+    proved_by: str = ""
+    reason: str = ""
+    found_by: str = ""
+    every: tuple[int, int] | None = None
+    seconds: float = 0.0
+    known: Sequence[Known] = ()
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    certificate: Mapping[str, object] = field(default_factory=dict)
+    report: object = None
+
+    @property
+    def exit_status(self) -> int:
+        return {PROVED: 0, INFEASIBLE: 1}.get(self.status, 3)
+
+    @property
+    def value(self) -> Fraction | None:
+        """The objective."""
+        return self.span if self.objective == "span" else self.makespan
+
+    @property
+    def gap(self) -> Fraction | None:
+        """(objective - bound) / bound, or None where one of them is not known."""
+        if self.value is None or self.lower_bound is None:
+            return None
+        return (self.value - self.lower_bound) / self.lower_bound if self.lower_bound else Fraction(0)
+
+    @classmethod
+    def infeasible(
+        cls, instance: Instance, problem: Problem, sizes: Mapping[str, int], reason: str, seconds: float
+    ) -> Optimum:
+        """No schedule keeps the caps, and why."""
+        return cls(INFEASIBLE, instance, sizes, problem.objective, reason=reason, seconds=seconds)
+
+    @classmethod
+    def of(
+        cls,
+        instance: Instance,
+        state: State,
+        sizes: Mapping[str, int],
+        known: Sequence[Known],
+        repeated: Periodic | None,
+        seconds: float,
+    ) -> Optimum:
+        """The result of a search."""
+        problem = state.problem
+        plain = cls(
+            NOTHING,
+            instance,
+            sizes,
+            problem.objective,
+            lower_bound=problem.time(state.lower),
+            proved_by=_proved_by(state),
+            reason=state.stopped,
+            found_by=state.source,
+            seconds=seconds,
+            known=tuple(known),
+            notes=_notes(instance, state),
+        )
+        if state.best is None:
+            return plain
+        schedule = convert.to_schedule(problem, state.best)
+        ticks = instance.costs.ticks(schedule.stages)
+        spent = idle(schedule, timeline(schedule, waits(schedule), ticks), ticks)
+        return replace(
+            plain,
+            status=PROVED if state.proved and (repeated is None or repeated.optimal) else FOUND,
+            makespan=spent.makespan,
+            span=spent.span,
+            work=max(spent.work),
+            peak=memory(schedule, instance.release, instance.costs.sizes(schedule.stages)).peak,
+            every=(repeated.seam.microbatches, repeated.seam.every) if repeated else None,
+        )
+
+    @property
+    def verdict(self) -> str:
+        """One line: the status, with its numbers."""
+        if self.status == INFEASIBLE:
+            return f"infeasible: {self.reason}"
+        if self.value is None or self.gap is None or self.lower_bound is None:
+            return f"nothing found: {self.reason}; bound {shown(self.lower_bound or Fraction(0))} by {self.proved_by}"
+        told = f"{self.objective} {shown(self.value)}"
+        if self.status == PROVED:
+            return f"proved optimal: {told}{self._for_every}"
+        gap = f"gap {float(100 * self.gap):.1f} %, bound {shown(self.lower_bound)} by {self.proved_by}"
+        return f"best found: {told}, {gap}"
+
+    @property
+    def _for_every(self) -> str:
+        if self.every is None:
+            return ""
+        first, step = self.every
+        return f", and for every m = {first} + {step}j" if step > 1 else f", and for every m from {first} up"
+
+    @property
+    def terms(self) -> str:
+        """What the verdict is for."""
+        caps = self.instance.caps
+        cap = "no cap" if caps is None else f"cap {_caps(caps)}"
+        return f"{self.terms_without_cap}, {cap}"
+
+    @property
+    def terms_without_cap(self) -> str:
+        """All but the cap."""
+        sizes = " ".join(f"{name}={value}" for name, value in self.sizes.items())
+        backward = "full backward" if self.instance.fused else "split backward"
+        left = ("I", "W", "FB") if self.instance.fused else ("B", "FB")
+        told = self.instance.costs.to_json()
+        costs = ",".join(f"{key}={_cost(value)}" for key, value in told.items() if key not in left)
+        rule = self.instance.release.name
+        return f"{self.placement_name} placement, {sizes}, {backward}, costs {costs}, release {rule}"
+
+    @property
+    def placement_name(self) -> str:
+        """linear, loop, vee, or irregular."""
+        placement = self.instance.placement
+        if placement.routes > 1:
+            return f"{placement.routes}-route"
+        ranks, p = placement.rank_of[0].tolist(), placement.ranks
+        turn = list(range(p))
+        if ranks == turn:
+            return "linear"
+        chunks = len(ranks) // p
+        if ranks == turn * chunks:
+            return "loop"
+        if ranks == [r for c in range(chunks) for r in (turn if c % 2 == 0 else turn[::-1])]:
+            return "vee"
+        return "irregular"
+
+    @property
+    def documentation(self) -> str:
+        """What the printed file says of itself."""
+        lines = [f"{self.verdict[0].upper()}{self.verdict[1:]}.", f"For: {self.terms}."]
+        if self.status == PROVED:
+            lines.insert(1, f"No schedule is shorter: {self.proved_by}.")
+        return " ".join(lines)
+
+    @property
+    def claims(self) -> list[str]:
+        """What the printed file claims, checked by verify."""
+        if self.every is not None or self.makespan is None or self.span is None:
+            return []
+        when = _condition(self.instance.costs, self.instance.fused)
+        rule = "" if self.instance.release.name == "W" else f" release {self.instance.release.name}"
+        return [
+            f"makespan == {_exact(self.makespan)}{when}",
+            f"span == {_exact(self.span)}{when}",
+            f"peak == {_exact(max(self.peak))}{rule}",
+        ]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, color: bool = False) -> str:
+        """The verdict, what it is for, what proves it, and the best known schedules beside it."""
+        lines = [_painted(self.verdict, self.status, color), f"    for: {self.terms}"]
+        if self.status == PROVED:
+            lines.append(f"    no schedule is shorter: {self.proved_by}")
+        elif self.status == FOUND and self.reason:
+            lines.append(f"    stopped: {self.reason}")
+        lines += [f"    note: {note}" for note in self.notes]
+        if self.makespan is not None:
+            lines += [f"    {self._times}", f"    peak {shown(max(self.peak))}      [{_listed(self.peak)}]", ""]
+            lines += self._table()
+        return "\n".join(lines)
+
+    @property
+    def _times(self) -> str:
+        assert self.makespan is not None and self.span is not None and self.work is not None
+        value = self.makespan if self.objective == "makespan" else self.span
+        idle = value - self.work
+        ratio = f" ({float(100 * idle / value):.1f} %)" if value else ""
+        other = f"span {shown(self.span)}" if self.objective == "makespan" else f"makespan {shown(self.makespan)}"
+        return f"{self.objective} {shown(value)} = {shown(self.work)} work + {shown(idle)} idle{ratio};  {other}"
+
+    def _table(self) -> list[str]:
+        """The schedules of the library at this size, in the order of the objective."""
+        assert self.makespan is not None and self.span is not None
+        own = (self.makespan, self.span, max(self.peak), "this schedule", "")
+        rows = [(k.makespan, k.span, k.peak, k.name, k.remark) for k in self.known]
+        by = 1 if self.objective == "span" else 0
+        cells = [("", "makespan", "span", "peak", "")]
+        listed = sorted([own, *rows], key=lambda row: (row[by], row is not own))
+        cells += [(name, shown(a), shown(b), shown(peak), remark) for a, b, peak, name, remark in listed]
+        width = [max(len(row[i]) for row in cells) for i in range(4)]
+        return [
+            f"    {a.ljust(width[0])}  {b.rjust(width[1])}  {c.rjust(width[2])}  {d.rjust(width[3])}  {e}".rstrip()
+            for a, b, c, d, e in cells
+        ]
+
+    def to_json(self) -> dict[str, object]:
+        """The published form; times and peaks are whole numbers or strings such as ``11/2``."""
+        return {
+            "status": self.verdict.partition(":")[0],
+            "verdict": self.verdict,
+            "for": self.terms,
+            "parameters": dict(self.sizes),
+            "objective": self.objective,
+            "makespan": _json(self.makespan),
+            "span": _json(self.span),
+            "lower_bound": _json(self.lower_bound),
+            "gap": _json(self.gap),
+            "proved_by": self.proved_by or None,
+            "found_by": self.found_by or None,
+            "reason": self.reason or None,
+            "every": None if self.every is None else {"microbatches": self.every[0], "step": self.every[1]},
+            "mem_cap": None if self.instance.caps is None else [_json(cap) for cap in self.instance.caps],
+            "peak": [_json(peak) for peak in self.peak],
+            "release": self.instance.release.name,
+            "costs": self.instance.costs.to_json(),
+            "known": [
+                {
+                    "name": k.name,
+                    "makespan": _json(k.makespan),
+                    "span": _json(k.span),
+                    "peak": _json(k.peak),
+                    "fits": k.fits and k.orders is not None,
+                }
+                for k in self.known
+            ],
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 3),
+            "source": self.source or None,
+            "certificate": dict(self.certificate) or None,
+        }
+
+
+def _proved_by(state: State) -> str:
+    """What shows that there is nothing below the bound."""
+    refuted = state.refuted
+    if refuted is not None and refuted.bound + 1 > state.bound.value:
+        alone = f", on rank {refuted.ranks[0]} alone" if refuted.ranks else ""
+        return f"{refuted.engine} refuting {shown(state.problem.time(refuted.bound))}{alone}"
+    return _explained(state.problem, state.bound)
+
+
+def _explained(problem: Problem, bound: Bound) -> str:
+    """A bound with its numbers."""
+    terms = bound.terms
+    head, work, tail = (shown(problem.time(ticks)) for ticks in (terms.head, terms.work, terms.tail))
+    total = shown(problem.time(bound.value))
+    if isinstance(terms, Ends):
+        before, after = (shown(problem.time(ticks)) for ticks in (terms.before, terms.after))
+        return (
+            f"rank {bound.rank} has {work} of work, of which its cap lets {before} fit into the first {head}"
+            f" and {after} into the last {tail}: {head} + {work} - {before} - {after} + {tail} = {total}"
+        )
+    if bound.kind == "path":
+        return f"the longest path, through rank {bound.rank}: {total}"
+    return f"rank {bound.rank} has {work} of work that begins after {head} and ends {tail} before the end: {total}"
+
+
+def _notes(instance: Instance, state: State) -> tuple[str, ...]:
+    notes = list(state.notes)
+    if instance.caps is not None and instance.rounded != instance.caps:
+        assert instance.rounded is not None
+        notes.insert(0, f"the cap binds at {_caps(instance.rounded)}: activations come in no smaller pieces")
+    return tuple(notes)
+
+
+_COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
+_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+
+
+def _painted(verdict: str, status: str, color: bool) -> str:
+    head, rest = verdict[: len(status)], verdict[len(status) :]
+    return f"\x1b[1;{_COLORS[status]}m{head}\x1b[0m{rest}" if color else verdict
+
+
+def _listed(values: Sequence[Fraction]) -> str:
+    texts = [shown(value) for value in values]
+    if len(texts) > _SHOWN:
+        texts = [*texts[: _SHOWN // 2], "…", *texts[-_SHOWN // 2 :]]
+    return "  ".join(texts)
+
+
+def _caps(caps: Sequence[Fraction]) -> str:
+    return shown(caps[0]) if len(set(caps)) == 1 else ",".join(map(shown, caps))
+
+
+def _cost(value: object) -> str:
+    return "[" + ",".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
+
+
+def _condition(costs: Costs, fused: bool) -> str:
+    """The costs under which the times hold, where each is one number."""
+    named = {"tF": "F", "tB": "B", "tC": "C"} if fused else {"tF": "F", "tI": "I", "tW": "W", "tC": "C"}
+    numbers = {name: costs.scalar(key) for name, key in named.items()}
+    if any(number is None for number in numbers.values()):
+        return ""
+    told = " and ".join(f"{name} == {_exact(number)}" for name, number in numbers.items() if number is not None)
+    return f" when {told}"
+
+
+def _exact(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"
+
+
+def _json(value: Fraction | None) -> int | str | None:
+    if value is None:
+        return None
+    return value.numerator if value.denominator == 1 else str(value)

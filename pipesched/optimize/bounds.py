@@ -1,0 +1,65 @@
+"""No schedule is better than this.
+
+    path          the longest path through chains, orders and memory
+    one-machine   a set of operations of a rank: least head + work + least tail                        `machine`
+    ends          a rank's work, less what fits before a time and what fits after another one          `warmup`
+
+The best over all ranks is the lower bound. Each is two times and some sums, so that a person can follow it and
+`check.optimum` can derive it anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.optimize.machine import Busy, busiest
+from pipesched.optimize.problem import Problem
+from pipesched.optimize.warmup import Ends, ends
+from pipesched.optimize.windows import Paths, paths
+
+_PAIRS = 50_000_000  # operations x operations of a rank up to which a rank with several stages is searched for ends
+
+
+@dataclass(frozen=True)
+class Bound:
+    """In ticks of the problem. name: for people; kind: path, one-machine or ends; terms: what adds up to value."""
+
+    value: int
+    name: str
+    kind: str
+    rank: int
+    terms: Busy | Ends
+
+
+def lower_bound(problem: Problem, found: Paths | None = None) -> Bound:
+    """The best bound of all ranks and kinds; the plainest one where several are equal. found: `paths` if known."""
+    found = found or paths(problem)
+    best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0))
+    for rank in range(problem.ranks):
+        for bound in rank_bounds(problem, rank, found):
+            if bound.value > best.value:
+                best = bound
+    return best
+
+
+def rank_bounds(problem: Problem, rank: int, found: Paths) -> list[Bound]:
+    """The bounds of one rank, plainest first."""
+    own = np.concatenate(
+        [np.arange(problem.first[q], problem.first[q + 1]) for q in problem.on[rank]] or [np.zeros(0, dtype=np.int64)]
+    )
+    if not len(own):
+        return []
+    head, tail, work = found.head[own], found.tail[own], problem.duration[problem.sequence[own]]
+    at = int(np.argmax(head + work + tail))
+    path = Busy(int(head[at]), int(work[at]), int(tail[at]))
+    busy = busiest(head, work, tail)
+    made = [
+        Bound(path.value, f"longest path, through rank {rank}", "path", rank, path),
+        Bound(busy.value, f"work of rank {rank} between the first of it and the last", "one-machine", rank, busy),
+    ]
+    if len(problem.on[rank]) > 3 and len(own) ** 2 <= _PAIRS:
+        both = ends(problem, rank, found.head, found.tail)
+        made.append(Bound(both.value, f"warm-up and cool-down of rank {rank} under its cap", "ends", rank, both))
+    return made

@@ -1,0 +1,97 @@
+"""What is proved about a schedule, as JSON that `check.optimum` re-checks without the optimizer.
+
+The shape is in `check.optimum_told`. A bound is told by its terms: two times and some sums. A refutation is an engine's
+word, with what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipesched.model.ops import Op
+from pipesched.optimize.bounds import Bound
+from pipesched.optimize.problem import Problem
+from pipesched.optimize.warmup import Ends
+from pipesched.optimize.windows import paths
+
+if TYPE_CHECKING:
+    from pipesched.optimize.instance import Instance
+    from pipesched.optimize.periodic import Periodic
+    from pipesched.optimize.search import State
+
+
+def certificate(instance: Instance, state: State, repeated: Periodic | None = None) -> Mapping[str, object]:
+    """The certificate of a search that found something; the same with a periodic schedule, at its size."""
+    del instance, repeated
+    refuted = state.refuted
+    asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
+    assert state.value is not None
+    return certify(state.problem, state.value, state.bound, asked)
+
+
+def certify(
+    problem: Problem, value: int, bound: Bound, refuted: tuple[int, str, tuple[int, ...] | None] | None = None
+) -> dict[str, object]:
+    """What is known of a schedule with objective `value`, in ticks. refuted: (ticks, engine, ranks or None for all)."""
+    lower = bound.value if refuted is None else max(bound.value, refuted[0] + 1)
+    gap = Fraction(value - lower, lower) if lower else Fraction(0)
+    return {
+        "objective": problem.objective,
+        "backward": "fused" if problem.fused else "split",
+        "schedule": _json(problem.time(value)),
+        "verdict": "proved optimal" if value == lower else "best found",
+        "lower_bound": _json(problem.time(lower)),
+        "gap": _json(gap),
+        "bound": _bound(problem, bound),
+        "refuted": None
+        if refuted is None
+        else {
+            "value": _json(problem.time(refuted[0])),
+            "engine": refuted[1],
+            "ranks": None if refuted[2] is None else list(refuted[2]),
+        },
+    }
+
+
+def _bound(problem: Problem, bound: Bound) -> dict[str, object]:
+    terms = bound.terms
+    times = {"head": terms.head, "work": terms.work, "tail": terms.tail, "value": bound.value}
+    if isinstance(terms, Ends):
+        times = {**times, "before": terms.before, "after": terms.after}
+    told: dict[str, object] = {"kind": bound.kind, "rank": bound.rank}
+    told |= {name: _json(problem.time(ticks)) for name, ticks in times.items()}
+    if not isinstance(terms, Ends):
+        told["operations"] = _operations(problem, bound)
+    return told
+
+
+def _operations(problem: Problem, bound: Bound) -> list[dict[str, object]]:
+    """The operations of a set: those of the rank with at least its head and its tail, or one of them for a path.
+
+    Along a sequence heads rise and tails fall, so they are a range of it.
+    """
+    found, terms, made = paths(problem), bound.terms, []
+    for q in problem.on[bound.rank]:
+        own = slice(int(problem.first[q]), int(problem.first[q + 1]))
+        within = np.flatnonzero((found.head[own] >= terms.head) & (found.tail[own] >= terms.tail))
+        if bound.kind == "path":
+            alone = (found.head[own] == terms.head) & (found.tail[own] == terms.tail)
+            within = np.flatnonzero(alone & (problem.duration[q] == terms.work))[:1]
+        if len(within):
+            made.append(
+                {
+                    "op": Op(int(problem.op[q])).name,
+                    "route": int(problem.route[q]),
+                    "stage": int(problem.stage[q]),
+                    "microbatches": [int(within[0]), int(within[-1]) + 1],
+                }
+            )
+    return made[:1] if bound.kind == "path" else made
+
+
+def _json(value: Fraction) -> int | str:
+    return int(value) if value.denominator == 1 else str(value)

@@ -1,0 +1,156 @@
+"""Is there a schedule with objective at most C? As clauses over unary counters.
+
+    y[x, t]   operation x has started by t       t from head to latest start; false before, true from then
+    a[q, t]   sequence q is running at t
+
+    counter   y[x, t]  ->  y[x, t + 1]
+    chain     y[x, t]  ->  y[e, t - delay]                      e is the operation before; FIFO and memory edges too
+    running   y[x, t] and not y[x, t - d]  ->  a[q, t]
+    machine   not a[q, t] or not a[q', t]                       two sequences of one rank
+    instant   what takes no time starts at t  ->  nothing of its rank has started before t and ends after it
+
+A sequence in FIFO order is one counter, so there is no variable for a pair of operations: O(operations x window) in
+all. Memory that is not a precedence compares two sums of counters, see `counters`. Clauses are made as arrays; no
+Python loop runs over operations. The order encoding of Crawford and Baker, AAAI 1994, one counter a sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from pipesched.model.columns import Bools, Ints
+from pipesched.optimize.clauses import TRUE, Clauses
+from pipesched.optimize.problem import Problem
+
+Edges = tuple[Ints, Ints, Ints]
+"""(later, earlier, delay): start of later >= start of earlier + delay; int64, one entry an edge."""
+
+Window = tuple[int, int, int, int]
+"""A periodic part: (first tick, last tick, n, T); starts by t + T = starts by t + n microbatches, for t in it."""
+
+
+@dataclass(eq=False)
+class Encoding:
+    """The clauses for one C, and where the counters are.
+
+    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]]; those
+    of one operation follow each other.
+    """
+
+    problem: Problem
+    low: Ints
+    high: Ints
+    clauses: Clauses = field(default_factory=Clauses)
+
+    def __post_init__(self) -> None:
+        width = np.maximum(self.high - self.low, 0)
+        self.base = 1 + np.cumsum(width) - width
+        self.counters = self.clauses.variables = int(width.sum())
+
+    def started(self, x: Ints, t: Ints) -> Ints:
+        """The literal of "operation x has started by t"."""
+        literal = self.base[x] + t - self.low[x]
+        return np.where(t >= self.high[x], TRUE, np.where(t < self.low[x], -TRUE, literal))
+
+    def of(self, q: int) -> Ints:
+        """The operations of a sequence."""
+        return np.arange(self.problem.first[q], self.problem.first[q + 1])
+
+    def starts(self, true: Bools) -> Ints:
+        """The start of every operation in a model; true: by variable, shape (variables + 1,)."""
+        x, _ = _over(self.low, self.high)
+        return self.low + np.bincount(x[~true[1 : self.counters + 1]], minlength=len(self.low))
+
+
+def encode(
+    problem: Problem, low: Ints, high: Ints, edges: Edges, told: tuple[int, ...], window: Window | None = None
+) -> Encoding:
+    """The clauses that hold exactly for the starts of a schedule within low .. high.
+
+    Args:
+        problem: with no F that takes no time.
+        low: the earliest start of every operation.
+        high: the latest one.
+        edges: every precedence: chains, the order of a sequence, and memory where it is one.
+        told: the ranks whose memory is in the edges.
+        window: a part that is to be periodic.
+    """
+    made = Encoding(problem, low, high)
+    made.clauses.impossible = bool((high < low).any())
+    x, t = _over(low, high - 1)
+    made.clauses.add(-made.started(x, low[x] + t), made.started(x, low[x] + t + 1))
+    _chains(made, edges)
+    for held in problem.on:
+        _machine(made, held)
+    from pipesched.optimize.counters import memory
+
+    for rank, held in enumerate(problem.on):
+        if held and rank not in told:
+            memory(made, rank)
+    if window is not None:
+        _periodic(made, window)
+    return made
+
+
+def _over(low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """(which, step): every entry, with 0, 1, .. high - low - 1."""
+    count = np.maximum(high - low, 0)
+    which = np.repeat(np.arange(len(count)), count)
+    return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+
+
+def _chains(made: Encoding, edges: Edges) -> None:
+    later, earlier, delay = edges
+    low = made.low[later]
+    which, step = _over(low, np.minimum(made.high[later], made.high[earlier] + delay))
+    t = low[which] + step
+    made.clauses.add(-made.started(later[which], t), made.started(earlier[which], t - delay[which]))
+
+
+def _machine(made: Encoding, held: tuple[int, ...]) -> None:
+    """One at a time, and what takes no time between two others."""
+    duration = {q: int(made.problem.duration[q]) for q in held}
+    running = [_during(made, q, 0, duration[q]) for q in held if duration[q]]
+    for one, two in combinations(running, 2):
+        _exclude(made, one, two)
+    inside = [_during(made, q, 1, duration[q]) for q in held if duration[q] > 1]
+    for instant in [_during(made, q, 0, 1) for q in held if not duration[q]] if inside else []:
+        for other in inside:
+            _exclude(made, instant, other)
+
+
+def _during(made: Encoding, q: int, since: int, until: int) -> tuple[int, Ints]:
+    """(t0, literals from t0 on): true at t if some operation of q has started by t - since, and not by t - until."""
+    ops = made.of(q)
+    low, high = made.low[ops] + since, made.high[ops] + until
+    begin = int(low.min(initial=0))
+    literals = made.clauses.new(int(high.max(initial=begin)) - begin)
+    which, step = _over(low, high)
+    x, t = ops[which], low[which] + step
+    made.clauses.add(-made.started(x, t - since), made.started(x, t - until), literals[t - begin])
+    return begin, literals
+
+
+def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> None:
+    (begin, first), (other, second) = one, two
+    low, high = max(begin, other), min(begin + len(first), other + len(second))
+    if low < high:
+        made.clauses.add(-first[low - begin : high - begin], -second[low - other : high - other])
+
+
+def _periodic(made: Encoding, window: Window) -> None:
+    """Counter q at t + T = counter q at t, + n. Below 0 microbatches all have started, past the last one none has."""
+    first, last, n, period = window
+    t = np.arange(first, last + 1)
+    for q in range(made.problem.sequences):
+        begin, length = int(made.problem.first[q]), int(made.problem.length[q])
+        i = np.arange(-n, length)[:, None]
+        now, then = (
+            np.where(j < 0, TRUE, np.where(j >= length, -TRUE, made.started(begin + np.clip(j, 0, length - 1), at)))
+            for j, at in ((i, t), (i + n, t + period))
+        )
+        made.clauses.add(-now, then)
+        made.clauses.add(now, -then)

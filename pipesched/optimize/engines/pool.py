@@ -1,0 +1,191 @@
+"""Processes that decide questions while the caller goes on.
+
+    submit ──> ticket ── a free worker, or the queue ──> wait ──> (ticket, Answer)
+                 └────── cancel: that worker is killed, and a fresh one started
+
+They are started at once, by their own command line and never by a fork or a second import of the caller's main module.
+None outlives the pool, nor this process: see `worker`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import subprocess
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import pipesched
+from pipesched.optimize.engines.worker import to_wire
+from pipesched.optimize.problem import Problem
+from pipesched.optimize.question import Answer, Question
+
+_COMMAND = [sys.executable, "-P", "-m", "pipesched.optimize.engines.worker"]
+
+
+class Pool:
+    """So many workers, from now until `close`."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self._tickets = 0
+        self._queue: deque[tuple[int, Question]] = deque()
+        self._done: deque[tuple[int, Answer]] = deque()
+        self._workers: list[_Worker] = []
+        try:
+            self._workers += (_Worker() for _ in range(workers))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def idle(self) -> int:
+        """How many more questions would be taken at once."""
+        return max(0, sum(worker.ticket is None for worker in self._workers) - len(self._queue))
+
+    def submit(self, question: Question) -> int:
+        """The ticket of the question; it waits its turn where no worker is free."""
+        self._tickets += 1
+        self._queue.append((self._tickets, question))
+        self._hand_out()
+        return self._tickets
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Answer] | None:
+        """The next answer, with its ticket; None after so many seconds, and where nothing is asked."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._done and any(worker.ticket for worker in self._workers):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if not self._listen(left):
+                return None
+            self._hand_out()
+        return self._done.popleft() if self._done else None
+
+    def cancel(self, ticket: int) -> None:
+        """The question is not to be answered; nothing happens where it has been."""
+        self._queue = deque(entry for entry in self._queue if entry[0] != ticket)
+        self._done = deque(entry for entry in self._done if entry[0] != ticket)
+        for worker in self._workers:
+            if worker.ticket == ticket:
+                worker.renew()
+        self._hand_out()
+
+    def close(self) -> None:
+        """Ends every worker, whatever it does."""
+        self._queue.clear()
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
+
+    def _hand_out(self) -> None:
+        for worker in self._workers:
+            if self._queue and worker.ticket is None:
+                ticket, question = self._queue.popleft()
+                if not worker.ask(ticket, question):
+                    self._done.append((ticket, worker.lost()))
+
+    def _listen(self, timeout: float | None) -> bool:
+        """Whether a worker had something to say in time."""
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                if worker.ticket is not None:
+                    selector.register(worker.output, selectors.EVENT_READ, worker)
+            ready = selector.select(timeout)
+        for key, _ in ready:
+            worker, ticket = key.data, key.data.ticket
+            self._done.append((ticket, worker.answer()))
+        return bool(ready)
+
+
+class _Worker:
+    """One process, and the ticket of what it works on."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self.ticket: int | None = None
+        self.engine = ""
+        self.known: dict[int, Problem] = {}  # kept alive, so that a number stays one problem's
+        self.process = subprocess.Popen(
+            _COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            process_group=0,  # Ctrl-C is for the parent
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.input, self.output = self.process.stdin, self.process.stdout
+
+    def ask(self, ticket: int, question: Question) -> bool:
+        """Whether the question reached the process."""
+        number = id(question.problem)
+        message = pickle.dumps(to_wire(question, number, known=number in self.known))
+        self.ticket, self.engine = ticket, question.engine
+        try:
+            self.input.write(message)
+            self.input.flush()
+        except OSError:
+            return False
+        except BaseException:  # half a question is none
+            self.renew()
+            raise
+        self.known[number] = question.problem
+        return True
+
+    def answer(self) -> Answer:
+        """What it says; to be called when it says something."""
+        try:
+            answer: Answer = pickle.load(self.output)
+        except (EOFError, pickle.UnpicklingError, OSError):
+            return self.lost()
+        except BaseException:  # half an answer is none
+            self.renew()
+            raise
+        self.ticket = None
+        return answer
+
+    def lost(self) -> Answer:
+        """The answer of a process that has died; a fresh one takes its place."""
+        with suppress(subprocess.TimeoutExpired):  # its pipe may close a little before it ends
+            self.process.wait(1)
+        engine, status = self.engine, self.end()
+        self._start()
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        return Answer("unknown", engine=engine, reason=f"the engine's process ended with {how}")
+
+    def renew(self) -> None:
+        """A fresh process in the place of this one."""
+        self.end()
+        self._start()
+
+    def end(self) -> int:
+        """Ends the process; its exit status."""
+        if self.process.poll() is None:
+            self.process.kill()
+        status = self.process.wait()
+        self.output.close()
+        with suppress(OSError):  # what was not sent
+            self.input.close()
+        return status
+
+
+def _environment() -> dict[str, str]:
+    """Of the workers: this very package, and one thread for what is not an engine."""
+    here = str(Path(pipesched.__file__).parents[1])
+    there = os.environ.get("PYTHONPATH")
+    path = here if not there else here + os.pathsep + there
+    return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}

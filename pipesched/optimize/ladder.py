@@ -1,0 +1,128 @@
+"""Which question next: one engine climbs down from the best known, one climbs up from the bound.
+
+    value ─┬─ find     value - step; the step halves when there is no answer in time
+           │
+           ├─ alone    one rank at value - 1: "unsat" ends the search, "sat" is quick
+           │
+    lower ─┴─ refute   all ranks at the bound itself: "sat" ends the search too
+
+A question that is not answered in its time is asked again later, with three times as much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipesched.optimize.bounds import rank_bounds
+from pipesched.optimize.problem import Problem
+from pipesched.optimize.question import Answer, Question
+from pipesched.optimize.windows import Paths
+
+FIRST_LIMIT = 2.0  # seconds
+LOADING = 2e-5  # seconds a variable: making the clauses and handing them over is not the engine's time
+MOST_VARIABLES = 6_000_000  # of one encoding: more does not fit the memory of a small machine
+
+
+@dataclass(frozen=True)
+class Step:
+    """A question and how long to wait for it. key: what it is about, for its next limit."""
+
+    question: Question
+    limit: float
+    key: object
+
+
+@dataclass(eq=False)
+class Ladder:
+    """lower, value: no schedule has less than lower; the best known has value, None if there is none yet."""
+
+    problem: Problem
+    slack: int  # operations' heads, tails and durations, summed: variables = operations * C - slack
+    engine: str
+    lower: int
+    value: int | None
+    horizon: int
+    ranks: tuple[int, ...]  # the most promising to refute alone first
+    step: int = 0
+    guess: int = 0
+    tried: dict[object, int] = field(default_factory=dict)
+    alone: dict[int, int] = field(default_factory=dict)  # least objective that the rank alone is known to reach
+    asked: set[object] = field(default_factory=set)
+
+    def fits(self, bound: int) -> bool:
+        """Whether all ranks together are a question of bearable size."""
+        return self.problem.operations * bound - self.slack <= MOST_VARIABLES
+
+    def find(self) -> Step | None:
+        """A schedule better than the best; without one, a schedule at all, at ever larger guesses."""
+        if self.value is None:
+            self.guess = min(max(self.guess, self.lower + self.lower // 8 + 1), self.horizon)
+            bound = self.guess
+        else:
+            gap = self.value - self.lower
+            self.step = min(self.step or max(1, gap // 2), gap)
+            bound = self.value - self.step
+        if not self.lower <= bound <= self._top or not self.fits(bound):
+            return None
+        return self._step(Question(self.problem, bound, self._engine("cadical")), ("find", self.step > 1))
+
+    @property
+    def _top(self) -> int:
+        """The largest objective that is of interest."""
+        return self.horizon if self.value is None else self.value - 1
+
+    def refute(self) -> Step | None:
+        """A better bound: the cheapest of what has not been answered yet."""
+        if self._top < self.lower:
+            return None
+        steps = [self._step(q, key) for q, key in self._refutations(self._top)]
+        return min(steps, key=lambda step: step.limit, default=None)
+
+    def _refutations(self, top: int) -> list[tuple[Question, object]]:
+        found: list[tuple[Question, object]] = []
+        if self.fits(self.lower):
+            engine = "glucose" if self.tried.get("all", 0) % 2 else "cadical"
+            found.append((Question(self.problem, self.lower, self._engine(engine)), "all"))
+        if self.value is not None:
+            for rank in self.ranks:
+                reach = min(self.alone.get(rank, top + 1), top + 1)
+                bound = top if reach > top else (self.lower + reach) // 2
+                if self.lower <= bound < reach:
+                    found.append((Question(self.problem, bound, self._engine("glucose"), ranks=(rank,)), rank))
+        return found
+
+    def _engine(self, best: str) -> str:
+        return {"auto": best, "sat": best, "z3": "z3", "cpsat": "cpsat"}[self.engine]
+
+    def _step(self, question: Question, key: object) -> Step:
+        rows = self.problem.operations if question.ranks is None else self.problem.operations // len(self.ranks)
+        size = max(0, rows * (question.bound - self.slack // self.problem.operations))
+        return Step(question, (FIRST_LIMIT + LOADING * size) * 3.0 ** self.tried.get(key, 0), key)
+
+    def told(self, step: Step, answer: Answer) -> None:
+        """Take in an answer; `unknown` includes no answer in time. A schedule that was found is told by `found`."""
+        question = step.question
+        if answer.verdict == "unsat":
+            self.lower = max(self.lower, question.bound + 1)
+            self.guess = max(self.guess, self.lower + (self.lower - question.bound) * 2)
+        elif answer.verdict == "sat" and question.ranks:
+            self.alone[question.ranks[0]] = question.bound
+        elif answer.verdict == "unknown":
+            self.tried[step.key] = self.tried.get(step.key, 0) + 1
+            if question.ranks is None and step.key != "all":
+                self.step = max(1, self.step // 2)
+                self.guess += self.guess // 4
+
+    def found(self, value: int) -> None:
+        """A better schedule."""
+        self.value = value if self.value is None else min(self.value, value)
+        self.step = 0
+
+
+def ladder(problem: Problem, found: Paths, engine: str, lower: int, value: int | None) -> Ladder:
+    """The questions of a problem. Without a schedule yet, one operation after another is long enough for any."""
+    slack = int((found.head + found.tail + problem.duration[problem.sequence]).sum())
+    horizon = int((problem.length * problem.duration).sum() + (problem.length[problem.after] * problem.lag).sum())
+    best = [max((b.value for b in rank_bounds(problem, r, found)), default=0) for r in range(problem.ranks)]
+    ranks = sorted(range(problem.ranks), key=lambda r: (-best[r], -r))
+    return Ladder(problem, slack, engine, lower, value, horizon, tuple(ranks))

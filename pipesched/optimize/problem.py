@@ -1,0 +1,226 @@
+"""What is to be decided, in whole numbers.
+
+    Find a start for every operation, so that
+      chain     F(s) before F(s+1), ..., I(s+1) before I(s), I before W         end + lag <= start
+      machine   a rank runs one operation at a time
+      memory    on every rank, at every time: taken by what has started - freed by what has ended <= cap
+    and the end of everything on rank r, less due[r], is at most C.
+
+All microbatches of a route are alike, so some best schedule runs the operations of a kind and a stage in microbatch
+order (the FIFO lemma: sort the starts of each kind and stage; every inequality above survives). What remains to be
+decided is how the *sequences* (one kind, one stage, one route) interleave on their rank:
+
+    sequence q   F of stage 0   x0 x1 x2 ...       operation i of sequence q is number first[q] + i
+
+due is 0 for the makespan. For the span it is the start of the rank's first operation, which `spans` shows to be the
+same in every schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+
+Orders: TypeAlias = Sequence[Sequence[int]]
+"""A schedule: the operations of each rank, in order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One instance; times in ticks of 1 / scale, memory in parts of `part` of the unit of peaks.
+
+    op, route, stage, rank, length, duration, takes, frees: int64, shape (sequences,). takes: at the start; frees: at
+    the end, negative where more is taken. before, after, lag: int64, shape (edges,): operation i of sequence `after`
+    starts at least lag after the end of operation i of `before`. cap, due: int64, shape (ranks,).
+    """
+
+    placement: Placement
+    fused: bool
+    objective: str
+    scale: Fraction
+    part: Fraction
+    op: Ints
+    route: Ints
+    stage: Ints
+    rank: Ints
+    length: Ints
+    duration: Ints
+    takes: Ints
+    frees: Ints
+    before: Ints
+    after: Ints
+    lag: Ints
+    cap: Ints
+    due: Ints
+
+    @property
+    def ranks(self) -> int:
+        return len(self.cap)
+
+    @property
+    def sequences(self) -> int:
+        return len(self.op)
+
+    @cached_property
+    def first(self) -> Ints:
+        """The number of the first operation of each sequence; shape (sequences + 1,)."""
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.length)])
+
+    @property
+    def operations(self) -> int:
+        return int(self.first[-1])
+
+    @cached_property
+    def sequence(self) -> Ints:
+        """The sequence of every operation."""
+        return np.repeat(np.arange(self.sequences), self.length)
+
+    @cached_property
+    def index(self) -> Ints:
+        """The place of every operation in its sequence."""
+        return np.arange(self.operations) - self.first[self.sequence]
+
+    @cached_property
+    def on(self) -> tuple[tuple[int, ...], ...]:
+        """The sequences of every rank."""
+        return tuple(tuple(np.flatnonzero(self.rank == r).tolist()) for r in range(self.ranks))
+
+    @cached_property
+    def work(self) -> Ints:
+        """By rank, in ticks."""
+        return np.bincount(self.rank, self.length * self.duration, self.ranks).astype(np.int64)
+
+    @cached_property
+    def precedence(self) -> tuple[Ints, Ints, Ints]:
+        """(later, earlier, delay) between operations: start of later >= start of earlier + delay. Chains and FIFO."""
+        counts = self.length[self.after]
+        edge = np.repeat(np.arange(len(self.after)), counts)
+        i = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
+        later, earlier = self.first[self.after[edge]] + i, self.first[self.before[edge]] + i
+        delay = self.duration[self.before[edge]] + self.lag[edge]
+        fifo = np.flatnonzero(self.index > 0)
+        return (
+            np.concatenate([later, fifo]),
+            np.concatenate([earlier, fifo - 1]),
+            np.concatenate([delay, self.duration[self.sequence[fifo]]]),
+        )
+
+    def time(self, ticks: int) -> Fraction:
+        """Ticks in the user's unit."""
+        return int(ticks) / self.scale
+
+    def value(self, start: Ints) -> int:
+        """The objective of a schedule, in ticks."""
+        return int((start + self.duration[self.sequence] - self.due[self.rank[self.sequence]]).max(initial=0))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a problem is built from: ticks of one operation by stage, parts of memory by stage, caps in parts."""
+
+    scale: Fraction
+    forward: Ints
+    input: Ints
+    weight: Ints
+    full: Ints
+    message: Ints
+    part: Fraction
+    takes: Ints
+    at_input: Ints
+    at_weight: Ints
+    cap: Ints
+
+
+def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "makespan") -> Problem:
+    """The instance of a placement; every stage of every route has a rank."""
+    rows: list[tuple[int, int, int, int, int, int, int, int]] = []
+    edges: list[tuple[int, int, int]] = []
+    counts = np.bincount(placement.route_of, minlength=placement.routes).tolist()
+    backward = Op.B if fused else Op.I
+    for route, ranks in enumerate(placement.rank_of.tolist()):
+        stages, n = len(ranks), counts[route]
+        if not n:
+            continue
+        base = len(rows)
+        lag = [int(sizes.message[s]) for s in range(stages)]
+        for s, r in enumerate(ranks):
+            rows.append((Op.F, route, s, r, n, int(sizes.forward[s]), int(sizes.takes[s]), 0))
+        for s, r in enumerate(ranks):
+            freed = int(sizes.takes[s]) if fused else int(sizes.at_input[s])
+            rows.append((backward, route, s, r, n, int((sizes.full if fused else sizes.input)[s]), 0, freed))
+        for s in range(stages - 1):
+            crosses = ranks[s] != ranks[s + 1]
+            edges.append((base + s, base + s + 1, lag[s] if crosses else 0))
+            edges.append((base + stages + s + 1, base + stages + s, lag[s + 1] if crosses else 0))
+        edges.append((base + stages - 1, base + 2 * stages - 1, 0))
+        if not fused:
+            for s, r in enumerate(ranks):
+                rows.append((Op.W, route, s, r, n, int(sizes.weight[s]), 0, int(sizes.at_weight[s])))
+            edges += [(base + stages + s, base + 2 * stages + s, 0) for s in range(stages)]
+    op, of_route, stage, rank, length, duration, takes, frees = np.array(rows, dtype=np.int64).reshape(-1, 8).T.copy()
+    before, after, lags = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
+    due = np.zeros(placement.ranks, dtype=np.int64)
+    problem = Problem(
+        placement=placement,
+        fused=fused,
+        objective=objective,
+        scale=sizes.scale,
+        part=sizes.part,
+        op=op,
+        route=of_route,
+        stage=stage,
+        rank=rank,
+        length=length,
+        duration=duration,
+        takes=takes,
+        frees=frees,
+        before=before,
+        after=after,
+        lag=lags,
+        cap=sizes.cap,
+        due=due,
+    )
+    return problem if objective == "makespan" else _due_by_span(problem)
+
+
+def _due_by_span(problem: Problem) -> Problem:
+    """The same with the start of every rank's first operation as due; see `first_starts`."""
+    return replace(problem, due=first_starts(problem))
+
+
+def first_starts(problem: Problem) -> Ints:
+    """When each rank begins, the same in every schedule.
+
+    That holds where every rank begins with the F of its lowest stage, and all that this F waits for are such F too.
+
+    Raises:
+        PipeschedError: PS225, the placement leaves a choice.
+    """
+    starts = np.zeros(problem.ranks, dtype=np.int64)
+    if problem.placement.routes > 1:
+        raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)
+    ranks = problem.placement.rank_of[0].tolist()
+    seen: set[int] = set()
+    clock = 0
+    for s, r in enumerate(ranks):
+        if r not in seen:
+            if len(seen) != s:
+                raise fail(Code.USAGE, f"rank {r} begins only after a second stage of another rank", help=_SPAN_HELP)
+            seen.add(r)
+            starts[r] = clock
+        lag = problem.lag[np.flatnonzero((problem.before == s) & (problem.after == s + 1))]
+        clock += int(problem.duration[s]) + int(lag.sum())
+    return starts
+
+
+_SPAN_HELP = "use --objective makespan"

@@ -1,0 +1,227 @@
+"""From both sides until they meet: what is reached falls, what is out of reach rises.
+
+    found    ─ known orders, list scheduling, local search ─ an engine says sat at C ──────────> best
+    refuted  ─ bounds ─ an engine says unsat at C, for all ranks or for some of them alone ────> lower
+
+    best == lower: proved optimal.   Out of time: best, lower and the gap between them.
+
+Two engines run side by side. One is asked to find, below the best by a step that shrinks when it does not answer;
+the other to refute, first at the bound, then just below the best, where a single rank with its memory and its round
+trips often cannot do what is asked, and says so far sooner than all ranks together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pipesched.model.numbers import shown
+from pipesched.optimize import convert
+from pipesched.optimize.bounds import Bound, lower_bound
+from pipesched.optimize.engines.pool import Pool
+from pipesched.optimize.ladder import Ladder, Step, ladder
+from pipesched.optimize.problem import Orders, Problem
+from pipesched.optimize.question import Answer
+from pipesched.optimize.windows import paths
+
+_LOOK = 0.4  # seconds of heuristics before the engines start; more for large problems
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to look, in seconds, and with what. engine: auto, z3, sat or cpsat; portfolio: whether to try known
+    orders and heuristics; proof: where the refutation is written.
+    """
+
+    seconds: float = 60.0
+    engine: str = "auto"
+    portfolio: bool = True
+    proof: str | None = None
+    workers: int = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Refutation:
+    """No schedule has objective <= bound; ranks: these alone cannot reach it, None for all together."""
+
+    bound: int
+    engine: str
+    ranks: tuple[int, ...] | None
+
+
+@dataclass(eq=False)
+class State:
+    """Where the search stands; times in ticks. source: where the best order comes from."""
+
+    problem: Problem
+    bound: Bound
+    started: float
+    best: Orders | None = None
+    value: int | None = None
+    source: str = ""
+    refuted: Refutation | None = None
+    stopped: str = ""
+    doing: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def lower(self) -> int:
+        """No schedule has less."""
+        return max(self.bound.value, self.refuted.bound + 1 if self.refuted else 0)
+
+    @property
+    def proved(self) -> bool:
+        return self.value is not None and self.value <= self.lower
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def line(self) -> str:
+        """One line of progress."""
+        time = self.problem.time
+        bound = f"bound {shown(time(self.lower))}"
+        if self.value is None:
+            return f"{self.seconds:.1f}s  nothing yet  {bound}  {self.doing}"
+        gap = 100 * (self.value - self.lower) / self.lower if self.lower else 0.0
+        best = f"best {shown(time(self.value))}  {bound}  gap {gap:.1f} %"
+        return f"{self.seconds:.1f}s  {best}  ({self.source})  {self.doing}"
+
+    def offer(self, name: str, orders: Orders) -> bool:
+        """Whether the order is feasible and better than the best, which it then is."""
+        value = convert.value(self.problem, orders)
+        if value is None or (self.value is not None and value >= self.value):
+            return False
+        self.best, self.value, self.source = orders, value, name
+        return True
+
+
+Progress = Callable[[State], None]
+
+
+def search(
+    problem: Problem,
+    limits: Limits,
+    known: Iterable[tuple[str, Orders]] = (),
+    progress: Callable[[State], None] = lambda state: None,
+    pool: Pool | None = None,
+) -> State:
+    """The best schedule and the best bound that can be had in the time; `progress` is called when either moves, and
+    about every second. KeyboardInterrupt ends the search with what it has.
+
+    The caller has made sure that some schedule exists (`least_cap.infeasible`).
+    """
+    state = State(problem, lower_bound(problem), time.monotonic())
+    try:
+        progress(state)
+        _offer_all(state, _orders(state, limits, known), limits, progress)
+        if not state.proved and state.seconds < limits.seconds:
+            _climb(state, limits, progress)
+    except KeyboardInterrupt:
+        state.stopped = "interrupted"
+    if not state.proved and not state.stopped:
+        state.stopped = (
+            f"time limit of {limits.seconds:g} s" if state.seconds >= limits.seconds else "no engine can go on"
+        )
+    return state
+
+
+def _orders(state: State, limits: Limits, known: Iterable[tuple[str, Orders]]) -> Iterator[tuple[str, Orders]]:
+    yield from known
+    if limits.portfolio:
+        from pipesched.optimize.portfolio import orders
+
+        yield from orders(state.problem, min(_LOOK + state.problem.operations / 20_000, limits.seconds / 4))
+
+
+def _offer_all(
+    state: State, candidates: Iterable[tuple[str, Orders]], limits: Limits, progress: Callable[[State], None]
+) -> None:
+    for name, orders in candidates:
+        if state.offer(name, orders):
+            progress(state)
+        if state.proved or state.seconds >= limits.seconds:
+            return
+
+
+@dataclass(eq=False)
+class Running:
+    """A question that an engine works on."""
+
+    step: Step
+    role: str
+    since: float
+
+
+def _climb(state: State, limits: Limits, progress: Callable[[State], None]) -> None:
+    """Ask until the bounds meet, time is up or nothing is left to ask."""
+    rungs = ladder(state.problem, paths(state.problem), limits.engine, state.lower, state.value)
+    running: dict[int, Running] = {}
+    with Pool(limits.workers) as pool:
+        while not state.proved and state.seconds < limits.seconds:
+            _ask(pool, rungs, running)
+            if not running:
+                return
+            arrived = pool.wait(min(0.5, max(0.01, limits.seconds - state.seconds)))
+            if arrived is not None:
+                job = running.pop(arrived[0])
+                _take(state, rungs, job.step, arrived[1])
+                _drop_stale(pool, rungs, running)
+            _drop_late(pool, rungs, running)
+            state.doing = ", ".join(_named(job.step) for job in running.values())
+            progress(state)
+
+
+def _ask(pool: Pool, rungs: Ladder, running: dict[int, Running]) -> None:
+    for role in ("find", "refute"):
+        if pool.idle and all(job.role != role for job in running.values()):
+            step = rungs.find() if role == "find" else rungs.refute()
+            if step is not None and all(_same(step, job.step) is False for job in running.values()):
+                running[pool.submit(step.question)] = Running(step, role, time.monotonic())
+
+
+def _same(one: Step, two: Step) -> bool:
+    a, b = one.question, two.question
+    return (a.bound, a.engine, a.ranks) == (b.bound, b.engine, b.ranks)
+
+
+def _take(state: State, rungs: Ladder, step: Step, answer: Answer) -> None:
+    question = step.question
+    rungs.told(step, answer)
+    if answer.verdict == "unsat" and question.bound + 1 > state.lower:
+        state.refuted = Refutation(question.bound, answer.engine, question.ranks)
+    if answer.start is not None and state.offer(answer.engine, convert.by_start(state.problem, answer.start)):
+        assert state.value is not None
+        rungs.found(state.value)
+    if answer.reason and answer.reason not in state.notes:
+        state.notes.append(answer.reason)
+
+
+def _drop_stale(pool: Pool, rungs: Ladder, running: dict[int, Running]) -> None:
+    """Questions whose answer is known by now."""
+    for ticket, job in list(running.items()):
+        bound = job.step.question.bound
+        if bound < rungs.lower or (rungs.value is not None and bound >= rungs.value):
+            pool.cancel(ticket)
+            del running[ticket]
+
+
+def _drop_late(pool: Pool, rungs: Ladder, running: dict[int, Running]) -> None:
+    """Questions that have had their time; the last one standing may go on."""
+    for ticket, job in list(running.items()):
+        if time.monotonic() - job.since > job.step.limit and not _last(rungs, job):
+            pool.cancel(ticket)
+            del running[ticket]
+            rungs.told(job.step, Answer("unknown"))
+
+
+def _last(rungs: Ladder, job: Running) -> bool:
+    """Whether the question decides all: all ranks, just below the best."""
+    return job.role == "find" and rungs.step == 1
+
+
+def _named(step: Step) -> str:
+    alone = f" on rank {step.question.ranks[0]}" if step.question.ranks else ""
+    return f"{step.question.engine} at {step.question.problem.time(step.question.bound)}{alone}"

@@ -1,0 +1,122 @@
+"""Files as pictures.
+
+    read ──> load ──> Schedule ──> Chart ──> text · svg · html · …
+                         └─ examine: what is wrong with it, told beside the picture
+
+Each format is one function of a chart. What is wrong with a file does not keep it from being drawn, as far as it runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipesched.compile import examine, load
+from pipesched.diagnostics import Diagnostic, PipeschedError
+from pipesched.examine import Options, sizes
+from pipesched.model.costs import Costs
+from pipesched.model.release import AT_W, Release
+from pipesched.model.schedule import Schedule
+from pipesched.source import Source
+from pipesched.views.chart import Chart, chart
+from pipesched.views.svg import Svg
+from pipesched.views.text import Text
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart, and what is wrong with what it shows."""
+
+    chart: Chart
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def fault(self) -> Diagnostic | None:
+        """The first error."""
+        return next((found for found in self.diagnostics if found.severity == "error"), None)
+
+
+def picture(source: Source, options: Options) -> Picture:
+    """A file with its times, at the costs of the options over its own.
+
+    Raises:
+        PipeschedError: as `load`, and PS222, PS225, options that mean nothing for it.
+    """
+    loaded = load(source, options)
+    report = examine(loaded, options)
+    if report.exit_status == 2:
+        raise PipeschedError(report.diagnostics)
+    own = loaded.unit.costs if loaded.unit else Costs()
+    costs = own if options.costs is None else options.costs.over(own)
+    drawn = chart(loaded.schedule, costs, options.release, sizes=sizes(loaded))
+    return Picture(drawn, report.diagnostics)
+
+
+def text(chart: Chart, how: Text | None = None) -> str:
+    """The chart in characters."""
+    from pipesched.views import text
+
+    return text.render(chart, how)
+
+
+def svg(chart: Chart, how: Svg | None = None) -> str:
+    """The chart as an SVG file."""
+    from pipesched.views import svg
+
+    return svg.render(chart, how)
+
+
+def html(chart: Chart) -> str:
+    """The chart as a page that needs nothing else."""
+    from pipesched.views import html
+
+    return html.render(chart)
+
+
+def trace(chart: Chart) -> str:
+    """The chart as Chrome's trace events."""
+    from pipesched.views import trace
+
+    return trace.render(chart)
+
+
+def dag(chart: Chart, written: str = "dot", *, force: bool = False) -> str | None:
+    """The dependency graph as ``dot``, ``graphml``, ``svg`` or ``png``; None where the program `dot` is missing.
+
+    Bytes are told as what UTF-8 makes of them, with surrogates for the rest (PEP 383).
+    """
+    from pipesched.views import dag, graph
+
+    match written:
+        case "graphml":
+            return graph.graphml(chart)
+        case "svg":
+            return dag.svg(chart, force=force)
+        case "png":
+            drawn = dag.png(chart, force=force)
+            return None if drawn is None else drawn.decode("utf-8", "surrogateescape")
+        case _:
+            return dag.dot(chart, force=force)
+
+
+def notebook(schedule: Schedule, costs: Costs | None = None, release: Release = AT_W) -> str:
+    """How a schedule shows itself in a notebook: as a figure, or in words where it is too large for one."""
+    from pipesched.views import svg
+
+    try:
+        return svg.render(chart(schedule, costs, release))
+    except PipeschedError as error:
+        return svg.note(f"{schedule.name}: {'; '.join(found.message for found in error.diagnostics)}")
+
+
+def graph(schedule: Schedule, costs: Costs | None = None) -> object:
+    """The graph of a schedule, for networkx."""
+    from pipesched.views import graph
+
+    return graph.graph(chart(schedule, costs))
+
+
+def table(schedule: Schedule, costs: Costs | None = None) -> object:
+    """The table of a schedule, for pandas."""
+    from pipesched.views import table
+
+    return table.pandas(chart(schedule, costs))

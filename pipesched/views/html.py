@@ -1,0 +1,140 @@
+"""One page that shows a schedule: self-contained, read by any browser, and never asking a network for anything.
+
+    <script type="application/json">   what there is one of: sizes, the unit of time, placement, source lines
+    <script type="text/plain">         one column each, base64 of little-endian numbers: kind, stage, start, ...
+    <script>                           pipesched/views/page/*.js, in the order of `SCRIPTS`
+
+A million operations are columns here as everywhere; the page draws what is visible, and a pixel that many operations
+share is their exact mix. The page's own policy forbids every request, so what a file contains cannot leave it.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from functools import cache
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from pipesched.analysis.critical import causes
+from pipesched.model.columns import Column
+from pipesched.model.numbers import shown
+from pipesched.model.ops import Op
+from pipesched.views.chart import Chart
+from pipesched.views.palette import style
+from pipesched.views.places import Places, places
+from pipesched.views.verdict import cost
+
+SCRIPTS = ("data.js", "colours.js", "view.js", "paint.js", "words.js", "overlay.js", "controls.js", "main.js")
+
+
+def render(chart: Chart) -> str:
+    """The page of a chart, as text; the same chart gives the same bytes."""
+    where = places(chart.schedule)
+    data = f'<script type="application/json" id="meta">{_json(_meta(chart, where))}</script>\n'
+    columns = "\n".join(_column(name, column) for name, column in _columns(chart, where).items())
+    scripts = "<script>\n(() => {\n" + "".join(_part(name) for name in SCRIPTS) + "})();\n</script>"
+    parts = {"title": escape(chart.title), "style": _part("page.css"), "data": data + columns, "script": scripts}
+    page = _part("page.html")
+    for name, text in parts.items():
+        before, found, after = page.partition(f"<!-- {name} -->")
+        assert found
+        page = before + text + after
+    return page
+
+
+@cache
+def _part(name: str) -> str:
+    return Path(__file__).with_name("page").joinpath(name).read_text("utf-8")
+
+
+def _json(value: object) -> str:
+    """JSON that cannot end the element it stands in, nor begin another."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _columns(chart: Chart, where: Places) -> dict[str, Column]:
+    """One entry an operation; what never runs is there, after what runs."""
+    schedule, times = chart.schedule, chart.times
+    why = causes(schedule, chart.needs, times, chart.costs.ticks(schedule.stages))
+    return {
+        "kind": schedule.op,
+        "second": schedule.joined.astype(np.int8),
+        "stage": schedule.stage,
+        "microbatch": schedule.microbatch,
+        "begin": np.maximum(times.start, 0),
+        "end": np.maximum(times.end, 0),
+        "needs": chart.needs.needs,
+        "cause": why.cause,
+        "held": chart.held.held,
+        "line": where.line,
+        "column": where.column,
+    }
+
+
+def _column(name: str, column: Column) -> str:
+    """A column as an element; data-type tells how to read it: i1, u1, i2, u2, i4, u4, or f8."""
+    kind = _smallest(column)
+    text = b64encode(np.ascontiguousarray(column, dtype=f"<{kind}").tobytes()).decode("ascii")
+    return f'<script type="text/plain" id="column-{name}" data-type="{kind}">{text}</script>'
+
+
+def _smallest(column: Column) -> str:
+    low, high = int(column.min(initial=0)), int(column.max(initial=0))
+    for kind in ("u1", "i1", "u2", "i2", "u4", "i4"):
+        limits = np.iinfo(kind)
+        if limits.min <= low and high <= limits.max:
+            return kind
+    return "f8"
+
+
+def _meta(chart: Chart, where: Places) -> dict[str, object]:
+    schedule, placement, part = chart.schedule, chart.schedule.placement, chart.held.part
+    ran = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(chart.times.start >= 0)])[schedule.start]
+    look = style("default")
+    return {
+        "title": chart.title,
+        "sizes": dict(chart.sizes),
+        "facts": list(_facts(chart)),
+        "trouble": trouble(chart),
+        "scale": chart.scale,
+        "makespan": chart.times.makespan,
+        "start": schedule.start.tolist(),
+        "ran": np.diff(ran).tolist(),
+        "stages": schedule.stages,
+        "microbatches": schedule.microbatches,
+        "chunks": [placement.chunks(rank) for rank in range(schedule.ranks)],
+        "route": placement.route_of.tolist() if placement.routes > 1 else [],
+        "message": chart.message.tolist(),
+        "part": [part.numerator, part.denominator],
+        "fill": {op.name: look.fill[op] for op in (Op.F, Op.I, Op.W, Op.B)},
+        "words": {op.name: look.words[op] for op in (Op.F, Op.I, Op.W, Op.B)},
+        "lighten": look.lighten,
+        "source": where.name,
+        "lines": where.texts,
+        "bindings": where.bindings,
+    }
+
+
+def _facts(chart: Chart) -> Iterator[str]:
+    """The figures of the title, exact."""
+    yield f"{len(chart.schedule):,} operations".replace(",", " ")
+    yield cost(chart)
+    peak = chart.held.peak
+    if peak:
+        yield f"peak {shown(max(peak))} on rank {peak.index(max(peak))}"
+
+
+def trouble(chart: Chart) -> str:
+    """What keeps the order from ending, or nothing."""
+    stuck = [i for i in chart.times.stuck if i >= 0]
+    if not stuck:
+        return ""
+    never = int(np.count_nonzero(chart.times.start < 0))
+    said = ", ".join(f"rank {chart.schedule.rank[i]} at {chart.schedule[i]}" for i in stuck[:4])
+    more = f" and {len(stuck) - 4} more" if len(stuck) > 4 else ""
+    return f"{never} operations never run, drawn as far as it goes: {said}{more} wait for each other"

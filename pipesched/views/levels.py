@@ -1,0 +1,39 @@
+"""What a rank holds over time: a staircase.
+
+An F takes at its start, everything else frees at its end, so each operation makes one step, and the steps of a rank
+are in the order of its list:
+
+    F0 F1 .. I0 W0 F2           held
+    +1 +1          -1,+1        0 1 2 2 2 2 ...
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.views.chart import Chart
+
+
+def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
+    """Instants in ticks, and what is held from each on, in parts; the first is at 0, with nothing held.
+
+    Only what runs counts. Several steps may share an instant; the last of them lasts.
+    """
+    part = slice(int(chart.schedule.start[rank]), int(chart.schedule.start[rank + 1]))
+    ran = chart.times.start[part] >= 0
+    forward = chart.schedule.op[part] == Op.F
+    when = np.where(forward, chart.times.start[part], chart.times.end[part])[ran]
+    nothing = np.zeros(1, dtype=np.int64)
+    return np.concatenate([nothing, when]), np.concatenate([nothing, chart.held.held[part][ran]])
+
+
+def highest(chart: Chart, rank: int, bounds: Ints) -> Ints:
+    """Most that is held in each interval between bounds, in parts; bounds: ascending, from 0 up, shape (n + 1,)."""
+    when, held = steps(chart, rank)
+    low = np.searchsorted(when, bounds[:-1], side="right") - 1
+    high = np.maximum(np.searchsorted(when, bounds[1:], side="left"), low + 1)
+    both = np.stack([low, high], axis=1).ravel()
+    padded = np.concatenate([held, held[-1:]])  # so that the last interval may end behind the last step
+    return np.maximum.reduceat(padded, both)[::2]

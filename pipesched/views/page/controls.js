@@ -1,0 +1,193 @@
+// Wheel, pointer, touch and keys.
+
+const KEYS = [
+  ["wheel, + −, pinch", "zoom in time"], ["alt + wheel, { }", "zoom the rows"], ["drag, arrows, shift + wheel", "move"],
+  ["0", "whole schedule"], ["click", "a microbatch's whole way, and the critical path"],
+  ["shift + click", "the way, and the path that leads to this operation"], ["[ ]", "operation before, after on the rank"],
+  ["b", "to what the chosen operation starts after"], ["m, a, c, d", "memory, messages, critical path, dark"],
+  ["/", "find F3.12, or microbatch 12"], ["escape", "let go"],
+];
+
+let dirty = { base: true, over: true }, waiting = false;
+function redraw(all = true) {
+  dirty.base ||= all;
+  dirty.over = true;
+  if (!waiting) requestAnimationFrame(frame);
+  waiting = true;
+}
+
+function frame() {
+  waiting = false;
+  const began = performance.now();
+  if (dirty.base) paint();
+  drawOver();
+  dirty = { base: false, over: false };
+  pipesched.frames.push(performance.now() - began);
+  if (pipesched.frames.length > 1000) pipesched.frames.shift();
+}
+
+const element = (id) => document.getElementById(id);
+const point = (event) => {
+  const box = stageElement.getBoundingClientRect();
+  return [event.clientX - box.left, event.clientY - box.top];
+};
+
+function wheel(event) {
+  event.preventDefault();
+  const [x, y] = point(event), unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? view.height : 1;
+  const dx = event.deltaX * unit, dy = event.deltaY * unit;
+  if (event.altKey) zoomRows(Math.exp(-dy / 400), y);
+  else if (event.shiftKey) pan(dx || dy);
+  else if (Math.abs(dx) > Math.abs(dy)) pan(dx);
+  else zoom(Math.exp(-dy / (event.ctrlKey ? 100 : 400)), x);
+  hover(x, y);
+  redraw();
+}
+
+// One finger or a button moves; two fingers zoom about their middle.
+const pointers = new Map();
+let travelled = 0;
+
+function down(event) {
+  pointers.set(event.pointerId, point(event));
+  stageElement.setPointerCapture(event.pointerId);
+  if (pointers.size === 1) travelled = 0;
+}
+
+function middle() {
+  const all = [...pointers.values()], n = all.length;
+  const x = all.reduce((sum, p) => sum + p[0], 0) / n, y = all.reduce((sum, p) => sum + p[1], 0) / n;
+  return [x, y, n > 1 ? Math.hypot(all[0][0] - all[1][0], all[0][1] - all[1][1]) : 0];
+}
+
+function move(event) {
+  const [x, y] = point(event);
+  if (!pointers.has(event.pointerId)) return hover(x, y);
+  const [x0, y0, wide0] = middle();
+  pointers.set(event.pointerId, [x, y]);
+  const [x1, y1, wide1] = middle();
+  travelled += Math.hypot(x1 - x0, y1 - y0) + Math.abs(wide1 - wide0);
+  if (travelled < 4) return;
+  stageElement.classList.add("dragged");
+  hideTip();
+  pan(x0 - x1, y0 - y1);
+  if (wide0 > 0 && wide1 > 0) zoom(wide1 / wide0, x1);
+  redraw();
+}
+
+function up(event) {
+  if (!pointers.delete(event.pointerId)) return;
+  stageElement.classList.remove("dragged");
+  if (pointers.size || travelled >= 4 || event.type === "pointercancel") return;
+  choose(under(...point(event)).index, event.shiftKey);
+}
+
+function hideTip() {
+  element("tip").hidden = true;
+  if (marked.hover >= 0 || marked.rank >= 0) { marked.hover = marked.rank = -1; redraw(false); }
+}
+
+function hover(x, y) {
+  const at = under(x, y), tip = element("tip");
+  if (at.rank < 0 || at.time < 0 || at.time > meta.makespan) return hideTip();
+  if (at.index !== marked.hover || at.rank !== marked.rank) redraw(false);
+  [marked.hover, marked.rank] = [at.index, at.rank];
+  show(tip, at.index >= 0 ? tellOperation(at.index) : tellIdle(at.rank, at.before));
+  tip.hidden = false;
+  const left = x + 16 + tip.offsetWidth > view.width ? x - 12 - tip.offsetWidth : x + 16;
+  const top = y + 16 + tip.offsetHeight > view.height ? y - 12 - tip.offsetHeight : y + 16;
+  tip.style.left = `${Math.max(0, left)}px`;
+  tip.style.top = `${Math.max(0, top)}px`;
+}
+
+// An operation is chosen: its microbatch's way and a path are shown, and told below.
+function choose(index, leading = false) {
+  marked.chosen = index;
+  marked.way = index < 0 ? [] : wayOf(microbatch[index]);
+  marked.path = index >= 0 && leading ? pathTo(index) : criticalPath;
+  press("critical", (marked.critical = index >= 0));
+  tellChosen();
+  redraw(false);
+}
+
+function tellChosen() {
+  const lines = [];
+  if (marked.chosen >= 0) {
+    const [[, title], ...rest] = tellOperation(marked.chosen).filter(([tag]) => tag !== "code");
+    lines.push(["p", [title, ...rest.map(([, text]) => text), placeOf(marked.chosen)].filter(Boolean).join(" · ")]);
+    lines.push(["p", tellWay(microbatch[marked.chosen], marked.way)]);
+  }
+  const leading = marked.path !== criticalPath ? `path to ${labelOf(marked.chosen)}` : "critical path";
+  if (marked.critical) lines.push(["p", tellPath(marked.path, leading)]);
+  if (!lines.length)
+    lines.push(["p", "hover over an operation · click for its microbatch's way and the critical path · ? for the keys"]);
+  show(element("detail"), lines);
+}
+
+const press = (id, on) => element(id).setAttribute("aria-pressed", String(on));
+
+function find(text) {
+  const match = /^\s*(?:([FIWB])(\d+)\.)?(\d+)\s*$/i.exec(text);
+  const wanted = match ? Number(match[3]) : -1;
+  const index = !match ? -1 : wayOf(wanted).find((i) =>
+    !match[1] || (KINDS[kind[i]] === match[1].toUpperCase() && stageOf[i] === Number(match[2]))) ?? -1;
+  element("find").classList.toggle("unknown", index < 0 && text !== "");
+  if (index < 0) return;
+  goTo(index);
+  choose(index);
+  redraw();
+}
+
+function step(by) {
+  const rank = marked.chosen < 0 ? 0 : rankOf(marked.chosen);
+  const index = marked.chosen < 0 ? first(0) : marked.chosen + by;
+  if (index < first(rank) || index >= last(rank)) return;
+  goTo(index);
+  choose(index);
+  redraw();
+}
+
+function back() {
+  const path = marked.chosen < 0 ? criticalPath : pathTo(marked.chosen);
+  const index = marked.chosen < 0 ? path[path.length - 1] : path[path.length - 2];
+  if (index === undefined) return;
+  goTo(index);
+  choose(index);
+  redraw();
+}
+
+const toggles = {
+  memory: () => { press("memory", (view.memory = !view.memory)); keepInSight(); },
+  messages: () => press("messages", (view.messages = !view.messages)),
+  critical: () => { marked.path = criticalPath; press("critical", (marked.critical = !marked.critical)); tellChosen(); },
+  theme: () => {
+    document.documentElement.dataset.theme = theme.dark ? "light" : "dark";
+    readTheme();
+    press("theme", theme.dark);
+  },
+  help: () => { element("keys").hidden = !element("keys").hidden; press("help", !element("keys").hidden); },
+  fit, in: () => zoom(1.5), out: () => zoom(1 / 1.5),
+};
+
+const letGo = () => { element("keys").hidden = true; press("help", false); hideTip(); choose(-1); };
+const actions = {
+  "+": toggles.in, "=": toggles.in, "-": toggles.out, 0: fit, m: toggles.memory, a: toggles.messages,
+  c: toggles.critical, d: toggles.theme, "?": toggles.help, b: back, Escape: letGo,
+  "[": () => step(-1), "]": () => step(1), "{": () => zoomRows(1 / 1.2), "}": () => zoomRows(1.2),
+  ArrowLeft: () => pan(-0.15 * plotWidth()), ArrowRight: () => pan(0.15 * plotWidth()),
+  ArrowUp: () => pan(0, -2 * view.row), ArrowDown: () => pan(0, 2 * view.row),
+  Home: () => { view.left = 0; keepInSight(); }, End: () => { view.left = meta.makespan; keepInSight(); pan(-0.5 * plotWidth()); },
+};
+
+function key(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target === element("find")) {
+    if (event.key === "Escape") stageElement.focus();
+    return;
+  }
+  if (event.key === "/") element("find").focus();
+  else if (actions[event.key]) actions[event.key]();
+  else return;
+  event.preventDefault();
+  redraw();
+}

@@ -1,0 +1,92 @@
+// What is told of an operation, a microbatch and the critical path; times are exact, as the schedule's are.
+
+function divisor(a, b) {
+  while (b) [a, b] = [b, a % b];
+  return Math.abs(a);
+}
+
+// A fraction as 3, 5.5 or 16/3.
+function exact(numerator, denominator) {
+  const d = divisor(numerator, denominator) || 1, n = numerator / d, m = denominator / d;
+  return m === 1 ? String(n) : 10000 % m === 0 ? String(n / m) : `${n}/${m}`;
+}
+
+const time = (ticks) => exact(ticks, meta.scale);
+const amount = (parts) => exact(parts * meta.part[0], meta.part[1]);
+
+function placeOf(i) {
+  if (!lineOf[i]) return "";
+  const bound = meta.bindings.length ? meta.bindings[i] : "";
+  return `${meta.source}:${lineOf[i]}:${columnOf[i]}${bound ? `  with ${bound}` : ""}`;
+}
+
+// What an operation needs, and when that is there.
+function needOf(i) {
+  const from = needs[i];
+  if (from < 0) return "waits for nothing: the first stage";
+  const here = rankOf(i), there = rankOf(from);
+  if (!runs(from)) return `waits for ${labelOf(from)} on rank ${there}, which never runs`;
+  if (here === there) return `waits for ${labelOf(from)} on this rank, done at ${time(end[from])}`;
+  const late = latency(from);
+  return `waits for ${labelOf(from)} on rank ${there}, ` +
+    (late ? `sent at ${time(end[from])}, here at ${time(end[from] + late)}` : `done at ${time(end[from])}`);
+}
+
+function causeOf(i) {
+  if (cause[i] < 0) return "starts at once";
+  if (follows(i)) return `starts right after ${labelOf(cause[i])}, the one before it`;
+  return cause[i] === needs[i] ? "starts as soon as its input is here" : `starts as soon as the input of ${labelOf(partner(i))} is here`;
+}
+
+function tellOperation(i) {
+  const rank = rankOf(i), other = partner(i), place = placeOf(i);
+  const text = (meta.lines[lineOf[i]] || "").replace(/\s+/g, " ");
+  return [
+    ["b", `${labelOf(i)}   ${meta.words[KINDS[kind[i]]]}`],
+    ["", `stage ${stageOf[i]}, microbatch ${microbatch[i]}, rank ${rank}, step ${i - meta.start[rank] + 1}` +
+      (other >= 0 ? `; one slot with ${labelOf(other)}` : "")],
+    ["", `start ${time(begin[i])}, end ${time(end[i])}`],
+    ["", needOf(i)],
+    ["", causeOf(i)],
+    ["", `rank ${rank} holds ${amount(held[i])} ${kind[i] === 0 ? "from its start on" : "after it"}; its peak is ${amount(peaks[rank])}`],
+    ...(place ? [["code", place]] : []),
+    ...(text ? [["code", text]] : []),
+  ];
+}
+
+// An idle gap, and what ends it.
+function tellIdle(rank, before) {
+  const next = before + 1, from = before >= first(rank) ? end[before] : 0;
+  if (next >= last(rank)) {
+    const stuck = next < meta.start[rank + 1];
+    return [["b", `rank ${rank} ${stuck ? "waits for ever" : "is done"}`],
+      ["", stuck ? `at ${labelOf(next)} from ${time(from)}; ${needOf(next)}` : `idle from ${time(from)} to ${time(meta.makespan)}`]];
+  }
+  const late = !follows(next) && cause[next] !== needs[next] && partner(next) >= 0 ? partner(next) : next;
+  return [["b", `rank ${rank} idles ${time(begin[next] - from)}`],
+    ["", `from ${time(from)} to ${time(begin[next])}, when ${labelOf(next)} can start`],
+    ["", `${labelOf(late)} ${needOf(late)}`]];
+}
+
+function tellWay(wanted, way) {
+  if (!way.length) return `microbatch ${wanted} never runs`;
+  const where = new Set(way.map(rankOf)), to = Math.max(...way.map((i) => end[i]));
+  return `microbatch ${wanted}: ${way.length} operations on ${where.size} ranks, from ${time(begin[way[0]])} to ${time(to)}`;
+}
+
+function tellPath(path, what) {
+  if (!path.length) return "";
+  const where = new Set(path.map(rankOf)), work = path.reduce((sum, i) => sum + end[i] - begin[i], 0);
+  const length = end[path[path.length - 1]];
+  const late = length - begin[path[0]] - work;
+  return `${what}: ${path.length} operations on ${where.size} ranks, length ${time(length)} = ${time(work)} work` +
+    (late ? ` + ${time(late)} messages` : "");
+}
+
+function show(element, lines) {
+  element.replaceChildren(...lines.flatMap(([tag, text], i) => {
+    const node = tag ? document.createElement(tag) : document.createTextNode(text);
+    if (tag) node.textContent = text;
+    return i ? [document.createTextNode("\n"), node] : [node];
+  }));
+}

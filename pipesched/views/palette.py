@@ -1,0 +1,105 @@
+"""Colours of operations, told apart by people who see all colours, few, or none.
+
+The default is the palette of Color Universal Design (jfly.uni-koeln.de/color): forward sky blue, backward vermilion,
+its parts I orange and W bluish green. Every cell bears dark text, a letter where there is no colour, and later chunks
+of a rank are lighter. Two styles repeat the looks of papers:
+
+    zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
+    megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.ops import Op
+
+
+@dataclass(frozen=True)
+class Style:
+    """How cells look in SVG. fill: colours by Op as ``#rrggbb``. lighten: how far the last chunk goes towards white.
+
+    numbers: microbatches alone, without letters. first: the number of the first rank and the first microbatch.
+    idle: the colour of idle time, or None for the background. font: of everything. row: what a rank is called.
+    """
+
+    name: str
+    fill: Mapping[Op, str]
+    words: Mapping[Op, str]
+    lighten: float = 0.6
+    numbers: bool = False
+    first: int = 0
+    idle: str | None = None
+    font: str = "'DejaVu Sans', Verdana, sans-serif"
+    row: str = "rank"
+
+
+_WORDS = {
+    Op.F: "F forward",
+    Op.I: "I backward, input",
+    Op.W: "W backward, weights",
+    Op.B: "B full backward",
+}
+
+STYLES = {
+    "default": Style("default", {Op.F: "#56b4e9", Op.I: "#e69f00", Op.W: "#009e73", Op.B: "#d55e00"}, _WORDS),
+    "zero-bubble": Style(
+        "zero-bubble",
+        {Op.F: "#397af2", Op.I: "#44d3da", Op.W: "#e0f0e7", Op.B: "#44d3da"},
+        {Op.F: "F", Op.I: "B", Op.W: "W", Op.B: "BW"},
+        numbers=True,
+        font="'Times New Roman', 'DejaVu Serif', serif",
+        row="Device",
+    ),
+    "megatron": Style(
+        "megatron",
+        {Op.F: "#3b6fb5", Op.I: "#5fa55a", Op.W: "#d8a73c", Op.B: "#5fa55a"},
+        {Op.F: "Forward Pass", Op.I: "Backward Pass, input", Op.W: "Backward Pass, weights", Op.B: "Backward Pass"},
+        numbers=True,
+        first=1,
+        idle="#c9c9c9",
+        font="Arial, 'DejaVu Sans', sans-serif",
+        row="Device",
+    ),
+}
+
+# The nearest of the 256 colours of a terminal: even chunks, odd chunks.
+TERMINAL = {Op.F: (74, 153), Op.I: (178, 222), Op.W: (36, 115), Op.B: (166, 216)}
+MIXED = 245  # forwards and backwards in one character
+_BLACK = 16
+
+
+def style(name: str) -> Style:
+    """A style by its name.
+
+    Raises:
+        PipeschedError: PS225, no such style.
+    """
+    if name not in STYLES:
+        raise fail(Code.USAGE, f"no style is called {name!r}", help=f"styles are {', '.join(STYLES)}")
+    return STYLES[name]
+
+
+def shade(colour: str, chunk: int, chunks: int, lighten: float) -> str:
+    """The colour of a chunk: the first as it is, the last `lighten` of the way to white."""
+    part = lighten * chunk / (chunks - 1) if chunks > 1 else 0.0
+    channels = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(x + (255 - x) * part):02x}" for x in channels)
+
+
+def ink(colour: str) -> str:
+    """Black or white, whichever stands out more (relative luminance, WCAG 2.2)."""
+    linear = [_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5)]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#fff"
+
+
+def _linear(channel: float) -> float:
+    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+
+
+def paint(text: str, background: int) -> str:
+    """Black on one of the 256 colours, by ANSI codes."""
+    return f"\x1b[38;5;{_BLACK};48;5;{background}m{text}\x1b[0m" if text else text

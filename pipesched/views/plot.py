@@ -1,0 +1,156 @@
+"""A small scatter plot as SVG, by hand: the same points give the same bytes.
+
+bubble |  x gpipe                  a series has a shape, a colour that is told apart without colour by the shape,
+ratio  |                           and a line through its points in the order in which they are given
+       |        o 1f1b             left and below is better: the points that no other one beats can be joined
+       +-----------------
+         peak memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor, log10
+from xml.sax.saxutils import escape
+
+from pipesched.model.numbers import shown
+
+WIDTH, HEIGHT = 720, 440
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 200, 40, 52  # margins; the legend stands in the right one
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")  # told apart by all eyes
+_SHAPES = ("circle", "square", "diamond", "up", "down", "cross")
+_STYLE = """\
+text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
+.title { font-size: 14px; font-weight: 600 }
+.frame { stroke: #57606a; fill: none }
+.grid { stroke: #d0d7de }
+.front { stroke: #57606a; stroke-dasharray: 5 4; fill: none }
+.back { fill: #ffffff }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3 }
+  .back { fill: #0d1117 }
+  .grid { stroke: #30363d }
+  .frame, .front { stroke: #8b949e }
+}"""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a series; note: what tells it from the others of the series, shown where the mouse is."""
+
+    x: Fraction
+    y: Fraction
+    series: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From value to pixel, with round numbers to write beside it."""
+
+    low: Fraction
+    step: Fraction
+    steps: int
+    begin: int
+    end: int
+
+    @property
+    def marks(self) -> list[Fraction]:
+        return [self.low + self.step * i for i in range(self.steps + 1)]
+
+    def at(self, value: Fraction) -> str:
+        """The pixel of a value, to a tenth."""
+        exact = self.begin + (self.end - self.begin) * (value - self.low) / (self.step * self.steps)
+        return f"{round(float(exact), 1):g}"
+
+
+def plot(points: Sequence[Point], *, x: str, y: str, title: str = "", frontier: bool = False) -> str:
+    """The points as an SVG file; x, y: what the axes mean; frontier: join what nothing beats, left and below."""
+    across = axis([point.x for point in points], _LEFT, WIDTH - _RIGHT)
+    up = axis([point.y for point in points], HEIGHT - _BOTTOM, _TOP)
+    series = list(dict.fromkeys(point.series for point in points))
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'role="img" aria-label="{escape(title or f"{y} against {x}", {chr(34): "&quot;"})}">',
+        f"<style>\n{_STYLE}\n</style>",
+        f'<rect class="back" width="{WIDTH}" height="{HEIGHT}"/>',
+        f'<text class="title" x="{_LEFT}" y="24">{escape(title)}</text>',
+        *_axes(across, up, x, y),
+    ]
+    if frontier and (best := front(points)):
+        path = " ".join(f"{across.at(point.x)},{up.at(point.y)}" for point in best)
+        lines.append(f'<polyline class="front" points="{path}"/>')
+    for number, name in enumerate(series):
+        mine = [point for point in points if point.series == name]
+        lines += _series(mine, number, across, up)
+        lines += _legend(name, number)
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def front(points: Sequence[Point]) -> list[Point]:
+    """The points that no other one beats in one direction without losing in the other, from left to right."""
+    best: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.x, point.y)):
+        if not best or point.y < best[-1].y:
+            best.append(point)
+    return best
+
+
+def axis(values: Sequence[Fraction], begin: int, end: int) -> Axis:
+    """From 0, or below it, to a round number at or above the largest value, in 4 to 8 steps of 1, 2 or 5."""
+    high, low = max([*values, Fraction(0)]), min([*values, Fraction(0)])
+    spread = (high - low) or Fraction(1)
+    power = Fraction(10) ** floor(log10(float(spread / 5)))
+    step = next(power * x for x in (1, 2, 5, 10) if spread / (power * x) <= 8)
+    first = low // step
+    return Axis(first * step, step, max(1, int(-(-high // step) - first)), begin, end)
+
+
+def _axes(across: Axis, up: Axis, x: str, y: str) -> Iterator[str]:
+    top, bottom, left, right = _TOP, HEIGHT - _BOTTOM, _LEFT, WIDTH - _RIGHT
+    for mark in across.marks:
+        at = across.at(mark)
+        yield f'<line class="grid" x1="{at}" y1="{top}" x2="{at}" y2="{bottom}"/>'
+        yield f'<text x="{at}" y="{bottom + 18}" text-anchor="middle">{shown(mark)}</text>'
+    for mark in up.marks:
+        at = up.at(mark)
+        yield f'<line class="grid" x1="{left}" y1="{at}" x2="{right}" y2="{at}"/>'
+        yield f'<text x="{left - 8}" y="{at}" dy="4" text-anchor="end">{shown(mark)}</text>'
+    yield f'<rect class="frame" x="{left}" y="{top}" width="{right - left}" height="{bottom - top}"/>'
+    yield f'<text x="{(left + right) // 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(x)}</text>'
+    middle = (top + bottom) // 2
+    yield f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{escape(y)}</text>'
+
+
+def _series(points: Sequence[Point], number: int, across: Axis, up: Axis) -> Iterator[str]:
+    """A line through the points, and a mark on each with its note."""
+    color, shape = _COLORS[number % len(_COLORS)], _SHAPES[number % len(_SHAPES)]
+    spots = [(across.at(point.x), up.at(point.y)) for point in points]
+    if len(spots) > 1:
+        path = " ".join(f"{a},{b}" for a, b in spots)
+        yield f'<polyline points="{path}" fill="none" stroke="{color}" stroke-opacity="0.5"/>'
+    for point, (a, b) in zip(points, spots, strict=True):
+        told = f"{point.series} {point.note}: {shown(point.x)}, {shown(point.y)}".replace("  ", " ")
+        yield f'<g transform="translate({a} {b})"><title>{escape(told)}</title>{_mark(shape, color)}</g>'
+
+
+def _legend(name: str, number: int) -> Iterator[str]:
+    color, shape = _COLORS[number % len(_COLORS)], _SHAPES[number % len(_SHAPES)]
+    left, top = WIDTH - _RIGHT + 20, _TOP + 12 + 20 * number
+    yield f'<g transform="translate({left} {top})">{_mark(shape, color)}<text x="12" y="4">{escape(name)}</text></g>'
+
+
+def _mark(shape: str, color: str) -> str:
+    if shape == "circle":
+        return f'<circle r="5" fill="{color}"/>'
+    drawn = {
+        "square": "M-4.5-4.5h9v9h-9z",
+        "diamond": "M0-6L6 0L0 6L-6 0z",
+        "up": "M0-6L5.5 4.5H-5.5z",
+        "down": "M0 6L5.5-4.5H-5.5z",
+        "cross": "M-5-5L5 5M5-5L-5 5",
+    }
+    fill = "none" if shape == "cross" else color
+    return f'<path d="{drawn[shape]}" fill="{fill}" stroke="{color}" stroke-width="1.5"/>'

@@ -1,0 +1,209 @@
+"""A chart as an SVG file: a figure for a paper, a README, a slide.
+
+    title: makespan and bubble
+    rank 0  [F0][F1][F2][F3]            [B0    ]     a slot is as wide as it is long; an overlap pair is two halves
+            ▁▁▂▂▃▃▄▄                                 what the rank holds, on demand
+    rank 1      [F0]\\                                messages as arrows, on demand
+    0    5    10                                     the time, the legend
+
+Written by hand, the same bytes for the same chart. It has no background; its inks follow the reader's light or dark
+scheme where a viewer knows that (`prefers-color-scheme`), and are those for light where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Column
+from pipesched.model.numbers import shown
+from pipesched.model.ops import Op
+from pipesched.views import cells, palette, verdict
+from pipesched.views.axis import WHOLE, Window, nice, shortest, unit
+from pipesched.views.chart import Chart
+from pipesched.views.svg_cells import Cells, Frame, number
+from pipesched.views.svg_css import sheet
+
+MAX_OPS = 50_000
+"""More operations than this are not drawn unless asked for: 10 MB, and viewers stall."""
+
+_LETTER = 7  # the width of a letter in the shortest slot, where that leaves the picture narrower than
+_WIDEST = 2400
+_ROW, _GAP, _CURVE = 24, 8, 22
+_TOP = 52
+
+
+@dataclass(frozen=True)
+class Svg:
+    """What to draw. style: default, zero-bubble or megatron. force: any number of operations."""
+
+    style: str = "default"
+    messages: bool = False
+    memory: bool = False
+    window: Window = WHOLE
+    force: bool = False
+
+
+def render(chart: Chart, how: Svg | None = None) -> str:
+    """The chart as an SVG document.
+
+    Raises:
+        PipeschedError: PS225, no such style or a window without time; PS815, too many operations.
+    """
+    how = how or Svg()
+    if len(chart.schedule) > MAX_OPS and not how.force:
+        message = f"{len(chart.schedule):,} operations make no figure; {MAX_OPS:,} are drawn"
+        raise fail(Code.TOO_LARGE, message, help="draw fewer microbatches, or a text or a page, or say --force")
+    return "\n".join(_Page(chart, how).lines()) + "\n"
+
+
+def note(words: str) -> str:
+    """A line of words as an SVG document, for what cannot be drawn."""
+    css = "text{font:12px sans-serif;fill:#222}@media(prefers-color-scheme:dark){text{fill:#ddd}}"
+    size = f'width="{20 + 7 * len(words)}" height="32"'
+    text = f'<text x="10" y="20">{escape(words)}</text>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{css}</style>{text}</svg>\n'
+
+
+class _Page:
+    """The document from top to bottom."""
+
+    def __init__(self, chart: Chart, how: Svg) -> None:
+        self.chart, self.how, self.style = chart, how, palette.style(how.style)
+        self.paper = self.style.name != "default"
+        self.begin, self.end = how.window.ticks(chart)
+        self.chunk = cells.chunk_column(chart)
+        self.chunks = max(cells.chunks(chart), 1)
+        ranks = chart.schedule.ranks
+        self.left = 12 + 7 * len(f"{self.style.row} {ranks}")
+        curve = _CURVE if how.memory else 0
+        self.pitch = _ROW + curve + (0 if self.paper and not how.memory else _GAP)
+        self.frame = Frame(self._pixels(), self.begin, self.end, self.left, _TOP, self.pitch, _ROW, curve)
+        self.foot = _TOP + self.pitch * ranks
+        self.width = max(ceil(self.frame.x(self.end)) + (40 if how.memory else 14), 420)
+        self.key = list(self._placed())
+        self.height = max((y for _, y, _, _ in self.key), default=self.foot + 12) + 24
+
+    def _pixels(self) -> Fraction:
+        """Pixels a tick: whole ones a unit of time where there is room."""
+        one = unit(self.chart, self.begin)
+        slot = 4 + _LETTER * max(3, cells.widest(self.chart, stages=False))
+        per_unit = Fraction(slot * one, min(shortest(self.chart), self.end - self.begin))
+        room = Fraction(_WIDEST * one, self.end - self.begin)
+        if per_unit > room:
+            per_unit = room
+        if per_unit >= 1:
+            return Fraction(min(ceil(per_unit), max(int(room), 1)), one)
+        return per_unit / one
+
+    def lines(self) -> Iterator[str]:
+        outline = 0.6 if self.frame.length(shortest(self.chart)) > 8 else 0.15
+        scope, css = sheet(self.style, self._seen(), self.chunks, outline)
+        yield (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" width="{self.width}" height="{self.height}" '
+            f'viewBox="0 0 {self.width} {self.height}" role="img">'
+        )
+        yield f"<title>{escape(self._name())}, {escape(verdict.cost(self.chart))}</title>"
+        yield f"<style>{css}</style>"
+        yield f'<text class="t h" x="12" y="20">{escape(self._name())}</text>'
+        yield f'<text class="t" x="12" y="38">{escape(self._cost())}</text>'
+        drawn = Cells(self.chart, self.style, self.chunk, self.chunks, self.frame)
+        yield from self._rows()
+        yield from drawn.slots()
+        if self.how.memory:
+            yield from drawn.curves()
+        if not self.paper:
+            yield from drawn.marks()
+        if self.how.messages:
+            yield from drawn.messages(scope)
+        yield from self._time()
+        yield from self._legend()
+        yield "</svg>"
+
+    def _name(self) -> str:
+        sizes = " ".join(f"{name}={value}" for name, value in self.chart.sizes.items())
+        return "  ".join(part for part in (self.chart.title, sizes) if part)
+
+    def _cost(self) -> str:
+        """In the words of the style."""
+        choices = {"zero-bubble": verdict.span, "megatron": verdict.overhead}
+        cost = choices.get(self.style.name, verdict.cost)(self.chart)
+        if (self.begin, self.end) == (0, max(self.chart.times.makespan, 1)):
+            return cost
+        return f"{cost}; time {shown(self.chart.time(self.begin))} to {shown(self.chart.time(self.end))}"
+
+    def _seen(self) -> list[tuple[Op, int]]:
+        """Every kind and chunk that occurs."""
+        pairs: Column = np.unique(np.stack([self.chart.schedule.op, self.chunk], axis=1), axis=0)
+        return [(Op(op), chunk) for op, chunk in pairs.tolist()]
+
+    def _rows(self) -> Iterator[str]:
+        """The name of each rank, and its time without work."""
+        for rank in range(self.chart.schedule.ranks):
+            y = self.frame.y(rank)
+            name = f"{self.style.row} {rank + self.style.first}"
+            yield f'<text class="t" x="12" y="{number(y + Fraction(_ROW, 2) + 4)}">{name}</text>'
+            kind = "i s" if self.style.idle else "l"
+            shape = f'x="{self.left}" y="{number(y)}" width="{number(self.frame.length(self.end - self.begin))}"'
+            if self.paper:
+                yield f'<rect class="{kind}" {shape} height="{_ROW}"/>'
+            else:
+                x = number(self.frame.x(self.end))
+                yield f'<path class="l" d="M{self.left} {number(y + _ROW)}H{x}" stroke-dasharray="1 3"/>'
+
+    def _time(self) -> Iterator[str]:
+        """Numbers at round steps, or an arrow as in the papers."""
+        y = self.foot + 4
+        if self.paper:
+            yield f'<text class="t" x="12" y="{y + 14}">Time</text>'
+            yield f'<path class="l" d="M{self.left} {y + 10}h60m-5 -3l5 3l-5 3"/>'
+            return
+        scale = self.chart.scale
+        gap = nice(min(Fraction(40) / self.frame.pixels, Fraction(self.end - self.begin, 2)) / scale) * scale
+        mark = ceil(Fraction(self.begin) / gap) * gap
+        while mark <= self.end:
+            x = number(self.frame.x(mark))
+            yield f'<path class="l" d="M{x} {y}v4"/><text class="t c" x="{x}" y="{y + 16}">{shown(mark / scale)}</text>'
+            mark += gap
+
+    def _legend(self) -> Iterator[str]:
+        """What colours and marks mean, on as many lines as that takes."""
+        for x, y, kind, words in self.key:
+            if kind:
+                yield f'<rect class="{kind} s" x="{x}" y="{y}" width="16" height="12"/>'
+            yield f'<text class="t" x="{x + 21 * bool(kind)}" y="{y + 10}">{escape(words)}</text>'
+
+    def _placed(self) -> Iterator[tuple[int, int, str, str]]:
+        """The entries of the legend: where, the class of the swatch, the words."""
+        start = self.left + (84 if self.paper else 0)
+        x, y = start, self.foot + (6 if self.paper else 30)
+        for kind, words in self._entries():
+            wide = int(21 * bool(kind) + 7 * len(words))
+            if x > start and x + wide > self.width:
+                x, y = start, y + 18
+            yield x, y, kind, words
+            x += wide + 14
+
+    def _entries(self) -> Iterator[tuple[str, str]]:
+        seen = {op for op, _ in self._seen()}
+        for op in sorted(seen):
+            yield f"{op.name}0", self.style.words[op]
+        if self.chunks > 1:
+            yield "", "lighter: later chunks"
+        if self.chart.schedule.joined.any():
+            yield "", "two halves: an overlap"
+        if not self.paper:
+            yield "", "bars: warm-up | steady | cool-down"
+        if self.how.memory:
+            yield "", "grey: activations held, at the right the peak"
+        if verdict.timeless(self.chart):
+            yield "", f"{verdict.timeless(self.chart)} of no duration cannot be seen"
+        if self.how.messages:
+            yield "f0", "activation"
+            yield "g0", "gradient"

@@ -1,0 +1,41 @@
+"""A schedule as CSV, for spreadsheets and data frames: one line an operation, in the order of ranks and steps.
+
+    rank,step,op,stage,microbatch,start,end,needs
+    0,1,F,0,0,0,1,
+    1,1,F,1,0,1,2,F0.0
+
+step counts from 1, and both parts of an overlap pair have its start and its end. Times are exact: 3, 5.5 or 16/3.
+start and end are empty where an operation never runs, needs where it takes no output of another.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from pipesched.model.numbers import shown
+from pipesched.model.ops import Op
+from pipesched.views.chart import Chart
+
+HEADER = "rank,step,op,stage,microbatch,start,end,needs"
+
+
+def csv(chart: Chart) -> str:
+    """The lines of a chart, after a header."""
+    schedule = chart.schedule
+    letters = [Op(x).name for x in schedule.op.tolist()]
+    columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
+    names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
+    cells = [f"{op},{stage},{microbatch}" for op, stage, microbatch in columns]
+    start, end = _times(chart, chart.times.start.tolist()), _times(chart, chart.times.end.tolist())
+    needs = ["" if i < 0 else names[i] for i in chart.needs.needs.tolist()]
+    lines = [HEADER]
+    for rank, (low, high) in enumerate(pairwise(schedule.start.tolist())):
+        lines += [f"{rank},{i - low + 1},{cells[i]},{start[i]},{end[i]},{needs[i]}" for i in range(low, high)]
+    return "\n".join(lines) + "\n"
+
+
+def _times(chart: Chart, ticks: list[int]) -> list[str]:
+    if chart.scale == 1:
+        return ["" if x < 0 else str(x) for x in ticks]
+    known = {x: shown(chart.time(x)) for x in set(ticks) if x >= 0}
+    return [known.get(x, "") for x in ticks]

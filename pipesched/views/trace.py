@@ -1,0 +1,237 @@
+"""A schedule as Chrome's trace events, which Perfetto, chrome://tracing and TensorBoard open.
+
+    process  one a rank, in their order
+    thread 0 compute    a complete slice (X) a slot; an overlap pair is one slice, since slices of a thread must nest
+    thread 1 messages   a slice for each message in flight, and one where it arrives; further threads where they overlap
+    flow     s, f       an arrow from every SEND to its RECV, with an id of its own
+    counter  C          live activations of each rank, after every operation
+    instant  i          operations that take no time; where a run stops, what each rank waits for
+
+Times are microseconds. A tick of the schedule is a whole number of them, so that no time is rounded and the unit of
+time is about a millisecond; `otherData.microseconds_per_unit` tells. A message that takes no time is drawn as long as
+an arrival, 1 microsecond, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heappop, heappush
+
+import numpy as np
+
+from pipesched.analysis.critical import causes, critical_path
+from pipesched.model.ops import Op
+from pipesched.views.chart import Chart
+from pipesched.views.verdict import cost
+
+COMPUTE, MESSAGES = 0, 1
+_ARRIVAL = 1  # microseconds
+
+
+def render(chart: Chart) -> str:
+    """The trace of a chart as JSON, an event a line."""
+    return "".join(pieces(chart))
+
+
+def pieces(chart: Chart) -> Iterator[str]:
+    """The same, a rank at a time."""
+    trace = _Trace.of(chart)
+    about = {"name": chart.title, **chart.sizes, "cost": cost(chart), "microseconds_per_unit": trace.tick * chart.scale}
+    yield f'{{"displayTimeUnit":"ms",\n"otherData":{_json(about)},\n"traceEvents":[\n'
+    separator = ""
+    for rank in range(chart.schedule.ranks):
+        events = ",\n".join(trace.rank(rank))
+        yield separator + events
+        separator = ",\n"
+    yield "\n]}\n"
+
+
+def microseconds(chart: Chart) -> int:
+    """How many a tick is drawn long: whole, longer than an arrival, and a unit of time about a millisecond."""
+    return max(2 * _ARRIVAL, -(-1000 // chart.scale))
+
+
+@dataclass(frozen=True)
+class _Message:
+    """A slice of a message on one of its two ranks; flow: ``s`` where it is sent, ``f`` where it arrives."""
+
+    begin: int
+    length: int
+    flow: str
+    number: int
+    consumer: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Trace:
+    """The columns of a chart as lists, and the messages by rank; tick: microseconds of one.
+
+    names: ``F0.3``. told: op, stage and microbatch as members of an object. held: after each operation, a JSON number.
+    """
+
+    chart: Chart
+    tick: int
+    start: list[int]
+    end: list[int]
+    rank_of: list[int]
+    names: list[str]
+    told: list[str]
+    held: list[str]
+    needs: list[int]
+    critical: frozenset[int]
+    messages: list[list[_Message]]
+
+    @classmethod
+    def of(cls, chart: Chart) -> _Trace:
+        schedule, times = chart.schedule, chart.times
+        why = causes(schedule, chart.needs, times, chart.costs.ticks(schedule.stages))
+        letters = [Op(x).name for x in schedule.op.tolist()]
+        columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
+        tick = microseconds(chart)
+        return cls(
+            chart,
+            tick,
+            [tick * x for x in times.start.tolist()],
+            [tick * x for x in times.end.tolist()],
+            schedule.rank.tolist(),
+            [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns],
+            [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns],
+            _held(chart),
+            chart.needs.needs.tolist(),
+            frozenset(critical_path(times, why)),
+            _messages(chart, tick),
+        )
+
+    def rank(self, rank: int) -> Iterator[str]:
+        """All events of a rank."""
+        schedule = self.chart.schedule
+        low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
+        ran = low + int(np.count_nonzero(self.chart.times.start[low:high] >= 0))
+        messages = list(self._of_messages(rank))
+        lanes = max((lane for lane, _ in messages), default=0) + 1
+        yield from _names(rank, lanes)
+        yield from self._computes(rank, low, ran)
+        yield from (event for _, event in messages)
+        yield from self._memory(rank, low, ran)
+        if ran < high:
+            yield self._stop(rank, ran, self.end[ran - 1] if ran > low else 0)
+
+    def _computes(self, rank: int, low: int, ran: int) -> Iterator[str]:
+        joined = self.chart.schedule.joined[low:ran].tolist()
+        pairs = [*joined[1:], False]
+        for i in range(low, ran):
+            if joined[i - low]:
+                continue
+            name, args = self.names[i], self._args(i)
+            if pairs[i - low]:
+                name, args = f"{name}+{self.names[i + 1]}", f'{args},"with":{{{self._args(i + 1)}}}'
+            if i in self.critical or (pairs[i - low] and i + 1 in self.critical):
+                args += ',"critical":true'
+            length = self.end[i] - self.start[i]
+            kind = f'"X","dur":{length}' if length else '"i","s":"t"'
+            yield (
+                f'{{"ph":{kind},"pid":{rank},"tid":{COMPUTE},"ts":{self.start[i]},"name":"{name}",'
+                f'"cat":"{name[0]}","args":{{{args}}}}}'
+            )
+
+    def _args(self, i: int) -> str:
+        needs = f',"needs":"{self.names[self.needs[i]]}"' if self.needs[i] >= 0 else ""
+        return f'{self.told[i]},"held":{self.held[i]}{needs}'
+
+    def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
+        """Lane and event of each slice, and of the end of an arrow in it. A lane holds one slice at a time."""
+        busy: list[tuple[int, int]] = []
+        free: list[int] = []
+        for message in self.messages[rank]:
+            while busy and busy[0][0] <= message.begin:
+                heappush(free, heappop(busy)[1])
+            lane = heappop(free) if free else len(busy)
+            heappush(busy, (message.begin + message.length, lane))
+            yield lane, self._slice(rank, lane, message)
+            yield lane, _flow(rank, lane, message)
+
+    def _slice(self, rank: int, lane: int, message: _Message) -> str:
+        producer, consumer = self.needs[message.consumer], message.consumer
+        kind = "F" if self.names[consumer][0] == "F" else "B"
+        sent = message.flow == "s"
+        other = self.rank_of[consumer if sent else producer]
+        word, end = ("SEND", "to") if sent else ("RECV", "from")
+        return (
+            f'{{"ph":"X","dur":{message.length},"pid":{rank},"tid":{MESSAGES + lane},"ts":{message.begin},'
+            f'"name":"{word}_{kind} {self.names[producer]}","cat":"{word}_{kind}",'
+            f'"args":{{"message":{message.number},"{end}":{other},"for":"{self.names[consumer]}"}}}}'
+        )
+
+    def _memory(self, rank: int, low: int, ran: int) -> Iterator[str]:
+        yield _counter(rank, 0, "0")
+        for i in range(low, ran):
+            yield _counter(rank, self.start[i] if self.names[i][0] == "F" else self.end[i], self.held[i])
+
+    def _stop(self, rank: int, index: int, when: int) -> str:
+        needs = self.needs[index]
+        reason = f"needs {self.names[needs]} of rank {self.rank_of[needs]}" if needs >= 0 else "never starts"
+        return (
+            f'{{"ph":"i","s":"g","pid":{rank},"tid":{COMPUTE},"ts":{when},'
+            f'"name":"rank {rank} stops at {self.names[index]}: {reason}","cat":"deadlock"}}'
+        )
+
+
+def _messages(chart: Chart, tick: int) -> list[list[_Message]]:
+    """The slices of every rank in the order of their begins. A message is sent when its producer ends."""
+    needs, schedule = chart.needs, chart.schedule
+    consumers = np.flatnonzero(needs.crosses & (chart.times.end[needs.needs] >= 0))
+    producers = needs.needs[consumers]
+    late = chart.message[np.clip(schedule.stage[producers], 0, schedule.stages - 1)] * tick
+    sent = chart.times.end[producers] * tick
+    by_rank: list[list[_Message]] = [[] for _ in range(schedule.ranks)]
+    columns = (consumers, schedule.rank[producers], schedule.rank[consumers], sent, late)
+    for number, (consumer, source, target, begin, length) in enumerate(
+        zip(*(x.tolist() for x in columns), strict=True)
+    ):
+        by_rank[source].append(_Message(begin, max(length, _ARRIVAL), "s", number + 1, consumer))
+        by_rank[target].append(_Message(begin + length, _ARRIVAL, "f", number + 1, consumer))
+    return [sorted(of, key=lambda message: (message.begin, message.number)) for of in by_rank]
+
+
+def _flow(rank: int, lane: int, message: _Message) -> str:
+    bound = ',"bp":"e"' if message.flow == "f" else ""
+    return (
+        f'{{"ph":"{message.flow}"{bound},"pid":{rank},"tid":{MESSAGES + lane},"ts":{message.begin},'
+        f'"name":"message","cat":"message","id":{message.number}}}'
+    )
+
+
+def _counter(rank: int, when: int, value: str) -> str:
+    return f'{{"ph":"C","pid":{rank},"tid":{COMPUTE},"ts":{when},"name":"live activations","args":{{"units":{value}}}}}'
+
+
+def _held(chart: Chart) -> list[str]:
+    """What is held after every operation, as JSON numbers."""
+    values = chart.held.held.tolist()
+    shown = {value: _number(value * chart.held.part) for value in set(values)}
+    return [shown[value] for value in values]
+
+
+def _number(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else repr(float(value))
+
+
+def _names(rank: int, lanes: int) -> Iterator[str]:
+    """What the rank and its threads are called, and in which order they stand."""
+    yield _metadata(rank, COMPUTE, "process_name", "name", f"rank {rank}")
+    yield _metadata(rank, COMPUTE, "process_sort_index", "sort_index", rank)
+    for thread in range(MESSAGES + lanes):
+        name = "compute" if thread == COMPUTE else "messages" if thread == MESSAGES else f"messages {thread}"
+        yield _metadata(rank, thread, "thread_name", "name", name)
+        yield _metadata(rank, thread, "thread_sort_index", "sort_index", thread)
+
+
+def _metadata(rank: int, thread: int, kind: str, key: str, value: str | int) -> str:
+    return _json({"ph": "M", "pid": rank, "tid": thread, "ts": 0, "name": kind, "args": {key: value}})
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,69 @@
+"""The cost of a chart in one line, in the words of those who report it.
+
+cost       makespan 33, idle 9 (3/11 = 27.3 %)             idle over makespan, of the rank that idles most
+span       span 24, bubble rate 0 %                        zero-bubble papers: from a rank's first start to its end
+overhead   makespan 33, bubble fraction 9/24 = 37.5 %      idle over work
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.idle import Idle, idle
+from pipesched.model.numbers import shown
+from pipesched.views.chart import Chart
+
+
+def cost(chart: Chart) -> str:
+    """Makespan and idle time."""
+    spent = _spent(chart)
+    if spent is None:
+        return _stops(chart)
+    most = max(spent.idle, default=Fraction(0))
+    return f"makespan {shown(spent.makespan)}, idle {shown(most)} ({ratio(most, spent.makespan)})"
+
+
+def span(chart: Chart) -> str:
+    """Span and the idle part of it."""
+    spent = _spent(chart)
+    if spent is None:
+        return _stops(chart)
+    idle_part = max(spent.span_idle, default=Fraction(0))
+    return f"span {shown(spent.span)}, bubble rate {ratio(idle_part, spent.span)}"
+
+
+def overhead(chart: Chart) -> str:
+    """Makespan, and the largest idle time over work."""
+    spent = _spent(chart)
+    if spent is None:
+        return _stops(chart)
+    parts = [(x / work, x, work) for x, work in zip(spent.idle, spent.work, strict=True) if work]
+    _, most, work = max(parts, default=(0, Fraction(0), Fraction(1)))
+    return f"makespan {shown(spent.makespan)}, bubble fraction {ratio(most, work)}"
+
+
+def ratio(part: Fraction, whole: Fraction) -> str:
+    """``3/19 = 15.8 %``, ``20 %``; nothing of nothing is none of it."""
+    value = part / whole if whole else Fraction(0)
+    percent = f"{float(value * 100):.1f}".removesuffix(".0")
+    return f"{value} = {percent} %" if value.denominator > 1 else f"{percent} %"
+
+
+def timeless(chart: Chart) -> int:
+    """How many slots take no time at all."""
+    return int(np.count_nonzero((chart.times.start >= 0) & (chart.times.start == chart.times.end)))
+
+
+def _stops(chart: Chart) -> str:
+    stuck = [str(rank) for rank, index in enumerate(chart.times.stuck) if index >= 0]
+    listed = ", ".join(stuck[:4]) + (f" and {len(stuck) - 4} more" if len(stuck) > 4 else "")
+    who = f"rank {listed} never finishes" if len(stuck) == 1 else f"ranks {listed} never finish"
+    return f"stops at {shown(chart.makespan)}: {who}"
+
+
+def _spent(chart: Chart) -> Idle | None:
+    if not chart.times.finished:
+        return None
+    return idle(chart.schedule, chart.times, chart.costs.ticks(chart.schedule.stages))

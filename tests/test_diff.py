@@ -1,0 +1,249 @@
+"""What differs between two orders: the fewest moves, checked by doing them, and against all subsets of small orders."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.analysis.moves import moves
+from pipesched.formats import order_write
+from pipesched.model.ops import Compute, Op
+from pipesched.model.schedule import Schedule
+
+CALM = settings(derandomize=True, deadline=None, max_examples=300)
+
+
+def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
+    """Positions of b that moved, and of a and b that are alone, after a check that doing so makes b of a."""
+    weights = np.array(heavy if heavy is not None else [True] * len(b), dtype=np.bool_)
+    found = moves(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64), weights)
+    left = {i for i, _ in found.moved} | set(found.gone)
+    stay_a = [x for i, x in enumerate(a) if i not in left]
+    new = {j for _, j in found.moved} | set(found.new)
+    stay_b = [x for j, x in enumerate(b) if j not in new]
+    assert stay_a == stay_b
+    assert all(a[i] == b[j] for i, j in found.moved)
+    assert bool(found) == (a != b)
+    return [j for _, j in found.moved], list(found.gone), list(found.new)
+
+
+@CALM
+@given(st.permutations(range(7)))
+def test_the_fewest_moves_of_small_orders(permutation: list[int]) -> None:
+    """By trying all subsets of what stays: no larger one is in the same order in both."""
+    moved, gone, new = done(list(range(7)), permutation)
+    increasing = (
+        size
+        for size in range(7, 0, -1)
+        for kept in itertools.combinations(permutation, size)
+        if list(kept) == sorted(kept)
+    )
+    assert len(moved) == 7 - next(increasing) and not gone and not new
+
+
+@CALM
+@given(st.lists(st.integers(0, 5), max_size=12), st.lists(st.integers(0, 5), max_size=12))
+def test_any_two_sequences_with_elements_alone_and_again(a: list[int], b: list[int]) -> None:
+    """What is alone is what one of them has more of, element by element."""
+    _, gone, new = done(a, b)
+    assert sorted(a[i] for i in gone) == sorted((_count(a) - _count(b)).elements())
+    assert sorted(b[j] for j in new) == sorted((_count(b) - _count(a)).elements())
+
+
+def _count(values: list[int]) -> Any:
+    from collections import Counter
+
+    return Counter(values)
+
+
+@CALM
+@given(st.permutations(range(6)), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_of_equal_choices_the_light_ones_move(permutation: list[int], heavy: list[bool]) -> None:
+    """Among all largest subsets that can stay, none keeps more of the heavy ones."""
+    moved, _, _ = done(list(range(6)), permutation, heavy)
+    best = max(
+        (len(kept), sum(heavy[j] for j in kept))
+        for size in range(7)
+        for kept in itertools.combinations(range(6), size)
+        if [permutation[j] for j in kept] == sorted(permutation[j] for j in kept)
+    )
+    stays = [j for j in range(6) if j not in moved]
+    assert (len(stays), sum(heavy[j] for j in stays)) == best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_moves_in_a_long_order_are_found(seed: int) -> None:
+    """k elements taken out of 5000 and put elsewhere are at most k moves, across blocks of any length."""
+    rng = random.Random(seed)
+    b = list(range(5000))
+    for _ in range(20):
+        b.insert(rng.randrange(4999), b.pop(rng.randrange(5000)))
+    assert 0 < len(done(list(range(5000)), b)[0]) <= 20
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_long_blocks_have_the_fewest_moves_too(seed: int) -> None:
+    """Against the quadratic recurrence for a longest increasing subsequence."""
+    rng = random.Random(seed)
+    b = list(range(120))
+    rng.shuffle(b)
+    longest = [1] * 120
+    for i, j in itertools.combinations(range(120), 2):
+        if b[i] < b[j]:
+            longest[j] = max(longest[j], longest[i] + 1)
+    assert len(done(list(range(120)), b)[0]) == 120 - max(longest)
+
+
+def order_of(name: str, **sizes: int) -> Schedule:
+    schedule = pipesched.load(name, **sizes)
+    assert isinstance(schedule, Schedule)
+    return schedule
+
+
+def written(path: Path, schedule: Schedule, orders: list[list[Compute]]) -> str:
+    path.write_text(order_write.write(Schedule.from_orders(orders, schedule.placement, path.stem)))
+    return path.name
+
+
+def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    status = main(["diff", *arguments, "--json"])
+    value: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return status, value
+
+
+def test_the_same_order_in_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A .ps file, its order, its CSV and its stream are the same order: status 0."""
+    schedule = order_of("interleaved", p=2, v=2, m=4)
+    names = ["interleaved", written(folder / "a.order", schedule, [schedule.order(r) for r in range(2)])]
+    for target, name in (("torch-csv", "a.csv"), ("stream", "a.json"), ("torch-comms", "comms.csv")):
+        assert main(["emit", "interleaved", "--p", "2", "--v", "2", "--m", "4", "--target", target, "-o", name]) == 0
+        names.append(name)
+    capsys.readouterr()
+    for a, b in itertools.combinations(names[:4], 2):
+        sizes = ["--p", "2", "--m", "4", *(["--v", "2"] if a == "interleaved" else [])]
+        assert main(["diff", a, b, *sizes]) == 0
+        assert capsys.readouterr().out.endswith("are the same order: 32 operations on 2 ranks\n")
+    assert main(["diff", "interleaved", "comms.csv", "--p", "2", "--v", "2", "--m", "4"]) == 0
+
+
+def test_a_moved_w_is_told_with_its_steps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One W of ZB-H1 three steps earlier: one move, with the steps of both files and what it stands before now."""
+    schedule = order_of("zb_h1", p=4, m=8)
+    orders = [schedule.order(r) for r in range(4)]
+    at = next(i for i, x in enumerate(orders[1]) if x.op is Op.W and x.microbatch == 3)
+    moved = orders[1].pop(at)
+    orders[1].insert(at - 3, moved)
+    name = written(folder / "mine.order", schedule, orders)
+    assert main(["diff", "zb_h1", name, "--p", "4", "--m", "8"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    after = orders[1][at - 2]
+    assert lines[0] == f"rank 1: W1.3 moved from step {at + 1} to {at - 2}, before {after}"
+    assert lines[1] == "" and lines[2].split() == ["zb_h1.ps", "mine.order", "change"]
+    status, value = told(["zb_h1", name, "--p", "4", "--m", "8"], capsys)
+    assert status == 1 and [move["text"] for move in value["moves"]] == [lines[0].removeprefix("rank 1: ")]
+
+
+def test_neighbours_move_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run of operations that keeps its order is one line."""
+    schedule = order_of("1f1b", p=2, m=6)
+    orders = [schedule.order(r) for r in range(2)]
+    orders[0] = [*orders[0][2:], *orders[0][:2]]
+    name = written(folder / "mine.order", schedule, orders)
+    _, value = told(["1f1b", name, "--p", "2", "--m", "6"], capsys)
+    assert [(m["operations"], m["from"], m["to"], m["before"]) for m in value["moves"]] == [
+        (["F0.0", "F0.1"], 1, 11, None)
+    ]
+
+
+def test_the_cost_is_both_and_the_difference(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """1F1B beside GPipe, p = 4, m = 8: the same makespan by the literature, and 4 activations for 8."""
+    status, value = told(["gpipe", "1f1b", "--p", "4", "--m", "8", "--cost", "F=1,B=2"], capsys)
+    makespan = (8 + 4 - 1) * 3
+    assert status == 1 and value["figures"]["makespan"] == [makespan, makespan]
+    assert value["figures"]["peak"] == [8, 4]
+    assert value["figures"]["bubble_ratio"] == [str(Fraction(3, 11))] * 2
+    main(["diff", "gpipe", "1f1b", "--p", "4", "--m", "8"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["makespan", "33", "33", "0"] in rows and ["peak", "8", "4", "-4"] in rows
+
+
+def test_operations_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A backward that is split in the other file is there in one, and its halves in the other."""
+    (folder / "a.csv").write_text("0F0,0B0\n1F0,1B0\n")
+    (folder / "b.csv").write_text("0F0,0B0\n1F0,1I0,1W0\n")
+    status, value = told(["a.csv", "b.csv"], capsys)
+    assert status == 1 and value["moves"] == []
+    assert value["only"] == [
+        [{"rank": 1, "operations": ["B1.0"], "steps": [2]}],
+        [{"rank": 1, "operations": ["I1.0", "W1.0"], "steps": [2, 3]}],
+    ]
+
+
+def test_overlap_pairs_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same operations in the same order, once as one slot and once as two, are not the same order."""
+    (folder / "a.order").write_text("rank 0: F0.0 F0.1+B0.0 B0.1\n")
+    (folder / "b.order").write_text("rank 0: F0.0 F0.1 B0.0 B0.1\n")
+    status, value = told(["a.order", "b.order"], capsys)
+    assert status == 1 and value["moves"] == [] and value["only"] == [[], []]
+    assert value["pairs"] == [[{"rank": 0, "operations": ["F0.1+B0.0"], "steps": [2]}], []]
+
+
+def test_other_sizes_and_placements_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """ZB-H1 on four ranks and interleaving on four: other stages; other microbatches by their number."""
+    _, value = told(["1f1b", "interleaved", "--p", "4", "--v", "2", "--m", "8"], capsys)
+    assert value["facts"] == ["4 stages, then 8"]
+
+
+def test_the_ranks_of_stages_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A stage that has changed its rank is told once, with both ranks."""
+    (folder / "a.csv").write_text("0F0,0B0\n1F0,1B0\n")
+    (folder / "b.csv").write_text("1F0,1B0\n0F0,0B0\n")
+    _, value = told(["a.csv", "b.csv"], capsys)
+    assert value["facts"] == ["stage 0 on rank 0, then on rank 1", "stage 1 on rank 1, then on rank 0"]
+
+
+def test_messages_are_compared_where_both_files_have_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same computes with a send at another place: a move between files with messages, none to their computes."""
+    first = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+    other = "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
+    (folder / "a.csv").write_text(first + other)
+    (folder / "b.csv").write_text(first.replace("0SEND_F0,0F1", "0F1,0SEND_F0") + other)
+    (folder / "c.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    status, value = told(["a.csv", "b.csv"], capsys)
+    assert status == 1 and value["compared"] == "instructions" and len(value["moves"]) == 1
+    assert told(["a.csv", "c.csv"], capsys)[0] == 0
+
+
+def test_a_wrong_file_is_compared_all_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An order that is stuck has no times, and one line on stderr; a file that is no schedule ends the command."""
+    (folder / "a.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    (folder / "b.csv").write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
+    assert main(["diff", "a.csv", "b.csv"]) == 1
+    shown = capsys.readouterr()
+    assert "PS306" in shown.err and shown.err.count("\n") == 1 and "makespan" in shown.out
+    (folder / "c.csv").write_text("0F0,what\n")
+    assert main(["diff", "a.csv", "c.csv"]) == 1
+    assert main(["diff", "a.csv", "none.csv"]) == 2
+    assert main(["diff", "a.csv"]) == 2
+    capsys.readouterr()
+
+
+def test_long_answers_say_how_to_see_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """--all shows every line and every operation."""
+    arguments = ["diff", "zb_h1", "1f1b", "--p", "32", "--m", "64"]
+    assert main(arguments) == 1
+    assert "more lines (--all)" in capsys.readouterr().out
+    assert main([*arguments, "--all"]) == 1
+    whole = capsys.readouterr().out
+    assert "..." not in whole and whole.count("only in") == 64 and "W31.63" in whole

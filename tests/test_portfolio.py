@@ -1,0 +1,222 @@
+"""The heuristics give schedules, at every cap at which there is one, and not worse than those that are published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipesched.analysis.idle import idle
+from pipesched.analysis.memory import memory
+from pipesched.analysis.timeline import timeline
+from pipesched.analysis.waits import waits
+from pipesched.model.costs import Costs
+from pipesched.model.placement import Placement
+from pipesched.model.release import AT_W, Release
+from pipesched.optimize import convert
+from pipesched.optimize.instance import Instance
+from pipesched.optimize.portfolio import coarsened, least_caps, orders
+from pipesched.optimize.portfolio.known import known
+from pipesched.optimize.portfolio.listing import listed, policies
+from pipesched.optimize.portfolio.local import Search
+from pipesched.optimize.portfolio.vee import vee
+from pipesched.optimize.portfolio.zero_bubble import zero_bubble
+from pipesched.optimize.problem import Orders, Problem, Sizes, build
+from tests import brute
+
+HERE = Path(__file__).parent
+PLACEMENTS = ("linear", "loop", "vee", "two")
+RULES = ("W", "I", "split:2/3", "torch")
+
+
+def table(kind: str, ranks: int) -> list[list[int]]:
+    line = list(range(ranks))
+    one = {"linear": line, "loop": line * 2, "vee": line + line[::-1], "two": line}[kind]
+    return [one, one[::-1]] if kind == "two" else [one]
+
+
+def instance(
+    kind: str,
+    ranks: int,
+    microbatches: int,
+    caps: Sequence[Fraction] | None = None,
+    costs: str = "",
+    release: Release = AT_W,
+    *,
+    fused: bool = False,
+    objective: str = "makespan",
+) -> Instance:
+    rank_of = np.array(table(kind, ranks), dtype=np.int32)
+    routes = np.sort(np.arange(microbatches) % len(rank_of)).astype(np.int32)
+    names = ("down", "up")[: len(rank_of)]
+    placement = Placement(rank_of, routes, ranks, names)
+    return Instance(placement, Costs.parse(costs), release, tuple(caps) if caps else None, fused, objective)
+
+
+def measured(asked: Instance, problem: Problem, found: Orders) -> Fraction:
+    """The objective by the analysis that judges every file; fails where the order does not run or holds too much."""
+    schedule = convert.to_schedule(problem, found)
+    ticks = asked.costs.ticks(schedule.stages)
+    times = timeline(schedule, waits(schedule), ticks)
+    assert times.finished
+    if asked.caps is not None:
+        held = memory(schedule, asked.release, asked.costs.sizes(schedule.stages)).peak
+        assert all(peak <= cap for peak, cap in zip(held, asked.caps, strict=True))
+    spent = idle(schedule, times, ticks)
+    return spent.makespan if asked.objective == "makespan" else spent.span
+
+
+def of_brute(x: brute.Instance) -> Problem:
+    placement = Placement(np.array(x.rank_of), np.array(x.route_of), x.ranks)
+    columns = (x.F, x.I, x.W, x.B, x.C)
+    memories = (x.takes, x.at_input, x.at_weight, x.cap)
+    times = [np.array(column, dtype=np.int64) for column in columns]
+    parts = [np.array(column, dtype=np.int64) for column in memories]
+    return build(placement, Sizes(Fraction(1), *times, Fraction(1), *parts), fused=x.fused, objective=x.objective)
+
+
+@pytest.mark.parametrize("release", RULES)
+@pytest.mark.parametrize("kind", PLACEMENTS)
+def test_what_comes_is_a_schedule_and_better_each_time(kind: str, release: str) -> None:
+    """Every order ends, keeps to the caps and beats all before it, by the ordinary analysis."""
+    for fused in (False, True):
+        rule = Release.parse(release)
+        asked = instance(
+            kind, 3, 5, [Fraction(4), Fraction(3), Fraction(7, 2)], "F=3,I=[4,3,2],W=2,C=1", rule, fused=fused
+        )
+        if kind in ("loop", "vee"):
+            asked = instance(
+                kind, 3, 5, [Fraction(4), Fraction(3), Fraction(7, 2)], "F=3,I=4,W=2,C=1", rule, fused=fused
+            )
+        problem = asked.problem()
+        values = [measured(asked, problem, found) for _, found in orders(problem, 0.3)]
+        assert values and all(better < worse for worse, better in pairwise(values))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_there_is_an_order_exactly_if_there_is_a_schedule(seed: int) -> None:
+    """Nothing comes where no schedule keeps to the caps; else something, and nothing that is better than the best."""
+    x = brute.random_instance(seed, microbatches=2)
+    problem = of_brute(x)
+    best = brute.optimum(x)
+    values = [convert.value(problem, found) for _, found in orders(problem, 0)]
+    assert bool(values) == (best is not None)
+    assert all(value is not None and best is not None and value >= best for value in values)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_least_caps(seed: int) -> None:
+    """A schedule exists exactly if no rank has less than the least."""
+    x = brute.random_instance(seed + 1000, microbatches=2)
+    problem = of_brute(x)
+    fits = bool((problem.cap >= least_caps(problem)).all())
+    assert fits == (brute.optimum(x) is not None)
+
+
+@pytest.mark.parametrize("ranks", range(2, 9))
+@pytest.mark.parametrize("kind", PLACEMENTS)
+def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ranks: int) -> None:
+    """Whatever is urgent, and however little room there is beyond the least."""
+    for release in RULES:
+        plain = instance(kind, ranks, ranks + 2, release=Release.parse(release)).problem()
+        least = least_caps(plain)
+        grain = int(plain.takes.max()) // 2
+        for more in range(4):
+            uneven = np.arange(ranks) * more % 3
+            caps = [Fraction(int(x)) * plain.part for x in least + grain * (more + uneven)]
+            asked = instance(kind, ranks, ranks + 2, caps, release=Release.parse(release))
+            problem = asked.problem()
+            for _, policy in list(policies(problem))[::13]:
+                found = listed(problem, policy)
+                assert found is not None
+                measured(asked, problem, found)
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+@pytest.mark.parametrize("row", range(12))
+def test_not_above_the_published_heuristic(row: int, cap: int) -> None:
+    """On the published instances of the zero-bubble paper the span is not above that of its own schedules."""
+    rows = json.loads((HERE / "data" / "zb_iclr_table5_6.json").read_text("utf-8"))["rows"]
+    x = rows[row]
+    times = {key: round(x[f"T_{name}"] * 1000) for key, name in (("F", "F"), ("I", "B"), ("W", "W"), ("C", "comm"))}
+    text = ",".join(f"{key}={time}" for key, time in times.items())
+    rule = Release.parse(f"split:{Fraction(-x['mem_W'], x['mem_F'])}")
+    caps = [Fraction(cap * x["p"])] * x["p"]
+    asked = instance("linear", x["p"], x["m"], caps, text, rule, objective="span")
+    problem = asked.problem()
+    found = [orders for orders in zero_bubble(problem) if convert.value(problem, orders[1]) is not None]
+    best = min(found, key=lambda entry: convert.value(problem, entry[1]) or 0)[1]
+    published = [x["cost_microsec"][f"zb-{cap}p"]] + ([x["cost_microsec"]["zb-h1"]] if cap == 1 else [])
+    assert measured(asked, problem, best) <= min(published)
+
+
+def words(problem: Problem, found: Orders) -> list[str]:
+    """As the files of published orders are written."""
+    op, stage, sequence, index = problem.op, problem.stage, problem.sequence, problem.index
+    return [
+        f"rank {rank}: " + " ".join(f"{'FIWB'[op[sequence[x]]]}{stage[sequence[x]]}.{index[x]}" for x in order)
+        for rank, order in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "file", "fused"),
+    [
+        ("linear", "1F1B", "1f1b_p4_m8", True),
+        ("linear", "GPipe", "gpipe_p4_m8", True),
+        ("linear", "ZB-H1", "zbh1_p4_m8", False),
+        ("linear", "ZB-H2", "zbh2_p4_m8", False),
+        ("loop", "interleaved 1F1B", "interleaved_p4_v2_m8", True),
+        ("vee", "ZB-V", "zbv_handcrafted_p4_m8", False),
+    ],
+)
+def test_the_known_orders_are_the_published_ones(kind: str, name: str, file: str, fused: bool) -> None:
+    """Word for word, where there is room."""
+    problem = instance(kind, 4, 8, fused=fused).problem()
+    made = dict(vee(problem) if kind == "vee" else known(problem))
+    lines = (HERE / "orders" / f"{file}.txt").read_text("utf-8").splitlines()
+    assert words(problem, made[name]) == [line for line in lines if line.startswith("rank")]
+
+
+@pytest.mark.parametrize(("cap", "published"), [(2, 59), (3, 58)])
+def test_blocks_are_not_worse_than_the_published_ones(cap: int, published: int) -> None:
+    """A pattern that repeats reaches V-Min, and V-Half as it is before its ends are reordered; p=4, m=8, unit costs."""
+    asked = instance("vee", 4, 8, [Fraction(cap)] * 4)
+    problem = asked.problem()
+    fit = [found for _, found in vee(problem) if convert.value(problem, found) is not None]
+    assert min(measured(asked, problem, found) for found in fit) <= published
+
+
+@pytest.mark.parametrize("kind", PLACEMENTS)
+def test_local_search_stays_among_the_schedules_and_repeats_itself(kind: str) -> None:
+    """Wherever a walk is, it is within the caps; the same seed and steps lead to the same place."""
+    caps = [Fraction(3)] * 4
+    asked = instance(kind, 4, 8, caps, "F=2,I=3,W=2,C=1")
+    problem = asked.problem()
+    begin = next(iter(orders(problem, 0)))[1]
+    walks = [Search(problem, begin, seed=7) for _ in range(2)]
+    for walk in walks:
+        reached = list(walk.steps(3000, 3.0, 0.1))
+        measured(asked, problem, walk.orders)
+        assert measured(asked, problem, walk.best) == problem.time(walk.value) == problem.time(reached[-1])
+    assert walks[0].orders == walks[1].orders and walks[0].best == walks[1].best
+    assert walks[0].value < measured(asked, problem, begin) * problem.scale
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3, 5, 7, 100])
+def test_a_coarse_clock(ticks: int) -> None:
+    """Durations are off by half a multiple at most, none that is above 0 vanishes, and memory is what it was."""
+    asked = instance("linear", 4, 6, [Fraction(3)] * 4, "F=[10,12,0,7],I=12,W=3,C=2", Release.parse("split:1/2"))
+    problem = asked.problem()
+    coarse = coarsened(problem, ticks)
+    assert ((coarse.duration > 0) == (problem.duration > 0)).all()
+    off = np.abs(coarse.duration * ticks - problem.duration)
+    assert (off <= np.where(coarse.duration > 1, ticks / 2, max(ticks - 1, 0))).all()
+    assert (np.abs(coarse.lag * ticks - problem.lag) <= ticks / 2).all()
+    for _, found in orders(coarse, 0):
+        measured(asked, problem, found)

@@ -1,0 +1,357 @@
+"""Charts in characters: every slot stands where it runs, idle time is counted in dots, and no line is too long.
+
+The oracle is the slow simulation (`tests.simulate`) and what it says of each rank, instant by instant; the text is
+read back character by character.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import shown
+from pipesched.model.ops import Compute, Op
+from pipesched.model.schedule import Schedule
+from pipesched.views.axis import Window
+from pipesched.views.chart import chart
+from pipesched.views.phases import phases
+from pipesched.views.text import Text, render
+from tests import simulate, strategies
+from tests.simulate import Played, rows, slots
+
+CALM = settings(derandomize=True, deadline=None, max_examples=60)
+SIZES = [
+    ("gpipe", {"p": 4, "m": 8}),
+    ("1f1b", {"p": 4, "m": 8}),
+    ("zb_h1", {"p": 4, "m": 8}),
+    ("zb_h2", {"p": 4, "m": 8}),
+    ("interleaved", {"p": 4, "v": 2, "m": 8}),
+    ("dualpipe", {"p": 8, "m": 20}),
+]
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def loaded(name: str, **sizes: int) -> Schedule:
+    schedule = pipesched.load(name, **sizes)
+    assert isinstance(schedule, Schedule)
+    return schedule
+
+
+def played(schedule: Schedule, costs: Costs | None = None) -> Played:
+    return simulate.run(schedule, rows(costs or Costs(), schedule.stages))
+
+
+def rank_rows(text: str) -> tuple[list[str], list[str]]:
+    """The rows of the chart and those of the memory, without the names of the ranks."""
+    found = [re.sub(r"^rank \d+ +", "", line) for line in text.splitlines() if re.match(r"rank \d+ +(?!stops)\S", line)]
+    half = len(found) // 2
+    return found[:half], found[half:]
+
+
+def label(x: Compute, chunk: int) -> str:
+    return f"{x.op.name.lower() if chunk % 2 else x.op.name}{x.microbatch}"
+
+
+def drawn(schedule: Schedule, run: Played, rank: int, columns: int) -> Iterator[tuple[int, str]]:
+    """The column and the label of every slot of a rank, at so many columns a unit, by the simulation."""
+    held = schedule.placement.chunks(rank)
+    order = run.orders[rank]
+    for slot in slots(order):
+        parts = []
+        for i in slot:
+            route = int(schedule.placement.route_of[order[i].microbatch])
+            parts.append(label(order[i], held.index((route, order[i].stage))))
+        column = run.start[rank, slot[0]] * columns
+        assert column.denominator == 1
+        yield int(column), "+".join(parts)
+
+
+@pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
+def test_every_slot_stands_at_its_start(name: str, sizes: dict[str, int]) -> None:
+    """Where a letter, a number and a blank fit in a unit, the row is the order, each slot at its time."""
+    schedule = loaded(name, **sizes)
+    wide = len(str(sizes["m"] - 1)) + 2
+    run = played(schedule)
+    width = wide * int(run.makespan) + 20
+    text, _ = rank_rows(render(chart(schedule), Text(width)))
+
+    assert f"{wide} columns = 1 unit of time" in render(chart(schedule), Text(width))
+    for rank, row in enumerate(text):
+        expected = [" "] * wide * int(run.makespan)
+        busy = {
+            instant
+            for slot in slots(run.orders[rank])
+            for instant in range(int(run.start[rank, slot[0]]), int(run.end[rank, slot[0]]))
+        }
+        for instant in set(range(int(run.makespan))) - busy:
+            expected[wide * instant] = "·"
+        for column, words in drawn(schedule, run, rank, wide):
+            expected[column : column + len(words)] = words
+        assert row == "".join(expected).rstrip()
+
+
+@CALM
+@given(strategies.schedules(), st.integers(24, 220), st.booleans(), st.data())
+def test_no_line_is_too_long(schedule: Schedule, width: int, ascii: bool, data: st.DataObject) -> None:
+    """At any width and any costs, for right schedules and broken ones, all the ranks are there and no line is cut."""
+    costs = data.draw(strategies.costs(schedule.stages))
+    text = render(chart(schedule, costs), Text(width, ascii=ascii))
+    rows = [line for line in text.splitlines() if line.startswith("rank ")]
+
+    assert len([row for row in rows if "stops" not in row]) == 2 * schedule.ranks
+    assert max(map(len, text.splitlines())) <= width
+    assert text.isascii() or not ascii
+
+
+@CALM
+@given(strategies.schedules(), st.integers(24, 160))
+def test_colour_changes_no_column(schedule: Schedule, width: int) -> None:
+    """A coloured row says what the plain one says, save that a number may stand without its letter."""
+    plain, _ = rank_rows(render(chart(schedule), Text(width)))
+    coloured, _ = rank_rows(ANSI.sub("", render(chart(schedule), Text(width, color=True))))
+
+    for one, two in zip(plain, coloured, strict=True):
+        for mark, other in zip_longest(one, two, fillvalue=" "):
+            assert mark == other or other.isdigit() or (other == " " and mark.isalpha())
+
+
+def test_every_kind_has_a_colour() -> None:
+    """Forward, backward and its parts each have a background of their own, and the parts of an overlap have theirs."""
+    text = render(chart(loaded("dualpipe", p=4, m=8)), Text(200, color=True))
+    found = {
+        letter.upper(): re.findall(rf"\x1b\[38;5;16;48;5;(\d+)m{letter}\d ", text) for letter in ("F", "I", "W", "B")
+    }
+    assert all(found.values())
+    assert len({colours[0] for colours in found.values()}) == 4
+    pair = re.search(r"\x1b\[38;5;16;48;5;(\d+)mF\d\x1b\[0m\x1b\[38;5;16;48;5;(\d+)m\+b\d", text)
+    assert pair is not None and pair[1] == found["F"][0] and pair[2] != found["B"][0]
+
+
+@CALM
+@given(strategies.schedules(), st.data())
+def test_dots_are_idle_time(schedule: Schedule, data: st.DataObject) -> None:
+    """With all of the time on whole columns, the dots of a rank are its idle time in units."""
+    costs = data.draw(strategies.costs(schedule.stages))
+    run = played(schedule, costs)
+    assume(run.makespan > 0)
+    text = render(chart(schedule, costs), Text(20_000))
+    scale = re.search(r"columns? = (\S+) units? of time", text)
+    assert scale is not None
+    every, _ = rank_rows(text)
+    for rank, row in enumerate(every):
+        work = sum(run.end[rank, slot[0]] - run.start[rank, slot[0]] for slot in slots(run.orders[rank]))
+        assert row.count("·") * Fraction(scale[1]) == run.makespan - work
+
+
+def mixture(schedule: Schedule, run: Played, rank: int, begin: Fraction, end: Fraction) -> Counter[str]:
+    """How long each kind runs on a rank between two instants."""
+    found: Counter[str] = Counter()
+    order = run.orders[rank]
+    for slot in slots(order):
+        kind = "+" if len(slot) == 2 else order[slot[0]].op.name
+        part = min(run.end[rank, slot[0]], end) - max(run.start[rank, slot[0]], begin)
+        if part > 0:
+            found[kind] += part  # type: ignore[assignment]
+    return found
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("1f1b", {"p": 3, "m": 40}), ("dualpipe", {"p": 4, "m": 24})])
+def test_a_full_column_shows_what_takes_most_of_it(name: str, sizes: dict[str, int]) -> None:
+    """Where several slots share a column, its letter is a kind that no other exceeds; a dot is mostly idle time."""
+    schedule = loaded(name, **sizes)
+    run = played(schedule)
+    text = render(chart(schedule), Text(40))
+    found = re.search(r"1 column = (\S+) units? of time", text)
+    assert found is not None and "a column shows what takes most of it" in text
+    step = Fraction(found[1])
+    assert step > 1
+    every, _ = rank_rows(text)
+    for rank, row in enumerate(every):
+        for column, mark in enumerate(row):
+            begin, end = column * step, (column + 1) * step
+            shares = mixture(schedule, run, rank, Fraction(int(begin)), Fraction(int(end)))
+            whole, busy = int(end) - int(begin), sum(shares.values())
+            if mark == "·":
+                assert 2 * busy <= whole
+                continue
+            assert shares[mark.upper()] == max(shares.values()) and 2 * busy > whole
+            assert mark.isupper() == (10 * shares[mark.upper()] >= 9 * whole) or mark == "+"
+
+
+def holding(run: Played, rank: int, begin: Fraction, end: Fraction) -> int:
+    """Most that a rank holds from `begin` up to, not including, `end`; of the steps at `begin` the last one counts."""
+    change = {Op.F: 1, Op.I: 0, Op.W: -1, Op.B: -1}
+    now, before, inside = 0, 0, [0]
+    for i, x in enumerate(run.orders[rank]):
+        when = run.start[rank, i] if x.op is Op.F else run.end[rank, i]
+        now += change[x.op]
+        before = now if when <= begin else before
+        inside += [now] if begin < when < end else []
+    return max(before, *inside)
+
+
+@pytest.mark.parametrize(("name", "sizes"), SIZES[:4], ids=[name for name, _ in SIZES[:4]])
+def test_the_spark_line_is_what_is_held(name: str, sizes: dict[str, int]) -> None:
+    """The height of a column is the most that the rank holds in it, a full block the largest peak of all ranks."""
+    schedule = loaded(name, **sizes)
+    run = played(schedule)
+    columns = 3
+    _, sparks = rank_rows(render(chart(schedule), Text(columns * int(run.makespan) + 20)))
+    top = max(simulate.held(run, Fraction(0), Fraction(1)))
+    for rank, line in enumerate(sparks):
+        body, peak = line.rsplit(maxsplit=1)
+        assert Fraction(peak) == simulate.held(run, Fraction(0), Fraction(1))[rank]
+        for column, mark in enumerate(body):
+            if mark == "│":
+                continue
+            most = holding(run, rank, Fraction(column, columns), Fraction(column + 1, columns))
+            assert mark == SPARKS[-(-most * 7 // int(top))]
+
+
+@CALM
+@given(strategies.schedules())
+def test_phases_are_first_backward_and_last_forward(schedule: Schedule) -> None:
+    """Warm-up ends where the first backward starts, cool-down begins where the last forward has ended."""
+    run, picture = played(schedule), chart(schedule)
+    found = phases(schedule, picture.times)
+    for rank, order in enumerate(run.orders):
+        backward = [run.start[rank, i] for i, x in enumerate(order) if x.op in (Op.I, Op.B)]
+        forward = [run.end[rank, i] for i, x in enumerate(order) if x.op is Op.F]
+        if not backward:
+            assert (found.steady[rank], found.cooling[rank]) == (-1, -1)
+            continue
+        assert picture.time(int(found.steady[rank])) == min(backward)
+        assert picture.time(int(found.cooling[rank])) == max([min(backward), *forward])
+
+
+def test_bars_stand_between_the_phases() -> None:
+    """1F1B, rank 0 of four: the first backward starts at 10, the last forward of eight ends at 22."""
+    _, sparks = rank_rows(render(chart(loaded("1f1b", p=4, m=8)), Text(120)))
+    assert [column for column, mark in enumerate(sparks[0]) if mark == "│"] == [3 * 10, 3 * 22]
+
+
+def test_a_window_is_a_part_of_the_whole() -> None:
+    """What a window shows is what the whole shows there, at the same scale."""
+    picture = chart(loaded("zb_h1", p=4, m=8))
+    whole, _ = rank_rows(render(picture, Text(100)))
+    part, _ = rank_rows(render(picture, Text(100, Window(Fraction(7), Fraction(19)))))
+    assert part == [row[3 * 7 : 3 * 19].rstrip() for row in whole]
+    assert "time 7 to 19 of 27" in render(picture, Text(100, Window(Fraction(7), Fraction(19))))
+
+
+def test_many_chunks_are_named_by_stage() -> None:
+    """With more than two chunks on a rank, and room, a label is stage and microbatch, as `pipesched order` says."""
+    schedule = loaded("interleaved", p=2, v=3, m=2)
+    every, _ = rank_rows(render(chart(schedule), Text(200)))
+    for rank, row in enumerate(every):
+        assert re.findall(r"[FBfb]\d+\.\d+", row) == [
+            (str(x).lower() if (x.stage // 2) % 2 else str(x)) for x in schedule.order(rank)
+        ]
+
+
+def test_a_schedule_that_stops_is_drawn_until_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What runs is drawn, each rank that stops is named, stderr has one line, and the status is 1."""
+    (folder / "stuck.txt").write_text("rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n")
+    assert main(["show", "stuck.txt"]) == 1
+    told = capsys.readouterr()
+    every, _ = rank_rows(told.out)
+    assert every[0].startswith("F0") and set(every[1]) == {"·"}
+    assert "stops at 1: ranks 0, 1 never finish" in told.out
+    assert "rank 0 stops before B0.0 (step 2)\nrank 1 stops before F1.1 (step 1)" in told.out
+    assert told.err.count("\n") == 1 and "PS306" in told.err and "pipesched verify" in told.err
+
+
+def test_an_incomplete_file_is_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing backward is told on stderr; all that is there is drawn."""
+    (folder / "short.csv").write_text("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n")
+    assert main(["show", "short.csv", "--ascii"]) == 1
+    told = capsys.readouterr()
+    assert "F0 F1 .  .  B0" in told.out and told.out.isascii()
+    assert "PS301" in told.err and told.err.count("\n") == 1
+
+
+def test_streams_and_orders_look_like_their_schedule(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A schedule, its stream, its CSV and its order make the same chart below the title."""
+
+    def charted(*arguments: str) -> str:
+        assert main([*arguments, "--width", "100"]) == 0
+        return capsys.readouterr().out.split("\n", 1)[1]
+
+    expected = charted("show", "1f1b", "--p", "3", "--m", "4")
+    for target, file in (("stream", "a.json"), ("torch-csv", "a.csv")):
+        assert main(["emit", "1f1b", "--p", "3", "--m", "4", "--target", target, "-o", file]) == 0
+        capsys.readouterr()
+        assert charted("show", file) == expected
+    assert main(["order", "1f1b", "--p", "3", "--m", "4", "-o", "a.txt"]) == 0
+    assert charted("show", "a.txt") == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--width", "10"], "10 columns are too few"),
+        (["--from", "40"], "the makespan is 33"),
+        (["--from", "9", "--to", "3"], "no time from 9 on"),
+        (["--to", "x"], "not a number"),
+        (["--messages"], "--messages is for svg, not for text"),
+        (["--format", "svg", "--width", "90"], "--width is for text, not for svg"),
+        (["-o", "picture.bmp"], "no format has the suffix .bmp"),
+        (["--m", "4,8"], "one size at a time"),
+        (["--cost", "F=[1,2]"], "there are 4"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option that means nothing is never passed over: status 2, nothing on stdout, no file."""
+    assert main(["show", "1f1b", "--p", "4", *arguments]) == 2
+    out = capsys.readouterr()
+    assert told in out.err and out.out == "" and not list(folder.iterdir())
+
+
+def test_json_holds_the_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` is one object with the picture in it and what is wrong with the file."""
+    assert main(["show", "1f1b", "--p", "2", "--m", "2", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["ok"] and value["format"] == "text" and value["parameters"] == {"p": 2, "m": 2}
+    assert main(["show", "1f1b", "--p", "2", "--m", "2"]) == 0
+    assert capsys.readouterr().out == value["picture"]
+
+
+def test_a_pipe_gets_80_columns_and_no_colour() -> None:
+    """Without a terminal the chart is 80 wide, or as COLUMNS says; the same bytes every time."""
+
+    def piped(**environment: str) -> str:
+        command = [sys.executable, "-m", "pipesched", "show", "dualpipe", "--p", "8", "--m", "20"]
+        env = {"PYTHONIOENCODING": "utf-8", "PATH": "/usr/bin:/bin", **environment}
+        return subprocess.run(command, env=env, capture_output=True, check=True, timeout=60).stdout.decode("utf-8")
+
+    first = piped(PYTHONHASHSEED="1")
+    assert first == piped(PYTHONHASHSEED="2") == render(chart(loaded("dualpipe", p=8, m=20)), Text(80))
+    assert "\x1b" not in first
+    assert piped(COLUMNS="120") == render(chart(loaded("dualpipe", p=8, m=20)), Text(120))
+
+
+def test_a_thousand_microbatches_fit_a_screen() -> None:
+    """Half a million operations are rows of 80 characters; the peak of rank 0 is what the published rule says."""
+    schedule = loaded("interleaved", p=64, v=4, m=1024)
+    text = render(chart(schedule), Text(80))
+    every, sparks = rank_rows(text)
+    assert len(every) == len(sparks) == 64 and all(len(row) <= 80 - 8 for row in every)
+    assert sparks[0].split()[-1] == shown(Fraction(2 * 63 + 3 * 64 + 1, 4))
+    assert max(map(len, text.splitlines())) <= 80

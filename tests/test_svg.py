@@ -1,0 +1,355 @@
+"""Figures: what is drawn is read back from the SVG and held against the slow simulation (`tests.simulate`).
+
+Each operation is a group with a title and a rectangle; the numbers under the axis give the scale.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.diagnostics import PipeschedError
+from pipesched.model.costs import Costs
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.views import palette
+from pipesched.views.axis import Window
+from pipesched.views.chart import chart
+from pipesched.views.svg import MAX_OPS, Svg, render
+from tests import simulate, strategies
+from tests.simulate import Played, rows
+from tests.test_show import SIZES, loaded, played
+
+GOLDEN = Path(__file__).parent / "golden"
+CALM = settings(derandomize=True, deadline=None, max_examples=40)
+NS = "{http://www.w3.org/2000/svg}"
+TITLE = re.compile(r"([FIWB]) of stage (\d+), microbatch (\d+) on rank (\d+): (\S+) to (\S+); held ([^;]+)(?:; (.+))?")
+IDS = [name for name, _ in SIZES]
+
+
+@dataclass(frozen=True)
+class Box:
+    """An operation as drawn: what its title says, and its rectangle in units of time, and in pixels down the page."""
+
+    op: str
+    stage: int
+    microbatch: int
+    rank: int
+    told: tuple[Fraction, Fraction]
+    begin: Fraction
+    end: Fraction
+    y: float
+    height: float
+    label: str | None
+    place: str | None
+
+
+def scale(root: ElementTree.Element) -> tuple[Fraction, Fraction]:
+    """Pixels at time 0 and pixels a unit, from the numbers under the axis."""
+    marks = [
+        (Fraction(mark.text or ""), Fraction(mark.attrib["x"]))
+        for mark in root.iter(f"{NS}text")
+        if mark.attrib.get("class") == "t c"
+    ]
+    (first, x0), (last, x1) = marks[0], marks[-1]
+    pixels = (x1 - x0) / (last - first)
+    return x0 - first * pixels, pixels
+
+
+def boxes(text: str) -> list[Box]:
+    """Every operation of a figure in the default style."""
+    root = ElementTree.fromstring(text)
+    zero, pixels = scale(root)
+    found = []
+    for group in root.iter(f"{NS}g"):
+        title, box = group.find(f"{NS}title"), group.find(f"{NS}rect")
+        if title is None or box is None:
+            continue
+        told = TITLE.fullmatch(title.text or "")
+        assert told is not None, title.text
+        x, width = Fraction(box.attrib["x"]), Fraction(box.attrib["width"])
+        label = group.find(f"{NS}text")
+        found.append(
+            Box(
+                told[1],
+                *(int(told[i]) for i in (2, 3, 4)),
+                (Fraction(told[5]), Fraction(told[6])),
+                (x - zero) / pixels,
+                (x + width - zero) / pixels,
+                float(box.attrib["y"]),
+                float(box.attrib["height"]),
+                None if label is None else label.text,
+                told[8],
+            )
+        )
+    return found
+
+
+def expected(run: Played) -> dict[tuple[str, int, int, int], tuple[Fraction, Fraction]]:
+    """When each operation runs, and where, by the simulation."""
+    return {
+        (x.op.name, x.stage, x.microbatch, rank): (run.start[rank, i], run.end[rank, i])
+        for rank, order in enumerate(run.orders)
+        for i, x in enumerate(order)
+        if (rank, i) in run.end
+    }
+
+
+@pytest.mark.parametrize(("name", "sizes"), SIZES, ids=IDS)
+def test_every_operation_is_drawn_when_it_runs(name: str, sizes: dict[str, int]) -> None:
+    """Each operation once, its rectangle and its tooltip from its start to its end, for all published schedules."""
+    schedule = loaded(name, **sizes)
+    drawn = boxes(render(chart(schedule)))
+
+    assert {(b.op, b.stage, b.microbatch, b.rank): (b.begin, b.end) for b in drawn} == expected(played(schedule))
+    assert len(drawn) == len(schedule) and all((b.begin, b.end) == b.told for b in drawn)
+    assert all(b.label == f"{b.op}{b.microbatch}" for b in drawn)
+
+
+@pytest.mark.parametrize(
+    ("name", "forwards", "end"),
+    [
+        ("1f1b", [0, 1, 2, 3, 12, 15, 18, 21], 33),
+        ("zb_h1", [0, 1, 2, 3, 9, 12, 15, 18], 27),
+        ("zb_h2", [0, 1, 2, 3, 4, 5, 6, 9], 24),
+    ],
+)
+def test_rank_0_of_the_papers_figures(name: str, forwards: list[int], end: int) -> None:
+    """Four ranks, eight microbatches, unit times: the forwards of the first rank start as in arXiv:2401.10241."""
+    drawn = [b for b in boxes(render(chart(loaded(name, p=4, m=8)))) if b.rank == 0]
+
+    assert [b.begin for b in drawn if b.op == "F"] == forwards
+    assert max(b.end for b in drawn) == end
+
+
+@CALM
+@given(strategies.schedules())
+def test_random_schedules_are_drawn_when_they_run(schedule: Schedule) -> None:
+    """At times that no column fits: to a thousandth of a pixel in the rectangle, exactly in the tooltip."""
+    costs = Costs.parse("F=1.5,I=7/6,W=2/3,C=1/4")
+    drawn = boxes(render(chart(schedule, costs)))
+    run = simulate.run(schedule, rows(costs, schedule.stages))
+
+    assert {(b.op, b.stage, b.microbatch, b.rank): b.told for b in drawn} == expected(run)
+    assert all(abs(b.begin - b.told[0]) < Fraction(1, 1000) > abs(b.end - b.told[1]) for b in drawn)
+
+
+def test_an_overlap_is_two_halves_of_one_slot() -> None:
+    """The parts of a pair share their time and divide the height of the row, F above."""
+    schedule = loaded("dualpipe", p=8, m=20)
+    drawn = boxes(render(chart(schedule)))
+    whole = max(b.height for b in drawn)
+    halves = [b for b in drawn if b.height < whole]
+
+    assert len(halves) == 2 * (len(schedule) - schedule.slots)
+    for one, two in zip(halves[::2], halves[1::2], strict=True):
+        assert (one.op, two.op) == ("F", "B") and (one.begin, one.end) == (two.begin, two.end)
+        assert two.y == one.y + one.height and one.height + two.height == whole
+
+
+@pytest.mark.parametrize(("name", "sizes"), SIZES, ids=IDS)
+def test_messages_go_from_the_end_of_a_producer_to_the_start_of_a_consumer(name: str, sizes: dict[str, int]) -> None:
+    """One arrow for each message of the program, blue for activations; without --messages there is none."""
+    schedule = loaded(name, **sizes)
+    root = ElementTree.fromstring(render(chart(schedule), Svg(messages=True)))
+    zero, pixels = scale(root)
+    arrows = sorted(
+        (path.attrib["class"], *((Fraction(x) - zero) / pixels for x in re.findall(r"[ML]([\d.]+)", path.attrib["d"])))
+        for path in root.iter(f"{NS}path")
+        if path.attrib.get("class") in ("f", "g")
+    )
+    run = played(schedule)
+    made_by = simulate.producers(run.orders, schedule.stages)
+    known = sorted(
+        ("f" if run.orders[spot[0]][spot[1]].op is Op.F else "g", run.end[source], run.start[spot])
+        for spot, source in made_by.items()
+        if source[0] != spot[0]
+    )
+
+    assert arrows == known
+    assert 'class="f"' not in render(chart(schedule))
+
+
+def stairs(path: str) -> list[tuple[float, float]]:
+    """The corners of a closed path of horizontals and verticals: x, and the height above the base from there on."""
+    base = float(re.match(r"M\S+ ([\d.]+)", path)[1])  # type: ignore[index]
+    return [(float(x), base - float(y)) for x, y in re.findall(r"H([\d.]+)V([\d.]+)", path)]
+
+
+@pytest.mark.parametrize(("name", "sizes"), SIZES, ids=IDS)
+def test_the_curve_under_a_rank_is_what_it_holds(name: str, sizes: dict[str, int]) -> None:
+    """Its highest step is the rank's peak, on one scale for all ranks, and it ends with nothing held."""
+    schedule = loaded(name, **sizes)
+    root = ElementTree.fromstring(render(chart(schedule), Svg(memory=True)))
+    curves = [stairs(path.attrib["d"]) for path in root.iter(f"{NS}path") if path.attrib.get("class") == "m"]
+    peaks = simulate.held(played(schedule), Fraction(0), Fraction(1))
+    tallest = max(height for curve in curves for _, height in curve)
+
+    for curve, peak in zip(curves, peaks, strict=True):
+        assert max(height for _, height in curve) == pytest.approx(tallest * peak / max(peaks), abs=0.01)
+        assert curve[-1][1] == 0 and [x for x, _ in curve] == sorted(x for x, _ in curve)
+
+
+def test_a_window_cuts_at_its_ends() -> None:
+    """What runs in the window is drawn, no further than its ends; the tooltips keep the true times."""
+    drawn = boxes(render(chart(loaded("1f1b", p=4, m=8)), Svg(window=Window(Fraction(11), Fraction(20)))))
+    run = expected(played(loaded("1f1b", p=4, m=8)))
+    inside = {key: (max(b, 11), min(e, 20)) for key, (b, e) in run.items() if e > 11 and b < 20}
+
+    assert {(b.op, b.stage, b.microbatch, b.rank): (b.begin, b.end) for b in drawn} == inside
+    assert all(run[b.op, b.stage, b.microbatch, b.rank] == b.told for b in drawn)
+
+
+def test_a_tooltip_names_the_line() -> None:
+    """The place is that of the word in the file that made the operation."""
+    lines = (GOLDEN.parent.parent / "schedules" / "1f1b.ps").read_text("utf-8").splitlines()
+    for b in boxes(render(chart(loaded("1f1b", p=4, m=8)))):
+        assert b.place is not None
+        name, line, column = b.place.split(":")
+        assert name == "1f1b.ps" and lines[int(line) - 1][int(column) - 1] == b.op
+
+
+def test_the_file_is_alone_and_always_the_same(tmp_path: Path) -> None:
+    """No script, nothing to fetch, one namespace; the same bytes from every process."""
+    made = []
+    for seed in ("1", "2"):
+        file = tmp_path / f"{seed}.svg"
+        command = [sys.executable, "-m", "pipesched", "show", "dualpipe", "--p", "4", "--m", "8", "--memory"]
+        env = {"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin"}
+        subprocess.run([*command, "--messages", "-o", str(file)], env=env, check=True, timeout=60)
+        made.append(file.read_bytes())
+
+    assert made[0] == made[1]
+    text = made[0].decode("utf-8").replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not re.search(r"http|<script|href|@import|url\((?!#)", text)
+
+
+def test_the_golden_figure(update_golden: bool) -> None:
+    """A small figure with everything on it, byte for byte."""
+    file = GOLDEN / "show_zb_h1.svg"
+    text = render(chart(loaded("zb_h1", p=2, m=3)), Svg(messages=True, memory=True))
+    if update_golden:
+        file.write_text(text, "utf-8")
+    assert text == file.read_text("utf-8")
+
+
+def test_a_schedule_that_stops_has_no_rectangle_for_what_never_runs() -> None:
+    """Two ranks that wait for each other: the forward before that is drawn, and the title says where it stops."""
+    order = "rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n"
+    schedule = pipesched.load(pipesched.Source("stuck.txt", order))
+    assert isinstance(schedule, Schedule)
+    text = render(chart(schedule))
+
+    assert [(b.op, b.rank) for b in boxes(text)] == [("F", 0)]
+    assert "stops at 1: ranks 0, 1 never finish" in text
+
+
+def test_a_large_schedule_is_refused_unless_forced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Above 50,000 operations: PS815, status 2 and no file; --force draws every one of them."""
+    large = ["show", "gpipe", "--p", "8", "--m", "3200", "-o", "large.svg"]
+    assert main(large) == 2
+    assert "PS815" in capsys.readouterr().err and not list(folder.iterdir())
+    assert main([*large, "--force"]) == 0
+    assert (folder / "large.svg").read_text("utf-8").count("<rect") > MAX_OPS
+    with pytest.raises(PipeschedError, match="PS815"):
+        render(chart(loaded("gpipe", p=8, m=3200)))
+
+
+@pytest.mark.parametrize("style", ["zero-bubble", "megatron"])
+def test_the_styles_of_the_papers(style: str) -> None:
+    """Devices in touching rows, microbatches as numbers alone, and the cost in the paper's terms."""
+    text = render(chart(loaded("zb_h2", p=4, m=8)), Svg(style=style))
+    root = ElementTree.fromstring(text)
+    words = [element.text for element in root.iter(f"{NS}text")]
+    first = 1 if style == "megatron" else 0
+
+    assert [word for word in words if word and word.startswith("Device")] == [f"Device {first + r}" for r in range(4)]
+    labels = [e.text or "" for e in root.iter(f"{NS}text") if e.attrib.get("class", "").startswith("c ")]
+    assert {int(label) for label in labels} == set(range(first, first + 8)) and len(labels) == 4 * 8 * 3
+    told = {"zero-bubble": "span 24, bubble rate 0 %", "megatron": "makespan 27, bubble fraction 1/8 = 12.5 %"}
+    assert told[style] in words
+    tops = sorted({float(box.attrib["y"]) for box in root.iter(f"{NS}rect") if "height" in box.attrib})[:4]
+    assert {b - a for a, b in itertools.pairwise(tops)} == {24.0}
+
+
+def test_zero_bubble_figures_call_the_input_backward_b() -> None:
+    """The paper's letters: F, B for our I, W."""
+    root = ElementTree.fromstring(render(chart(loaded("zb_h1", p=4, m=8)), Svg(style="zero-bubble")))
+    words = [e.text for e in root.iter(f"{NS}text") if e.attrib.get("class") == "t"]
+    assert words[-3:] == ["F", "B", "W"]
+
+
+def linear(colour: str) -> list[float]:
+    """Linear red, green and blue of ``#rrggbb`` (IEC 61966-2-1)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+
+
+def luminance(colour: str) -> float:
+    return sum(share * x for share, x in zip((0.2126, 0.7152, 0.0722), linear(colour), strict=True))
+
+
+@pytest.mark.parametrize("style", sorted(palette.STYLES))
+def test_labels_can_be_read(style: str) -> None:
+    """Every shade of every kind and its ink have a contrast of at least 4.5 to 1 (WCAG 2.2, 1.4.3)."""
+    look = palette.STYLES[style]
+    for op, chunks in itertools.product((Op.F, Op.I, Op.W, Op.B), (1, 2, 4)):
+        for chunk in range(chunks):
+            fill = palette.shade(look.fill[op], chunk, chunks, look.lighten)
+            ink = {"#000": 0.0, "#fff": 1.0}[palette.ink(fill)]
+            low, high = sorted((luminance(fill), ink))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (style, op, chunk)
+
+
+# Linear light as seen without the long, the middle, or the short cones (Machado et al., IEEE TVCG 15(6), 2009).
+SEEN = {
+    "all": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+
+
+def lab(light: list[float]) -> list[float]:
+    """CIE 1976 L*a*b* of linear light, white D65."""
+    matrix = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = [sum(a * max(b, 0.0) for a, b in zip(row, light, strict=True)) for row in matrix]
+    scaled = [value / white for value, white in zip(xyz, (0.9505, 1.0, 1.089), strict=True)]
+    f = [t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116 for t in scaled]
+    return [116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])]
+
+
+@pytest.mark.parametrize("eyes", sorted(SEEN))
+def test_kinds_are_told_apart_by_all_eyes(eyes: str) -> None:
+    """Any two kinds of the default palette differ by more than 15 in L*a*b*, whichever cones are missing."""
+    fills = palette.STYLES["default"].fill
+    seen = {
+        op: lab([sum(a * b for a, b in zip(row, linear(fills[op]), strict=True)) for row in SEEN[eyes]])
+        for op in (Op.F, Op.I, Op.W, Op.B)
+    }
+    for one, two in itertools.combinations(seen, 2):
+        distance = sum((a - b) ** 2 for a, b in zip(seen[one], seen[two], strict=True)) ** 0.5
+        assert distance > 15, (one, two, distance)

@@ -1,0 +1,389 @@
+"""Where idle time comes from: the parts add up to it exactly, and the critical path to the makespan.
+
+The oracle is the simulation of `tests.simulate`: dicts of fractions, in which every gap is walked back by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.analysis import attribution
+from pipesched.analysis.attribution import PARTS
+from pipesched.analysis.critical import causes, critical_path
+from pipesched.analysis.recognition import likeness, window
+from pipesched.analysis.timeline import timeline
+from pipesched.analysis.waits import waits
+from pipesched.comparison.known import recognize
+from pipesched.inputs import built_in
+from pipesched.model.costs import Costs
+from pipesched.model.ops import Compute, Op
+from pipesched.model.placement import linear
+from pipesched.model.schedule import Schedule
+from tests import simulate, strategies
+from tests.simulate import Played, Spot, rows
+
+CALM = settings(derandomize=True, deadline=None, max_examples=200)
+GRID = ["F=1", "F=10,I=13,W=7,C=2", "F=1,I=2,W=1/2,C=1/3,FB=5/2"]
+
+
+def parts_of(schedule: Schedule, costs: Costs) -> dict[str, list[Fraction]]:
+    """The parts of the idle time, as the analysis has them."""
+    needs, ticks = waits(schedule), costs.ticks(schedule.stages)
+    times = timeline(schedule, needs, ticks)
+    why = causes(schedule, needs, times, ticks)
+    split = attribution.split(schedule, times, ticks, attribution.gaps(schedule, times, why))
+    return {part: [Fraction(x, ticks.scale) for x in getattr(split, part).tolist()] for part in PARTS}
+
+
+def played(schedule: Schedule, costs: Costs) -> tuple[Played, list[Fraction]]:
+    """The run, and the work of every rank, of what ran."""
+    run, by_stage = simulate.run(schedule, rows(costs, schedule.stages)), rows(costs, schedule.stages)
+    work = []
+    for rank, order in enumerate(run.orders):
+        ran = [slot for slot in simulate.slots(order) if (rank, slot[0]) in run.end]
+        work.append(sum((simulate.slot_cost(order, slot, by_stage) for slot in ran), Fraction(0)))
+    return run, work
+
+
+def by_hand(schedule: Schedule, costs: Costs) -> list[dict[str, Fraction]]:
+    """Per rank the four parts before imbalance is taken out, gap by gap."""
+    run, _ = played(schedule, costs)
+    latency = rows(costs, schedule.stages)["C"]
+    assert latency is not None
+    made_by = simulate.producers(run.orders, schedule.stages)
+
+    def cause(spot: Spot) -> tuple[Spot, Fraction] | None:
+        """What the slot of an operation has waited for to the last, and the message in between."""
+        rank, i = spot
+        slot = next(slot for slot in simulate.slots(run.orders[rank]) if i in slot)
+        if slot[0] and run.end[rank, slot[0] - 1] == run.start[spot]:
+            return (rank, slot[0] - 1), Fraction(0)
+        for part in slot:
+            there = made_by.get((rank, part))
+            if there is not None and there[0] != rank:
+                lag = latency[run.orders[there[0]][there[1]].stage]
+                if run.end[there] + lag == run.start[spot]:
+                    return there, lag
+        return None
+
+    found = []
+    for rank, order in enumerate(run.orders):
+        parts = dict.fromkeys(("warm_up", "cool_down", "compute", "message"), Fraction(0))
+        clock, first = Fraction(0), True
+        for slot in simulate.slots(order):
+            spot = rank, slot[0]
+            if spot not in run.start:
+                break
+            gap, at = run.start[spot] - clock, spot
+            if gap and first:
+                parts["warm_up"] += gap
+            while gap and not first and run.start[at] > clock:
+                step = cause(at)
+                assert step is not None
+                before, lag = step
+                parts["message"] += min(lag, run.start[at] - clock)
+                parts["compute"] += max(Fraction(0), run.end[before] - max(clock, run.start[before]))
+                at = before
+            clock, first = run.end[spot], False
+        parts["cool_down"] = run.makespan - clock
+        found.append(parts)
+    return found
+
+
+def adds_up(schedule: Schedule, costs: Costs) -> None:
+    """The law of the split, and that it is the split by hand but for imbalance, taken out in the stated order."""
+    run, work = played(schedule, costs)
+    parts, hand = parts_of(schedule, costs), by_hand(schedule, costs)
+    for rank in range(schedule.ranks):
+        mine = {part: parts[part][rank] for part in PARTS}
+        assert sum(mine.values()) == run.makespan - work[rank]
+        assert min(mine.values()) >= 0
+        left = mine["imbalance"]
+        assert left == max(work) - work[rank]
+        for part in ("compute", "message", "cool_down", "warm_up"):
+            taken = min(left, hand[rank][part])
+            assert mine[part] == hand[rank][part] - taken
+            left -= taken
+
+
+@CALM
+@given(strategies.schedules(), st.data())
+def test_the_parts_add_up_on_any_schedule(schedule: Schedule, data: st.DataObject) -> None:
+    """idle(r) = makespan - work(r), exactly: any placement, costs by stage, latency, overlap pairs, two routes."""
+    adds_up(schedule, data.draw(strategies.costs(schedule.stages)))
+
+
+@settings(CALM, max_examples=60)
+@given(strategies.SEEDS, st.data())
+def test_the_parts_add_up_on_what_runs_of_a_stuck_order(seed: int, data: st.DataObject) -> None:
+    """An order that ranks wait in is split up to where it stops."""
+    schedule = strategies.shuffled_schedule(seed)
+    adds_up(schedule, data.draw(strategies.costs(schedule.stages)))
+
+
+@pytest.mark.parametrize("name", built_in())
+@pytest.mark.parametrize("text", GRID)
+def test_the_parts_add_up_on_the_library(name: str, text: str) -> None:
+    """Every built-in schedule, at p = 4 and m = 8."""
+    schedule = pipesched.load(name, p=4, m=8)
+    assert isinstance(schedule, Schedule)
+    adds_up(schedule, Costs.parse(text))
+
+
+def path_is_whole(schedule: Schedule, costs: Costs) -> None:
+    """The law of the path: from 0 to the makespan without a hole, along orders and messages."""
+    run, _ = played(schedule, costs)
+    by_stage = rows(costs, schedule.stages)
+    made_by = simulate.producers(run.orders, schedule.stages)
+    needs, ticks = waits(schedule), costs.ticks(schedule.stages)
+    times = timeline(schedule, needs, ticks)
+    path = critical_path(times, causes(schedule, needs, times, ticks))
+    length, before = Fraction(0), None
+    for index in path:
+        rank, i = int(schedule.rank[index]), schedule.step(index) - 1
+        slot = next(slot for slot in simulate.slots(run.orders[rank]) if i in slot)
+        if before is not None and (before[0] != rank or before[1] != slot[0] - 1):
+            assert before in [made_by.get((rank, part)) for part in slot] and before[0] != rank
+            latency = by_stage["C"]
+            assert latency is not None
+            length += latency[run.orders[before[0]][before[1]].stage]
+        assert run.start[rank, i] == length
+        length += simulate.slot_cost(run.orders[rank], slot, by_stage)
+        before = rank, i
+    assert length == run.makespan
+
+
+@CALM
+@given(strategies.schedules(), st.data())
+def test_the_critical_path_is_as_long_as_the_makespan(schedule: Schedule, data: st.DataObject) -> None:
+    """Its slots and its messages follow each other from 0 to the end, each the next of its rank or of its data."""
+    path_is_whole(schedule, data.draw(strategies.costs(schedule.stages)))
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_the_critical_path_of_the_library(name: str) -> None:
+    """The same of every built-in schedule, with latency."""
+    schedule = pipesched.load(name, p=4, m=8)
+    assert isinstance(schedule, Schedule)
+    path_is_whole(schedule, Costs.parse("F=10,I=13,W=7,C=2"))
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 2), (4, 8), (5, 13)])
+def test_the_parts_of_1f1b(p: int, m: int) -> None:
+    """Rank r fills for r F, drains for r B, and waits for the rest of the way to the last stage and back."""
+    schedule = pipesched.load("1f1b", p=p, m=m)
+    assert isinstance(schedule, Schedule)
+    parts = parts_of(schedule, Costs.parse("F=2,B=5"))
+    assert parts["warm_up"] == [2 * r for r in range(p)]
+    assert parts["cool_down"] == [5 * r for r in range(p)]
+    assert parts["compute"] == [7 * (p - 1 - r) for r in range(p)]
+    assert not any(parts["message"]) and not any(parts["imbalance"])
+
+
+def test_the_parts_of_two_ranks_with_messages() -> None:
+    """One microbatch: rank 0 waits for F and B of rank 1 and for two messages; rank 1 for one F and one message."""
+    schedule = pipesched.load("1f1b", p=2, m=1)
+    assert isinstance(schedule, Schedule)
+    parts = parts_of(schedule, Costs.parse("F=1,B=2,C=1/3"))
+    assert parts["compute"] == [3, 0] and parts["message"] == [Fraction(2, 3), 0]
+    assert parts["warm_up"] == [0, Fraction(4, 3)] and parts["cool_down"] == [0, Fraction(7, 3)]
+
+
+def test_what_a_slow_stage_costs_is_imbalance() -> None:
+    """A stage that takes d longer for each of m microbatches leaves m d of imbalance on every other rank.
+
+    The rest is what it is without: the way through the other stages and back, on every rank.
+    """
+    schedule = pipesched.load("1f1b", p=4, m=8)
+    assert isinstance(schedule, Schedule)
+    parts = parts_of(schedule, Costs.parse("F=[1,1,1,3],B=2"))
+    assert parts["imbalance"] == [16, 16, 16, 0]
+    assert [sum(parts[part][r] for part in PARTS[:4]) for r in range(4)] == [(4 - 1) * (1 + 2)] * 4
+
+
+def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    status = main(["why", *arguments, "--json"])
+    value: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return status, value
+
+
+def test_growth_is_what_a_microbatch_adds(capsys: pytest.CaptureFixture[str]) -> None:
+    """1F1B: the slowest stage sets the pace of the makespan; the idle time of a rank grows by what it is faster."""
+    assert told(["1f1b", "--p", "3", "--m", "9"], capsys)[1]["growth"] == {
+        "microbatches": 3,
+        "makespan": 3,
+        "idle": [0, 0, 0],
+        "split": {part: [0, 0, 0] for part in PARTS},
+    }
+    growth = told(["1f1b", "--p", "3", "--m", "9", "--cost", "F=[1,2,4],B=3"], capsys)[1]["growth"]
+    assert growth["makespan"] == 7 and growth["idle"] == [3, 2, 0]
+    assert growth["split"]["imbalance"] == [3, 2, 0]
+
+
+def test_an_order_without_m_has_no_growth(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only a file can be written out at another size."""
+    (folder / "a.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    status, value = told(["a.csv"], capsys)
+    assert status == 0 and value["growth"] is None
+    assert value["idle"] == [3, 3] and value["makespan"] == 9
+
+
+def test_a_gap_is_told_with_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """1F1B on two ranks, two microbatches: 0F0 0F1 0B0 0B1 above, 1F0 1B0 1F1 1B1 below, from t = 1 on."""
+    assert main(["why", "1f1b", "--p", "2", "--m", "2", "--cost", "F=1,B=2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    gaps = [line for line in lines if " idles " in line]
+    assert sorted(gaps) == [
+        "rank 0 idles 1 at t=6, before B1 of stage 0: waits for B1 of stage 1 on rank 1",
+        "rank 0 idles 2 at t=2, before B0 of stage 0: waits for B0 of stage 1 on rank 1",
+        "rank 1 idles 1 at t=0, before F0 of stage 1: waits for F0 of stage 0 on rank 0",
+        "rank 1 idles 2 at t=7, to the end: has nothing left to do; B1 of stage 0 on rank 0 ends last",
+    ]
+    lengths = [int(line.split()[3]) for line in gaps]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_a_long_wait_names_both_ends_of_its_chain(capsys: pytest.CaptureFixture[str]) -> None:
+    """GPipe with one microbatch: rank 0 waits for the whole way down and back."""
+    status, value = told(["gpipe", "--p", "3", "--m", "1", "--cost", "C=1"], capsys)
+    gap = value["gaps"][0]
+    assert status == 0 and gap["text"] == (
+        "rank 0 idles 10 at t=1, before B0 of stage 0: waits for B0 of stage 1 on rank 1, "
+        "the last of 5 operations since F0 of stage 0 on rank 0; 4 of it for messages"
+    )
+    assert gap["waits_for"] == [
+        {"rank": 1, "op": "B1.0"},
+        {"rank": 2, "op": "B2.0"},
+        {"rank": 2, "op": "F2.0"},
+        {"rank": 1, "op": "F1.0"},
+        {"rank": 0, "op": "F0.0"},
+    ]
+
+
+def test_the_critical_path_has_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every step of the path is written somewhere in the file, and the steps leave no hole."""
+    _, value = told(["zb_h1", "--p", "4", "--m", "8"], capsys)
+    text = pipesched.compile.read("zb_h1").text.splitlines()
+    for step in value["critical_path"]:
+        assert step["op"][0] in text[step["line"] - 1]
+    ends = [0, *(step["end"] for step in value["critical_path"])]
+    assert [step["start"] for step in value["critical_path"]] == ends[:-1] and ends[-1] == value["makespan"]
+
+
+def order_of(name: str, **sizes: int) -> Schedule:
+    schedule = pipesched.load(name, **sizes)
+    assert isinstance(schedule, Schedule)
+    return schedule
+
+
+def rewritten(schedule: Schedule, orders: list[list[Compute]]) -> Schedule:
+    return Schedule.from_orders(orders, schedule.placement, "mine")
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_a_published_order_is_recognized(name: str) -> None:
+    """Written out without its name every library schedule is found again."""
+    schedule = order_of(name, p=4, m=8)
+    known = recognize(rewritten(schedule, [schedule.order(r) for r in range(4)]))
+    assert known is not None and known.like.whole and known.like.reading == "exactly"
+    alike = order_of(known.name, p=4, m=8)
+    assert [alike.order(r) for r in range(4)] == [schedule.order(r) for r in range(4)]
+
+
+def test_an_order_with_its_w_elsewhere_is_recognized() -> None:
+    """ZB-H1 with every W at the end of its rank is ZB-H1 up to the order of W."""
+    schedule = order_of("zb_h1", p=4, m=8)
+    late = [sorted(schedule.order(r), key=lambda x: x.op is Op.W) for r in range(4)]
+    known = recognize(rewritten(schedule, late))
+    assert known is not None and (known.name, known.like.reading, known.like.whole) == ("zb_h1", "up to W", True)
+
+
+def test_an_order_with_its_backwards_split_is_recognized() -> None:
+    """GPipe with I and W in the place of each B is GPipe with its backwards split."""
+    schedule = order_of("gpipe", p=2, m=3)
+    parts = {Op.F: (Op.F,), Op.B: (Op.I, Op.W)}
+    split = [
+        [Compute(kind, x.stage, x.microbatch) for x in schedule.order(rank) for kind in parts[x.op]]
+        for rank in range(2)
+    ]
+    known = recognize(rewritten(schedule, split))
+    assert known is not None and (known.name, known.like.reading) == ("gpipe", "split")
+
+
+def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
+    """Two operations of ZB-H1 changed round on one rank: that rank differs there, and nowhere else."""
+    schedule = order_of("zb_h1", p=4, m=8)
+    orders = [schedule.order(r) for r in range(4)]
+    orders[2][7], orders[2][9] = orders[2][9], orders[2][7]
+    known = recognize(rewritten(schedule, orders))
+    start = int(schedule.start[2])
+    assert known is not None and known.name == "zb_h1" and not known.like.whole
+    assert [high - low for low, high in known.like.windows] == [0, 0, 3, 0]
+    assert known.like.windows[2] == (start + 7, start + 10)
+    assert known.like.common == Fraction(93, 96)
+
+
+def test_a_strange_order_is_nobody() -> None:
+    """Microbatches backwards: nothing stands where a published order has it, or the placement is another."""
+    schedule = order_of("gpipe", p=2, m=5)
+    strange = [[Compute(x.op, x.stage, 4 - x.microbatch) for x in schedule.order(r)] for r in range(2)]
+    assert recognize(rewritten(schedule, strange)) is None
+    assert likeness(schedule, order_of("gpipe", p=2, m=4)) is None
+
+
+@given(st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), max_size=8))
+@settings(derandomize=True, deadline=None, max_examples=300)
+def test_outside_of_its_window_a_sequence_is_the_other_one(a: list[int], b: list[int]) -> None:
+    """What is before the window and after it makes the two the same, and the window is empty for the same ones only."""
+    low, high = window(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
+    assert ((low, high) == (0, 0) and a == b) or (a != b and (low < high or high == low - 1))
+    if high > low:
+        tail = len(a) - high
+        assert a[:low] == b[:low] and (not tail or a[high:] == b[-tail:])
+    elif a != b:
+        assert any(b[:i] + b[i + len(b) - len(a) :] == a for i in range(len(a) + 1))
+
+
+def test_a_wrong_file_is_told_as_far_as_it_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1, the parts of what ran, and one line on stderr."""
+    (folder / "bad.csv").write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
+    assert main(["why", "bad.csv"]) == 1
+    shown = capsys.readouterr()
+    assert "PS306" in shown.err and shown.err.count("\n") == 1
+    assert "rank 1 idles 1 at t=0, to the end: F1 of stage 1 never starts" in shown.out
+
+
+def test_a_rank_without_operations_only_waits() -> None:
+    """All of its time is imbalance: somebody else has all of the work."""
+    schedule = Schedule.from_orders([[Compute(Op.F, 0, 0), Compute(Op.B, 0, 0)], []], linear(2, 1), "half")
+    parts = parts_of(schedule, Costs())
+    assert [parts[part][1] for part in PARTS] == [0, 0, 0, 0, 3]
+
+
+def test_one_size_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """A list of sizes is for `compare`; status 2."""
+    assert main(["why", "1f1b", "--p", "2", "--m", "2,3"]) == 2
+    assert "one size" in capsys.readouterr().err
+
+
+def test_all_of_it_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is left out of a long answer says how to get it, and --all leaves nothing out."""
+    arguments = ["why", "1f1b", "--p", "32", "--m", "64", "--cost", "C=1"]
+    assert main(arguments) == 0
+    short = capsys.readouterr().out
+    assert short.count("(--all)") == 3
+    assert main([*arguments, "--all"]) == 0
+    whole = capsys.readouterr().out
+    _, value = told(arguments[1:], capsys)
+    assert "(--all)" not in whole and whole.count(" idles ") == len(value["gaps"])
+    assert sum(line.startswith("rank ") and " idles " not in line for line in whole.splitlines()) == 32
