@@ -8,16 +8,19 @@ The names below are loaded when they are first used, so that importing the packa
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipesched.api import emit, from_torch_csv, load, torch_runtime, verify
+    from pipesched.api import emit, from_torch_csv, load, optimize, torch_runtime, verify
     from pipesched.diagnostics import Diagnostic, PipeschedError
     from pipesched.model.costs import Costs
     from pipesched.model.placement import Placement
     from pipesched.model.program import Program
     from pipesched.model.schedule import Schedule
+    from pipesched.optimize.answer import Optimum
     from pipesched.report import Report
     from pipesched.source import Source
 
@@ -25,11 +28,13 @@ _WHERE = {
     "emit": "api",
     "from_torch_csv": "api",
     "load": "api",
+    "optimize": "api",
     "torch_runtime": "api",
     "verify": "api",
     "Diagnostic": "diagnostics",
     "PipeschedError": "diagnostics",
     "Costs": "model.costs",
+    "Optimum": "optimize.answer",
     "Placement": "model.placement",
     "Program": "api",  # the module that tells the nouns who draws them
     "Schedule": "api",
@@ -40,6 +45,7 @@ _WHERE = {
 __all__ = [
     "Costs",
     "Diagnostic",
+    "Optimum",
     "PipeschedError",
     "Placement",
     "Program",
@@ -49,6 +55,7 @@ __all__ = [
     "emit",
     "from_torch_csv",
     "load",
+    "optimize",
     "torch_runtime",
     "verify",
 ]
@@ -62,3 +69,14 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+class _Package(ModuleType):
+    """`pipesched.optimize` is the function, also when the folder of that name has been imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in __all__ or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -3,6 +3,7 @@
 schedule = pipesched.load("1f1b", p=4)                     a built-in name, a path, or a Schedule
 report = pipesched.verify("mine.csv", comm="pair-stream")
 report.ok, report.diagnostics, report.time.makespan, print(report)
+best = pipesched.optimize(p=4, m=8, mem_cap=4)             an Optimum: best.status, best.makespan, best.source
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from os import PathLike, fspath
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipesched.analysis.models import parse_model
 from pipesched.compile import Loaded, Options, examine, read
@@ -27,6 +28,9 @@ from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.report import Report
 from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.optimization import Optimum, State
 
 Target: TypeAlias = str | PathLike[str] | Source
 Number: TypeAlias = int | str | Fraction
@@ -132,6 +136,61 @@ def emit(
     return "".join(made.pieces())
 
 
+def optimize(
+    target: Target | Schedule | Program | None = None,
+    *,
+    placement: str | Sequence[int] | None = None,
+    mem_cap: Number | Sequence[Number] | None = None,
+    costs: str | Costs | None = None,
+    release: str | Release = "W",
+    objective: str = "makespan",
+    backward: str | None = None,
+    all_m: bool = False,
+    time_limit: float = 60.0,
+    engine: str = "auto",
+    portfolio: bool = True,
+    proof: str | None = None,
+    progress: Callable[[State], None] | None = None,
+    **parameters: int,
+) -> Optimum:
+    """The schedule with the least bubble under a memory cap, and what is proved of it: as ``pipesched optimize``.
+
+    target: a schedule whose placement, sizes and kind of backward count; without one there are p, v and m.
+    placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement counts. mem_cap: in
+    microbatches through 1/p of the model, one, or one a rank. backward: ``split`` or ``fused``. time_limit: seconds.
+    progress: is given the state of the search about every second; KeyboardInterrupt, also from there, ends the search
+    with the best so far.
+
+    Raises:
+        PipeschedError: PS2xx, an option that means nothing; PS702, what cannot be optimized; PS820, the engine is not
+            installed; all that is wrong in the file. That no schedule is within the caps is an answer, not an error.
+    """
+    from pipesched.optimization import Limits, Request, place
+    from pipesched.optimization import optimize as run
+
+    if isinstance(target, Schedule | Program):
+        _loaded(target, Options(parameters))
+    request = Request(
+        None if target is None else _written(target),
+        parameters,
+        place(placement if placement is None or isinstance(placement, str) else tuple(placement), parameters),
+        _caps(mem_cap),
+        Release.parse(release) if isinstance(release, str) else release,
+        Costs.parse(costs) if isinstance(costs, str) else costs,
+        _one_of("an objective", objective, ("makespan", "span")),
+        None if backward is None else _one_of("a kind of backward", backward, ("split", "fused")) == "fused",
+        all_m,
+        Limits(time_limit, _one_of("an engine", engine, ("auto", "z3", "sat", "cpsat")), portfolio, proof),
+    )
+    return run(request, progress) if progress else run(request)
+
+
+def _one_of(what: str, given: str, known: tuple[str, ...]) -> str:
+    if given not in known:
+        raise fail(Code.USAGE, f"{given!r} is not {what}", help=f"there are {', '.join(known)}")
+    return given
+
+
 def torch_runtime(
     order: str | PathLike[str], stages: Sequence[Any], n_microbatches: int, loss_fn: Any = None, **options: Any
 ) -> Any:
@@ -186,6 +245,16 @@ def _loaded(target: Schedule | Program, options: Options) -> Loaded:
     if isinstance(target, Program):
         return Loaded(target.name, target.computes, target)
     return Loaded(target.name, target)
+
+
+def _written(target: Target | Schedule | Program) -> Source:
+    """The source of a schedule; one in memory is written down, operation for operation."""
+    if not isinstance(target, Schedule | Program):
+        return _source(target)
+    from pipesched.formats import ps_write
+
+    schedule = target.computes if isinstance(target, Program) else target
+    return Source(f"{schedule.name}.ps", ps_write.write(schedule))
 
 
 def _source(target: Target) -> Source:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import PurePath
 
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
@@ -141,4 +142,31 @@ def order(source: Source, options: Options, *, program: bool) -> str:
     return order_write.write_program(loaded.program or lower(loaded.schedule))
 
 
-__all__ = ["Loaded", "Options", "examine", "library", "load", "lower", "order", "parameters_of", "read", "verify"]
+def as_ps(source: Source, options: Options) -> str:
+    """The compute order of a file as a .ps file for this one size, with loops where it repeats.
+
+    Raises:
+        PipeschedError: as `load`; PS814, an order that the language cannot say.
+    """
+    from pipesched.formats import ps_write
+
+    loaded = load(source, options)
+    if loaded.unit is None:
+        return ps_write.write(loaded.schedule, documentation=f"The order of {PurePath(source.name).name}")
+    told = loaded.unit.checked.file.documentation or ""
+    return ps_write.write(loaded.schedule, documentation=told, costs=loaded.unit.costs)
+
+
+__all__ = [
+    "Loaded",
+    "Options",
+    "as_ps",
+    "examine",
+    "library",
+    "load",
+    "lower",
+    "order",
+    "parameters_of",
+    "read",
+    "verify",
+]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from fractions import Fraction
 
 import numpy as np
@@ -185,6 +186,8 @@ def _aim_at(source: Source, request: Request) -> Target:
 def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
     caps = request.mem_cap
     if caps is not None:
+        if min(caps, default=0) <= 0:
+            raise fail(Code.USAGE, f"a cap is {min(caps, default=0)}", help="a cap is above 0, such as 4 or 5.5")
         if len(caps) not in (1, placement.ranks):
             raise fail(Code.USAGE, f"{len(caps)} caps for {placement.ranks} ranks", help="give one cap, or one a rank")
         caps = caps * (placement.ranks // len(caps))
@@ -192,55 +195,80 @@ def _instance(request: Request, placement: Placement, costs: Costs, fused: bool)
 
 
 def _sizes(request: Request) -> dict[str, int]:
-    """p, v and m, with their defaults 4, 1 and 2p."""
-    given = dict(request.parameters)
+    """p, v and m; where nothing tells them 4, 1 (2 of a loop or vee) and 2p."""
+    given, asked = dict(request.parameters), request.placement
     unknown = sorted(set(given) - {"p", "v", "m"})
     if unknown:
         raise fail(Code.PARAMETER_UNKNOWN, f"without a schedule there are p, v and m; not {', '.join(unknown)}")
-    listed = request.placement if isinstance(request.placement, tuple) else None
-    ranks = max(listed) + 1 if listed else 4
-    p = given.get("p", ranks)
-    v = given.get("v", 2 if request.placement in ("loop", "vee") else 1)
-    sizes = {"p": p, "v": v, "m": given.get("m", 2 * p)}
+    if isinstance(asked, Placement):
+        return {"p": asked.ranks, "m": asked.microbatches}
+    p = given.get("p", max(asked) + 1 if isinstance(asked, tuple) and asked else 4)
+    sizes = {"p": p, "v": given.get("v", 2 if asked in ("loop", "vee") else 1), "m": given.get("m", 2 * p)}
     for name, value in sizes.items():
         if value < 1:
             raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
-    if 3 * sizes["p"] * sizes["v"] * sizes["m"] > MAX_OPS:
-        operations = 3 * sizes["p"] * sizes["v"] * sizes["m"]
-        raise fail(Code.TOO_MANY_OPERATIONS, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
+    stages = p * sizes["v"]
+    if isinstance(asked, tuple):
+        _check_listed(asked, given, p)
+        stages = len(asked)
+        del sizes["v"]
+    operations = 3 * stages * sizes["m"]
+    if operations > MAX_OPS:
+        raise fail(Code.USAGE, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
     return sizes
+
+
+def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> None:
+    """Every rank has a stage, and as many as told."""
+    listed = ",".join(map(str, ranks[:16])) + (",…" if len(ranks) > 16 else "")
+    missing = sorted(set(range(min(p, len(ranks) + 1))) - set(ranks))
+    if missing or max(ranks, default=0) >= p:
+        wrong = f"rank {missing[0]} has no stage" if missing else f"there is no rank {max(ranks)}"
+        raise fail(
+            Code.USAGE, f"the placement {listed} is none of {p} ranks: {wrong}", help="give a rank to each stage"
+        )
+    if given.get("v", 1) * p != len(ranks) and "v" in given:
+        raise fail(Code.USAGE, f"the placement {listed} has {len(ranks)} stages; p={p} v={given['v']} have others")
 
 
 def _placement(asked: str | tuple[int, ...] | Placement | None, sizes: Mapping[str, int]) -> Placement:
     """The placement of one route."""
-    p, v, m = sizes["p"], sizes["v"], sizes["m"]
-    name = asked if asked is not None else ("linear" if v == 1 else "loop")
-    if isinstance(name, Placement):
-        return name
-    if isinstance(name, tuple):
-        ranks = list(name)
-        missing = sorted(set(range(p)) - set(ranks))
-        if missing or max(ranks) >= p:
-            raise fail(Code.PLACEMENT, f"the placement {_listed(name)} does not use the ranks 0..{p - 1}, each")
-    elif name == "linear" and v != 1:
-        raise fail(Code.USAGE, f"a linear placement has one stage a rank; v is {v}", help="use loop or vee")
+    if isinstance(asked, Placement):
+        return asked
+    p, m = sizes["p"], sizes["m"]
+    if isinstance(asked, tuple):
+        ranks = list(asked)
     else:
+        v = sizes["v"]
+        name = asked or ("linear" if v == 1 else "loop")
+        if name == "linear" and v != 1:
+            raise fail(Code.USAGE, f"a linear placement has one stage a rank; v is {v}", help="use loop or vee")
         turn = list(range(p))
         ranks = [r for chunk in range(v) for r in (turn if name != "vee" or chunk % 2 == 0 else turn[::-1])]
     return Placement(np.array([ranks], dtype=np.int32), np.zeros(m, dtype=np.int32), p, ("",))
 
 
-def placement_of(source: Source, parameters: Mapping[str, int]) -> Placement:
-    """The placement of a schedule in a file.
+def place(
+    asked: str | tuple[int, ...] | None, parameters: Mapping[str, int]
+) -> str | tuple[int, ...] | Placement | None:
+    """A placement as a user names it: linear, loop, vee, ranks by stage, or a schedule whose placement counts.
 
     Raises:
-        PipeschedError: everything that is wrong in it.
+        PipeschedError: PS810, no placement and no schedule has that name; all that is wrong in the file.
     """
-    return load(source, Options(parameters, max_ops=MAX_OPS)).schedule.placement
-
-
-def _listed(ranks: tuple[int, ...]) -> str:
-    return ",".join(map(str, ranks))
+    if not isinstance(asked, str) or asked in PLACEMENTS:
+        return asked
+    try:
+        source = read(asked)
+    except PipeschedError as error:
+        if error.diagnostics[0].code is not Code.UNKNOWN_SCHEDULE:
+            raise
+        close = get_close_matches(asked, (*PLACEMENTS, *built_in()), 1, 0.5)
+        known = "placements are linear, loop, vee, the rank of each stage as in 0,1,1,0, or that of a schedule"
+        help = f"did you mean `{close[0]}`?" if close else known
+        raise fail(Code.UNKNOWN_SCHEDULE, f"no placement is called {asked!r}", help=help) from None
+    options = Options(parameters, max_ops=MAX_OPS, microbatches=parameters.get("m"))
+    return load(source, options).schedule.placement
 
 
 def _known(target: Target, problem: Problem) -> Iterator[Known]:

@@ -1,6 +1,6 @@
 """Files as pictures.
 
-    read ──> load ──> Schedule ──> Chart ──> text · svg · html · …
+    read ──> load ──> Schedule ──> Chart ──> text · svg · html · trace · dag · csv
                          └─ examine: what is wrong with it, told beside the picture
 
 Each format is one function of a chart. What is wrong with a file does not keep it from being drawn, as far as it runs.
@@ -77,6 +77,13 @@ def trace(chart: Chart) -> str:
     from pipesched.views import trace
 
     return trace.render(chart)
+
+
+def csv(chart: Chart) -> str:
+    """The times of the chart, a line an operation."""
+    from pipesched.views import timings
+
+    return timings.csv(chart)
 
 
 def dag(chart: Chart, written: str = "dot", *, force: bool = False) -> str | None:

@@ -97,6 +97,7 @@ class Report:
     """All that `verify` found out about one schedule at one size; None where the file does not let it be known.
 
     operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
+    subject: what it is about, for its picture.
     """
 
     name: str | None

@@ -10,6 +10,9 @@ import pytest
 
 from pipesched.runtime import launch
 from pipesched.runtime.launch import Launcher
+from pipesched.views import html
+from pipesched.views.chart import Chart
+from tests.browser import Page, browser, executable
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,3 +57,32 @@ def launcher(supervisor: Callable[[], Launcher]) -> Launcher:
 def one_supervisor(supervisor: Callable[[], Launcher], monkeypatch: pytest.MonkeyPatch) -> None:
     """``pipesched run`` in this process takes that supervisor, too."""
     monkeypatch.setattr(launch, "Launcher", lambda: nullcontext(supervisor()))
+
+
+@pytest.fixture(scope="session")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """One headless browser for every test of a page."""
+    if executable() is None:
+        pytest.skip("no Chromium here: Debian's package is called chromium")
+    with browser(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+@pytest.fixture
+def opened(tab: Page, tmp_path: Path) -> Iterator[Callable[[Chart], Page]]:
+    """Opens the page of a chart; at the end, nothing was asked of a network and nothing complained."""
+    path = tmp_path / "page.html"
+
+    def open_chart(drawn: Chart) -> Page:
+        path.write_text(html.render(drawn), "utf-8")
+        tab.requests.clear()
+        tab.complaints.clear()
+        tab.size(1280, 720)
+        tab.open(path)
+        tab.settle()
+        return tab
+
+    yield open_chart
+    assert tab.complaints == []
+    assert set(tab.requests) == {path.resolve().as_uri()}
+    assert tab.evaluate("performance.getEntriesByType('resource').length") == 0

@@ -139,6 +139,17 @@ def test_no_schedule_is_below_its_bound(cost: str, capsys: pytest.CaptureFixture
             assert row["makespan"] == row["lower_bound"] == 3 * row["parameters"]["m"] + 3 * (1 + 2)
 
 
+def test_no_bound_is_said_where_none_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pairs that take less than their parts, an order without backwards, and one that lacks an operation."""
+    (folder / "forward.csv").write_text("0F0,0F1\n1F0,1F1\n")
+    (folder / "lacks.csv").write_text("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n")
+    cheap = rows(capsys, "dualpipe", "--p", "4", "--m", "8", "--cost", "FB=2")
+    assert cheap[0]["lower_bound"] is None and cheap[0]["makespan"] is not None
+    found = rows(capsys, "forward.csv", "lacks.csv", status=1)
+    assert [row["lower_bound"] for row in found] == [None, None]
+    assert found[0]["makespan"] == 3 and found[1]["diagnostics"][0]["code"] == "PS301"
+
+
 def test_a_random_order_is_not_below_the_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Orders of ZB-H1's operations at random places of a rank, as the simulation times them."""
     rng = random.Random(5)
@@ -288,3 +299,26 @@ def test_an_axis_has_round_marks_and_room(high: str) -> None:
     while step >= 10:
         step /= 10
     assert step in (1, 2, 5)
+
+
+@pytest.mark.parametrize(
+    "command", ["why zb_h1 --p 4 --cost F=[1,1,1,2],C=1", "compare 1f1b zb_h2 --p 4 --m 4", "diff zb_h1 zb_h2 --p 3"]
+)
+def test_every_key_of_the_json_is_documented(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """emit/README.md has a row for the command, and the row names every key of its objects."""
+    main([*command.split(), "--json"])
+    value = json.loads(capsys.readouterr().out)
+    readme = Path(__file__).parent.parent / "emit" / "README.md"
+    row = next(line for line in readme.read_text().splitlines() if line.startswith(f"| `{command.split()[0]}` |"))
+    for key in _keys(value):
+        assert f"`{key}`" in row, key
+
+
+def _keys(value: object) -> set[str]:
+    """All keys, but for those of sizes, costs and findings, which are documented elsewhere."""
+    if isinstance(value, list):
+        return set().union(*map(_keys, value))
+    if not isinstance(value, dict):
+        return set()
+    inner = (_keys(x) for key, x in value.items() if key not in ("parameters", "costs", "diagnostics"))
+    return set(value).union(*inner)

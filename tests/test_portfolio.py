@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +20,18 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
 from pipesched.optimize import convert
 from pipesched.optimize.instance import Instance
-from pipesched.optimize.portfolio import coarsened, least_caps, orders
+from pipesched.optimize.least_cap import least_cap
+from pipesched.optimize.portfolio import coarsened, orders
+from pipesched.optimize.portfolio.justify import Justifier
+from pipesched.optimize.portfolio.kernel import patterns
 from pipesched.optimize.portfolio.known import known
-from pipesched.optimize.portfolio.listing import listed, policies
+from pipesched.optimize.portfolio.listing import listed, listings, policies
 from pipesched.optimize.portfolio.local import Search
-from pipesched.optimize.portfolio.vee import vee
+from pipesched.optimize.portfolio.vee import blocks, in_slots, slots, vee
 from pipesched.optimize.portfolio.zero_bubble import zero_bubble
-from pipesched.optimize.problem import Orders, Problem, Sizes, build
+from pipesched.optimize.problem import Orders, Problem
 from tests import brute
+from tests.instances import problem_of
 
 HERE = Path(__file__).parent
 PLACEMENTS = ("linear", "loop", "vee", "two")
@@ -71,15 +75,6 @@ def measured(asked: Instance, problem: Problem, found: Orders) -> Fraction:
     return spent.makespan if asked.objective == "makespan" else spent.span
 
 
-def of_brute(x: brute.Instance) -> Problem:
-    placement = Placement(np.array(x.rank_of), np.array(x.route_of), x.ranks)
-    columns = (x.F, x.I, x.W, x.B, x.C)
-    memories = (x.takes, x.at_input, x.at_weight, x.cap)
-    times = [np.array(column, dtype=np.int64) for column in columns]
-    parts = [np.array(column, dtype=np.int64) for column in memories]
-    return build(placement, Sizes(Fraction(1), *times, Fraction(1), *parts), fused=x.fused, objective=x.objective)
-
-
 @pytest.mark.parametrize("release", RULES)
 @pytest.mark.parametrize("kind", PLACEMENTS)
 def test_what_comes_is_a_schedule_and_better_each_time(kind: str, release: str) -> None:
@@ -102,20 +97,11 @@ def test_what_comes_is_a_schedule_and_better_each_time(kind: str, release: str) 
 def test_there_is_an_order_exactly_if_there_is_a_schedule(seed: int) -> None:
     """Nothing comes where no schedule keeps to the caps; else something, and nothing that is better than the best."""
     x = brute.random_instance(seed, microbatches=2)
-    problem = of_brute(x)
+    problem = problem_of(x)
     best = brute.optimum(x)
-    values = [convert.value(problem, found) for _, found in orders(problem, 0)]
+    values = [convert.value(problem, found) for _, found in orders(problem, 0.05 if seed % 3 == 0 else 0)]
     assert bool(values) == (best is not None)
     assert all(value is not None and best is not None and value >= best for value in values)
-
-
-@pytest.mark.parametrize("seed", range(150))
-def test_the_least_caps(seed: int) -> None:
-    """A schedule exists exactly if no rank has less than the least."""
-    x = brute.random_instance(seed + 1000, microbatches=2)
-    problem = of_brute(x)
-    fits = bool((problem.cap >= least_caps(problem)).all())
-    assert fits == (brute.optimum(x) is not None)
 
 
 @pytest.mark.parametrize("ranks", range(2, 9))
@@ -124,7 +110,7 @@ def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ra
     """Whatever is urgent, and however little room there is beyond the least."""
     for release in RULES:
         plain = instance(kind, ranks, ranks + 2, release=Release.parse(release)).problem()
-        least = least_caps(plain)
+        least = least_cap(plain)
         grain = int(plain.takes.max()) // 2
         for more in range(4):
             uneven = np.arange(ranks) * more % 3
@@ -183,13 +169,52 @@ def test_the_known_orders_are_the_published_ones(kind: str, name: str, file: str
     assert words(problem, made[name]) == [line for line in lines if line.startswith("rank")]
 
 
-@pytest.mark.parametrize(("cap", "published"), [(2, 59), (3, 58)])
-def test_blocks_are_not_worse_than_the_published_ones(cap: int, published: int) -> None:
-    """A pattern that repeats reaches V-Min, and V-Half as it is before its ends are reordered; p=4, m=8, unit costs."""
-    asked = instance("vee", 4, 8, [Fraction(cap)] * 4)
+@pytest.mark.parametrize(("cap", "costs", "published"), [(2, "", 59), (3, "", 53), (2, "F=3,I=4,W=2", 226)])
+def test_blocks_pushed_together_are_not_worse_than_the_published_ones(cap: int, costs: str, published: int) -> None:
+    """V-Min and V-Half at p=4, m=8: their makespans at their memory."""
+    asked = instance("vee", 4, 8, [Fraction(cap)] * 4, costs)
     problem = asked.problem()
+    justifier = Justifier(problem)
     fit = [found for _, found in vee(problem) if convert.value(problem, found) is not None]
-    assert min(measured(asked, problem, found) for found in fit) <= published
+    assert min(measured(asked, problem, justifier.push(found)) for found in fit) <= published
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 7])
+def test_a_block_never_meets_itself(ranks: int) -> None:
+    """Run as early as it goes, it ends no later than its last slot; it holds what it says once it has filled."""
+    problem = instance("vee", ranks, 4 * ranks).problem()
+    for made in blocks(ranks):
+        at = slots(problem, made)
+        found = in_slots(problem, at)
+        value = convert.value(problem, found)
+        assert value is not None and value <= int(at.max()) + 1 - int(at.min())
+        assert convert.peak(problem, found).max() == made.chunks * problem.takes.max()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_pushing_loses_nothing(seed: int) -> None:
+    """Forward and backward: still within the caps, every operation there, and not longer."""
+    x = brute.random_instance(seed, ranks=4, microbatches=6)
+    problem = problem_of(x)
+    justifier = Justifier(problem)
+    for _, found in islice(listings(problem), 12):
+        before, after = convert.value(problem, found), convert.value(problem, justifier.push(found))
+        assert before is not None and after is not None and after <= before
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_patterns_are_whole(seed: int) -> None:
+    """Every operation once, each sequence in order, whatever the placement."""
+    problem = problem_of(brute.random_instance(seed, ranks=4, microbatches=6))
+    for _, found in islice(patterns(problem), 14):
+        assert sorted(x for order in found for x in order) == list(range(problem.operations))
+        assert all((np.diff(problem.index[row]) == 1).all() for row in by_sequence(problem, found))
+
+
+def by_sequence(problem: Problem, found: Orders) -> Iterator[list[int]]:
+    for order in found:
+        for q in sorted({int(problem.sequence[x]) for x in order}):
+            yield [x for x in order if problem.sequence[x] == q]
 
 
 @pytest.mark.parametrize("kind", PLACEMENTS)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipesched.optimize.cnf import encode
 from pipesched.optimize.engines import decide
-from pipesched.optimize.engines.decide import task
+from pipesched.optimize.engines.decide import clauses, task
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Question
 from tests.rup import refusal
@@ -62,9 +61,8 @@ def test_what_can_be_has_no_refutation(tmp_path: Path) -> None:
     _, drat = written(tmp_path, "cadical", problem, bound, ranks)
     assert decide(Question(problem, bound + 1, proof=str(tmp_path / "none"))).verdict == "sat"
     assert not (tmp_path / "none.cnf").exists() and not (tmp_path / "none.drat").exists()
-    asked = task(Question(problem, bound + 1))
-    clauses = encode(asked.problem, asked.low, asked.high, asked.edges, asked.told).clauses
-    assert refusal("".join(clauses.dimacs()), drat)
+    reachable = clauses(task(Question(problem, bound + 1))).clauses
+    assert refusal("".join(reachable.dimacs()), drat)
 
 
 def test_the_checker_refuses_whatever_has_a_model() -> None:
@@ -72,9 +70,9 @@ def test_the_checker_refuses_whatever_has_a_model() -> None:
     with none is refuted by the empty clause after some unit.
     """
     literals = (1, -1, 2, -2)
-    clauses = [(a,) for a in literals] + [(1, 2), (1, -2), (-1, 2), (-1, -2)]
+    some = [(a,) for a in literals] + [(1, 2), (1, -2), (-1, 2), (-1, -2)]
     proofs = ["0\n", *(f"{a} 0\n0\n" for a in literals), *(f"{a} 0\n{b} 0\n0\n" for a in literals for b in literals)]
-    for formula in product(clauses, repeat=4):
+    for formula in product(some, repeat=4):
         model = any(
             all(any((x > 0) == values[abs(x) - 1] for x in clause) for clause in formula)
             for values in product((True, False), repeat=2)
@@ -101,10 +99,10 @@ def test_the_comments_tell_every_variable_of_a_start(tmp_path: Path) -> None:
     problem, bound, _ = REFUTED["linear"]
     cnf, _ = written(tmp_path, "cadical", problem, bound, None)
     line = re.compile(r"c   (\w) (\d+) (\d+) (\d+) (\d+): starts (\d+) \.\. (\d+), takes 1; variables (\d+) \.\. (\d+)")
-    told = [(m[1], *map(int, m.groups()[1:])) for m in map(line.fullmatch, cnf.splitlines()) if m]
-    assert {(op, stage, i) for op, _, stage, i, *_ in told} == set(product("FIW", range(4), range(8)))
+    told = [(m[1], [int(x) for x in m.groups()[1:]]) for m in map(line.fullmatch, cnf.splitlines()) if m]
+    assert {(op, stage, i) for op, (_, stage, i, *_) in told} == set(product("FIW", range(4), range(8)))
     next_free = 1
-    for _, _, stage, _, rank, low, high, first, last in told:
+    for _, (_, stage, _, rank, low, high, first, last) in told:
         assert stage == rank and first == next_free and last - first + 1 == high - low
         next_free = last + 1
     assert "makespan at most 30 " in cnf

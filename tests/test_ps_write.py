@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
+from pipesched.__main__ import main
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.formats import ps_write
@@ -33,12 +34,15 @@ from tests.strategies import SEEDS, broken_schedule, random_schedule
 
 COLUMNS = ("op", "stage", "microbatch", "second", "start")
 ORDERS = sorted((Path(__file__).parent / "orders").glob("*.txt"))
+CSVS = sorted((Path(__file__).parent / "torch_fixtures").glob("*.csv"))
 SIZES = {
     "gpipe": [{"p": p, "m": m} for p in (1, 2, 3, 8) for m in (1, 2, 7)],
     "1f1b": [{"p": p, "m": m} for p in (1, 2, 3, 4, 8) for m in (1, 3, 8, 20)],
     "zb_h1": [{"p": p, "m": m} for p in (1, 2, 3, 4, 8) for m in (1, 3, 8, 20)],
     "zb_h2": [{"p": p, "m": m} for p in (1, 2, 4, 8) for m in (15, 16, 33)],
     "interleaved": [{"p": p, "v": v, "m": p * g} for p in (1, 2, 4) for v in (1, 2, 3) for g in (1, 2, 5)],
+    "zb_v": [{"p": p, "m": m} for p in (1, 2, 3, 4, 8) for m in (1, 5, 16, 24)],
+    "dualpipev": [{"p": p, "m": m} for p in (1, 2, 4, 8) for m in (16, 20)],
     "dualpipe": [{"p": p, "m": m} for p in (2, 4, 8) for m in (16, 20)],
 }
 
@@ -90,6 +94,20 @@ def written(schedule: Schedule) -> str | list[Code]:
         return ps_write.write(schedule)
     except PipeschedError as error:
         return [diagnostic.code for diagnostic in error.diagnostics]
+
+
+@pytest.mark.parametrize("path", CSVS, ids=lambda path: path.stem)
+def test_orders_of_torch_are_read_back(path: Path) -> None:
+    """And for torch's files, right and wrong ones, unless they cannot be read or said."""
+    try:
+        schedule = load(Source(path.name, path.read_text("utf-8")), Options({})).schedule
+    except PipeschedError:
+        return
+    text = written(schedule)
+    if isinstance(text, str):
+        laws(schedule, text)
+    else:
+        assert text == [Code.TARGET] and not path.stem.startswith("ok_")
 
 
 def sayable(schedule: Schedule) -> bool:
@@ -379,6 +397,25 @@ def test_irregular_ranks_stand_beside_the_general_program() -> None:
     laws(schedule, text)
     assert text.count("\nrank ") == 2
     assert "rank 3 {" in text and "if r < 3 {" in text
+
+
+def test_order_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What ``pipesched order FILE --format ps`` writes has the order and the costs of FILE; messages have no place."""
+    csv = tmp_path / "my order.csv"
+    csv.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    assert main(["order", str(csv), "--format", "ps", "-o", str(tmp_path / "mine.ps")]) == 0
+    text = (tmp_path / "mine.ps").read_text()
+    assert text.startswith('schedule my_order(p = 2, m = 2)\n"The order of my order.csv"\n')
+    for file in (csv, tmp_path / "mine.ps"):
+        assert main(["order", str(file)]) == 0
+    first, again = capsys.readouterr().out.split("rank 0")[1:]
+    assert first == again and "B0.0" in first
+    assert main(["order", str(csv), "--format", "ps", "--program"]) == 2
+    assert "no sends and receives" in capsys.readouterr().err
+    (tmp_path / "c.ps").write_text('schedule c(p, m) "told" stage s in 0 .. p on rank s costs F = 2 rank r { F(1) F }')
+    assert main(["order", str(tmp_path / "c.ps"), "--p", "1", "--m", "2", "--format", "ps"]) == 0
+    out = capsys.readouterr().out
+    assert "costs F = 2\n" in out and '"told"\n' in out and "F(1)  F\n" in out
 
 
 def test_same_bytes() -> None:

@@ -29,7 +29,7 @@ from pipesched.views.chart import chart
 from pipesched.views.svg import MAX_OPS, Svg, render
 from tests import simulate, strategies
 from tests.simulate import Played, rows
-from tests.test_show import SIZES, loaded, played
+from tests.test_show import BROKEN, SIZES, loaded, played
 
 GOLDEN = Path(__file__).parent / "golden"
 CALM = settings(derandomize=True, deadline=None, max_examples=40)
@@ -126,7 +126,11 @@ def test_every_operation_is_drawn_when_it_runs(name: str, sizes: dict[str, int])
     ],
 )
 def test_rank_0_of_the_papers_figures(name: str, forwards: list[int], end: int) -> None:
-    """Four ranks, eight microbatches, unit times: the forwards of the first rank start as in arXiv:2401.10241."""
+    """Four ranks, eight microbatches, unit times: the forwards of the first rank start as in arXiv:2401.10241.
+
+    Its first backward comes after four forwards and the backwards of three ranks: at 4 + 3 tB or 4 + 3 tI; the warm-up
+    of ZB-H2 fills the time until then. From there on a forward starts every tF + tI + tW.
+    """
     drawn = [b for b in boxes(render(chart(loaded(name, p=4, m=8)))) if b.rank == 0]
 
     assert [b.begin for b in drawn if b.op == "F"] == forwards
@@ -143,6 +147,23 @@ def test_random_schedules_are_drawn_when_they_run(schedule: Schedule) -> None:
 
     assert {(b.op, b.stage, b.microbatch, b.rank): b.told for b in drawn} == expected(run)
     assert all(abs(b.begin - b.told[0]) < Fraction(1, 1000) > abs(b.end - b.told[1]) for b in drawn)
+
+
+@CALM
+@given(BROKEN)
+def test_broken_schedules_are_drawn_as_far_as_they_run(schedule: Schedule) -> None:
+    """What has a time (`tests.test_timeline`) is drawn there, as often as it is in the list; what has none is not."""
+    picture = chart(schedule)
+    times = zip(picture.times.start.tolist(), picture.times.end.tolist(), strict=True)
+    known = sorted(
+        (x.op.name, x.stage, x.microbatch, int(schedule.rank[i]), start, end)
+        for i, (start, end) in enumerate(times)
+        if start >= 0
+        for x in [schedule[i]]
+    )
+
+    drawn = boxes(render(picture)) if known else []
+    assert sorted((b.op, b.stage, b.microbatch, b.rank, *b.told) for b in drawn) == known
 
 
 def test_an_overlap_is_two_halves_of_one_slot() -> None:
@@ -236,9 +257,9 @@ def test_the_file_is_alone_and_always_the_same(tmp_path: Path) -> None:
 
 
 def test_the_golden_figure(update_golden: bool) -> None:
-    """A small figure with everything on it, byte for byte."""
+    """The figure of the README, with everything on it, byte for byte."""
     file = GOLDEN / "show_zb_h1.svg"
-    text = render(chart(loaded("zb_h1", p=2, m=3)), Svg(messages=True, memory=True))
+    text = render(chart(loaded("zb_h1", p=4, m=8)), Svg(messages=True, memory=True))
     if update_golden:
         file.write_text(text, "utf-8")
     assert text == file.read_text("utf-8")

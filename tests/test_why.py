@@ -5,6 +5,7 @@ The oracle is the simulation of `tests.simulate`: dicts of fractions, in which e
 
 from __future__ import annotations
 
+import itertools
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -24,10 +25,16 @@ from pipesched.analysis.recognition import likeness, window
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
 from pipesched.comparison.known import recognize
+from pipesched.comparison.run import timed
+from pipesched.comparison.why import Why, explained
+from pipesched.comparison.why_json import as_json
+from pipesched.comparison.why_text import known_text, text
+from pipesched.compile import examine
+from pipesched.examine import Loaded, Options
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
-from pipesched.model.placement import linear
+from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
 from tests import simulate, strategies
 from tests.simulate import Played, Spot, rows
@@ -230,6 +237,17 @@ def test_growth_is_what_a_microbatch_adds(capsys: pytest.CaptureFixture[str]) ->
     assert growth["split"]["imbalance"] == [3, 2, 0]
 
 
+def test_what_other_costs_would_bring(capsys: pytest.CaptureFixture[str]) -> None:
+    """1F1B takes (m + p - 1)(F + B) without latency and with even stages; nothing is said where nothing is uneven."""
+    given = ["1f1b", "--p", "4", "--m", "8", "--cost"]
+    assert told([*given, "F=1,B=2,C=1"], capsys)[1]["instead"] == {"no_latency": 11 * 3}
+    assert told([*given, "F=[1,1,1,3],B=2"], capsys)[1]["instead"] == {"even_stages": str(Fraction(11 * 7, 2))}
+    assert told([*given, "F=[2,2,2,2],B=2,C=0"], capsys)[1]["instead"] == {}
+    makespan = played(order_of("1f1b", p=4, m=8), Costs.parse("F=1,B=2,C=1"))[0].makespan
+    assert main(["why", *given, "F=1,B=2,C=1"]) == 0
+    assert f"if messages took no time the makespan would be 33 ({33 - makespan})" in capsys.readouterr().out
+
+
 def test_an_order_without_m_has_no_growth(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only a file can be written out at another size."""
     (folder / "a.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
@@ -300,6 +318,47 @@ def test_a_published_order_is_recognized(name: str) -> None:
     assert [alike.order(r) for r in range(4)] == [schedule.order(r) for r in range(4)]
 
 
+def fused(*words: tuple[str, int, int]) -> list[Compute]:
+    return [Compute(Op[kind], stage, microbatch) for kind, stage, microbatch in words]
+
+
+def test_known_variants_are_recognized() -> None:
+    """GPipe last microbatch first, twice the warm-up, breadth first: each written out here by its rule."""
+    p, m, v = 3, 4, 2
+    back = [fused(*(("F", r, i) for i in range(m)), *(("B", r, i) for i in reversed(range(m)))) for r in range(p)]
+    eager = []
+    for r in range(p):
+        forward, backward = (fused(*((kind, r, i) for i in range(m))) for kind in "FB")
+        ahead = min(2 * (p - 1 - r) + 1, m)
+        pairs = itertools.zip_longest(forward[ahead:], backward)
+        eager.append([*forward[:ahead], *(x for f, b in pairs for x in (b, f) if x is not None)])
+    wide = [
+        fused(
+            *(("F", c * p + r, i) for c in range(v) for i in range(m)),
+            *(("B", c * p + r, i) for c in reversed(range(v)) for i in reversed(range(m))),
+        )
+        for r in range(p)
+    ]
+    looped = order_of("interleaved", p=3, v=2, m=6).placement.rank_of
+    for orders, stages, name in ((back, 1, "gpipe,"), (eager, 1, "eager"), (wide, 2, "interleaved, breadth")):
+        placement = linear(p, m) if stages == 1 else Placement(looped, linear(p, m).route_of, p, ("",))
+        known = recognize(Schedule.from_orders(orders, placement))
+        assert known is not None and known.name.startswith(name) and known.like.reading == "exactly"
+
+
+@settings(CALM, max_examples=60)
+@given(strategies.SEEDS)
+def test_any_broken_order_is_told(seed: int) -> None:
+    """Missing, doubled and misplaced operations: the parts of what ran add up, and every line can be written."""
+    schedule = strategies.broken_schedule(seed)
+    loaded = Loaded("broken", schedule)
+    run = timed(loaded, examine(loaded, Options()), None)
+    found, gaps, split = explained(run)
+    why = Why(run, found, gaps, split, None, recognize(schedule), {})
+    assert [sum(column) for column in zip(*why.parts().values(), strict=True)] == list(why.idle())
+    assert text(why, every=True).count(" idles ") == len(gaps) == len(as_json(why)["gaps"])  # type: ignore[arg-type]
+
+
 def test_an_order_with_its_w_elsewhere_is_recognized() -> None:
     """ZB-H1 with every W at the end of its rank is ZB-H1 up to the order of W."""
     schedule = order_of("zb_h1", p=4, m=8)
@@ -330,7 +389,16 @@ def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
     assert known is not None and known.name == "zb_h1" and not known.like.whole
     assert [high - low for low, high in known.like.windows] == [0, 0, 3, 0]
     assert known.like.windows[2] == (start + 7, start + 10)
-    assert known.like.common == Fraction(93, 96)
+    assert known.like.common == Fraction(96 - 2, 96)
+    assert "on rank 2 (steps 8 to 10)" in known_text(known, rewritten(schedule, orders))
+
+
+def test_a_rank_that_lacks_everything_is_said_so() -> None:
+    """ZB-H1 without its last rank is ZB-H1 but for that."""
+    schedule = order_of("zb_h1", p=4, m=8)
+    mine = rewritten(schedule, [*(schedule.order(r) for r in range(3)), []])
+    known = recognize(mine)
+    assert known is not None and known_text(known, mine) == "zb_h1 but for all of rank 3"
 
 
 def test_a_strange_order_is_nobody() -> None:

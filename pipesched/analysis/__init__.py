@@ -4,6 +4,10 @@
     timeline       when every operation starts and ends
     memory         how many activations a rank holds
     idle           work, idle time, span
+    critical       why each operation starts when it does, and the critical path
+    attribution    where idle time comes from, gap by gap
+    recognition    whether two orders are the same, or but for a part
+    moves          the fewest elements to move to make one sequence of another
     channels       which send pairs with which receive
     models         the named communication models
     streams        what blocks as one, who consumes what, in which order posts complete

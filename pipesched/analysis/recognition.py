@@ -29,7 +29,8 @@ class Likeness:
     """A reading under which two orders of the same placement are compared.
 
     windows: per rank the operations of the first order, as a half-open range of all its operations, that differ; empty
-    where the rank is the same. common: the share of the first order's operations that are outside of the windows.
+    where the rank is the same. common: the share of the first order's operations that stand where the other one has
+    them, counted from the begin or, outside of the windows, from the end of a rank.
     """
 
     reading: str
@@ -73,13 +74,20 @@ def keys(schedule: Schedule) -> Ints:
 def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:
     (a, a_at), (b, b_at) = _under(mine, reading), _under(known, reading)
     a_cut, b_cut = (np.searchsorted(at, x.start).tolist() for x, at in ((mine, a_at), (known, b_at)))
-    windows = []
+    windows, common = [], 0
     for rank in range(mine.ranks):
-        low, high = window(a[a_cut[rank] : a_cut[rank + 1]], b[b_cut[rank] : b_cut[rank + 1]])
+        here, there = a[a_cut[rank] : a_cut[rank + 1]], b[b_cut[rank] : b_cut[rank + 1]]
+        low, high = window(here, there)
+        common += _standing(here, there, low, high)
         first, last = a_cut[rank] + low, a_cut[rank] + high
         windows.append((int(a_at[first]), int(a_at[last - 1]) + 1) if last > first else _nothing(mine, rank, low, high))
-    differing = sum(max(0, high - low) for low, high in windows)
-    return Likeness(reading, tuple(windows), 1 - Fraction(differing, max(1, len(mine))))
+    return Likeness(reading, tuple(windows), Fraction(common, max(1, len(a))))
+
+
+def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
+    """How many operations of a rank stand where they do in the other order."""
+    short = min(len(here), len(there))
+    return max(int(np.count_nonzero(here[:short] == there[:short])), len(here) - max(0, high - low))
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:

@@ -5,8 +5,8 @@
     w(i - k) -> F(s, i)                                               memory: else more than the cap is held
 
 For the last line: if w has not ended when F(s, i) starts, then the k microbatches before i hold at least `each` on the
-rank, and i itself `own`. So k is the first number with own + k * each > cap. Written for certificates, which are not
-to be trusted: nothing here is shared with what makes them.
+rank, and i itself `own`. So k is the first number with own + k * each > cap. Where I takes memory, so when I of i - k
+ends, `late` is held by i and by what this I took. Nothing here is shared with what makes certificates.
 """
 
 from __future__ import annotations
@@ -99,8 +99,10 @@ def _memory(made: Facts, line: Line) -> list[Arc]:
             each = sum(min(made.gains[x], -made.gains[w]) for x in before if x.stage == w.stage)
         else:
             each = sum(made.gains[x] for x in before if x.stage <= w.stage)
-        if each > 0 and cap is not None:
-            arcs.append((w, line, (cap - own) // each + 1, 0))
+        more = sum(max(0, made.gains[x]) for x in same if x.op == Op.I and x.stage == w.stage <= line.stage)
+        late = sum(made.gains[x] for x in before if x.stage <= w.stage) + more if more else 0
+        if each > 0 and cap is not None and late <= cap:
+            arcs.append((w, line, (cap - max(own, late)) // each + 1, 0))
     return arcs
 
 

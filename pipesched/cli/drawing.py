@@ -20,7 +20,7 @@ from pipesched.diagnostics import Code, fail
 if TYPE_CHECKING:
     from pipesched.views.chart import Chart
 
-FORMATS = ("text", "svg", "html", "trace", "dag")
+FORMATS = ("text", "svg", "html", "trace", "dag", "csv")
 GRAPHML = "graphml"
 _SUFFIXES = {
     ".txt": "text",
@@ -28,6 +28,7 @@ _SUFFIXES = {
     ".html": "html",
     ".htm": "html",
     ".json": "trace",
+    ".csv": "csv",
     ".dot": "dag",
     ".gv": "dag",
     ".graphml": "dag",
@@ -112,6 +113,8 @@ def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output) ->
             return picture.html(chart)
         case "trace":
             return picture.trace(chart)
+        case "csv":
+            return picture.csv(chart)
         case _:
             return _graph(chart, wanted.graph, given, out)
 

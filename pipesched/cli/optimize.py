@@ -42,7 +42,7 @@ def time_limit(text: str) -> float:
 
 def placement(text: str) -> str | tuple[int, ...]:
     """``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
-    return options.placement(text) if re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", text) else text
+    return options.placement(text) if re.fullmatch(r"[\d\s,]+", text, re.ASCII) else text
 
 
 @click.command(short_help="Find the least bubble under a memory cap, with a proof.")
@@ -101,7 +101,7 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
     """
     from pipesched.compile import read
     from pipesched.model.release import Release
-    from pipesched.optimization import PLACEMENTS, Request, placement_of
+    from pipesched.optimization import Request, place
     from pipesched.optimize.search import Limits
 
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
@@ -109,19 +109,14 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
         if size.count != 1 or name in parameters:
             raise fail(Code.USAGE, f"parameter {name} needs one value", help="optimize runs one size at a time")
         parameters[name] = next(iter(size))
-    if listed is not None and min(listed) <= 0:
-        raise fail(Code.USAGE, f"a cap is {min(listed)}", help="a cap is a number above 0, such as 4 or 5.5")
     try:
         costs, release = options.read_costs(given["cost"], given["costs"]), Release.parse(given["release"])
     except PipeschedError as error:
         raise options.BadOption(error.diagnostics) from None
-    place = given["placement"]
-    if isinstance(place, str) and place not in PLACEMENTS:
-        place = placement_of(read(place), parameters)
     return Request(
         None if schedule is None else read(schedule),
         parameters,
-        place,
+        place(given["placement"], parameters),
         listed,
         release,
         costs,

@@ -147,12 +147,19 @@ torch_options = stack(
     click.option("--stages", type=whole, metavar="N", help="Stages of a torch CSV, checked against the file."),
     click.option("--placement", type=placement, metavar="R0,R1,...", help="Ranks of its stages, checked likewise."),
 )
-output_options = stack(
-    click.option("format", "--format", type=click.Choice(FORMATS), default="text", show_default=True),
-    click.option("json", "--json", is_flag=True, help="--format json; its shape is emit/v1/report.schema.json."),
-    click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True),
-    click.option("output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
-)
+
+
+def output_options_with(*more: str) -> Callable[[Decorated], Decorated]:
+    """The options of results, with formats that only this command has."""
+    return stack(
+        click.option("format", "--format", type=click.Choice((*FORMATS, *more)), default="text", show_default=True),
+        click.option("json", "--json", is_flag=True, help="--format json; its shape is emit/v1/report.schema.json."),
+        click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True),
+        click.option("output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
+    )
+
+
+output_options = output_options_with()
 
 
 def output_of(given: Mapping[str, Any]) -> Output:

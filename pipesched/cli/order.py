@@ -1,4 +1,4 @@
-"""``pipesched order``: what every rank does, in order."""
+"""``pipesched order``: what every rank does, in order; and an order as a .ps file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from pipesched.diagnostics import Code, fail
 @click.option("--program", is_flag=True, help="Sends, receives and reductions too.")
 @options.size_options
 @options.torch_options
-@options.output_options
+@options.output_options_with("ps")
 def order(file: str, *, program: bool, **given: Any) -> int:
     """Print the order of a .ps file, a torch CSV file, a stream, a built-in name, or - for stdin.
 
-    F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slot.
+    F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pair, one slot. With --format ps the order is
+    written in the language, with loops where it repeats: a .ps file for this one size.
     """
     from pipesched import compile
 
@@ -29,7 +30,12 @@ def order(file: str, *, program: bool, **given: Any) -> int:
         raise fail(Code.USAGE, "order takes one size at a time", help="give each parameter one value")
     parameters = next(options.combinations(values))
     with options.output_of(given) as out:
+        if program and out.format == "ps":
+            raise fail(Code.USAGE, "a .ps file has no sends and receives", help="leave --program out")
         source = compile.read(file)
+        if out.format == "ps":
+            out.write(compile.as_ps(source, options.compile_options(given, parameters)))
+            return 0
         text = compile.order(source, options.compile_options(given, parameters), program=program)
         out.write(dumps(_json(source.name, text)) + "\n" if out.format == "json" else text.rstrip("\n") + "\n")
     return 0

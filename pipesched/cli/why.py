@@ -30,7 +30,7 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     """
     from pipesched import compile
     from pipesched.comparison import why as analysis
-    from pipesched.comparison import why_text
+    from pipesched.comparison import why_json, why_text
 
     values = options.grid(given)
     if options.count(values) != 1:
@@ -39,7 +39,7 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     with options.output_of(given) as out:
         source = compile.read(file)
         found = analysis.why(source, asked)
-        out.line(dumps(why_text.as_json(found)) if out.format == "json" else why_text.text(found, every=every))
+        out.line(dumps(why_json.as_json(found)) if out.format == "json" else why_text.text(found, every=every))
         if found.run.fault is not None:
             told = render.concise(found.run.fault, source.name)
             out.complain(f"{told}; it is told as far as it runs, `pipesched verify` says more")

@@ -1,6 +1,8 @@
 """What schedules cost beside each other, and why.
 
-why      one schedule: its idle time by reason, its critical path, and what order it is
-table    many schedules at many sizes: times, memory, messages, parameters, a lower bound
-differ   two orders: the operations that moved, and what that costs
+run, sizes                   a file with its verdict and times; which sizes go to which file
+why, known                   one schedule: its idle time by reason, its critical path, the published order it is like
+compare, rows                many schedules at many sizes: times, memory, messages, parameters, a lower bound
+differ, listing              two orders: the operations that moved, and what that costs
+*_text, *_json, tables       the same as people and programs read it
 """

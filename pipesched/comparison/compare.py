@@ -94,8 +94,8 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     """What is wrong or refused; and that costs differ, where files have their own."""
     for row in comparison.rows:
         if row.fault is not None:
-            sizes = " ".join(f"{name}={value}" for name, value in row.parameters.items())
-            yield render.clean(f"{row.name} {sizes}: {row.fault.code}: {row.fault.message}")
+            title = " ".join([row.name, *(f"{name}={value}" for name, value in row.parameters.items())])
+            yield render.clean(f"{title}: {row.fault.code}: {row.fault.message}")
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
         yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")

@@ -1,7 +1,7 @@
 """What differs between two orders, and what that costs.
 
     rank 1: W1.3 moved from step 14 to 11, before F1.5
-    rank 2: only in a.ps: B2.0          only in b.csv: I2.0 W2.0
+    rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv
 
 The fewest moves of operations that turn the order of each rank into the other one, operations that only one of them
 has, overlap pairs, placement and sizes. Costs are those of each file at the costs asked for.
@@ -47,7 +47,10 @@ class Alone:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """All of it. facts: other sizes and placement, in words. pairs: overlap pairs that only a, only b has, by rank."""
+    """All of it, by rank. facts: other sizes and placement, in words. pairs: overlap pairs that only a, only b has.
+
+    split: each B that is I and W in the other order. messages: whether instructions are compared, not computes alone.
+    """
 
     a: Run
     b: Run
@@ -57,11 +60,14 @@ class Difference:
     only_b: tuple[Alone, ...]
     pairs_a: tuple[Alone, ...]
     pairs_b: tuple[Alone, ...]
+    split_a: tuple[Alone, ...]
+    split_b: tuple[Alone, ...]
     messages: bool
 
     @property
     def equal(self) -> bool:
-        return not (self.facts or self.moves or self.only_a or self.only_b or self.pairs_a or self.pairs_b)
+        alone = (self.only_a, self.only_b, self.pairs_a, self.pairs_b, self.split_a, self.split_b)
+        return not (self.facts or self.moves or any(alone))
 
     def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
         """Makespan, span, bubble ratio and peak of both; None where an order is stuck."""
@@ -73,19 +79,21 @@ def differ(a: Run, b: Run) -> Difference:
     """From a to b; n log n in the operations that are not where they were."""
     one, two = listings(a, b)
     moved: list[Move] = []
-    only_a: list[Alone] = []
-    only_b: list[Alone] = []
+    only: tuple[list[Alone], list[Alone]] = ([], [])
+    split: tuple[list[Alone], list[Alone]] = ([], [])
     for rank in range(max(one.ranks, two.ranks)):
         (low_a, high_a), (low_b, high_b) = one.bounds(rank), two.bounds(rank)
         found = moves(one.key[low_a:high_a], two.key[low_b:high_b], ~two.weight[low_b:high_b])
-        if found:
-            moved += _moves(rank, found, one, two)
-            only_a += _alone(rank, found.gone, one)
-            only_b += _alone(rank, found.new, two)
-    pairs_a, pairs_b = _pairs(a.schedule, b.schedule)
-    both = a.loaded.program is not None and b.loaded.program is not None
+        moved += _moves(rank, found, one, two)
+        for side, listing, positions in ((0, one, found.gone), (1, two, found.new)):
+            low, high = listing.bounds(rank)
+            only[side].extend(_alone(rank, [i for i in positions if not listing.half[low + i]], listing))
+            split[side].extend(_alone(rank, np.flatnonzero(listing.split[low:high]).tolist(), listing))
     facts = tuple(_facts(a.schedule, b.schedule))
-    return Difference(a, b, facts, tuple(moved), tuple(only_a), tuple(only_b), pairs_a, pairs_b, both)
+    messages = a.loaded.program is not None and b.loaded.program is not None
+    pairs = _pairs(a.schedule, b.schedule)
+    (only_a, only_b), (split_a, split_b) = map(tuple, only), map(tuple, split)
+    return Difference(a, b, facts, tuple(moved), only_a, only_b, *pairs, split_a, split_b, messages)
 
 
 def _moves(rank: int, found: Moves, one: Listing, two: Listing) -> Iterator[Move]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import groupby
 
+from pipesched import render
 from pipesched.comparison.differ import Alone, Difference, Move
 from pipesched.comparison.tables import number, ratio, short, table
 from pipesched.render import clean
@@ -41,8 +43,13 @@ def _lines(found: Difference, every: bool) -> Iterator[str]:
     for name, alone in zip((*names, *names), (found.only_a, found.only_b, found.pairs_a, found.pairs_b), strict=True):
         for entry in alone:
             by_rank.setdefault(entry.rank, []).append(f"only in {name}: {_operations(entry.operations, every)}")
-    for rank in sorted(by_rank):
-        yield from (f"rank {rank}: {line}" for line in by_rank[rank])
+    for (mine, other), alone in zip((names, names[::-1]), (found.split_a, found.split_b), strict=True):
+        for entry in alone:
+            by_rank.setdefault(entry.rank, []).append(f"{len(entry.operations)} B of {mine} are I and W in {other}")
+    for lines, ranks in groupby(sorted(by_rank), key=by_rank.__getitem__):
+        same = list(ranks)
+        where = f"rank {same[0]}" if len(same) == 1 else f"ranks {', '.join(map(str, same))}"
+        yield from (f"{where}: {line}" for line in lines)
 
 
 def move_text(move: Move, *, every: bool = False) -> str:
@@ -91,7 +98,9 @@ def as_json(found: Difference) -> dict[str, object]:
         "moves": [_move_json(move) for move in found.moves],
         "only": [[_alone_json(entry) for entry in alone] for alone in (found.only_a, found.only_b)],
         "pairs": [[_alone_json(entry) for entry in alone] for alone in (found.pairs_a, found.pairs_b)],
+        "split": [[_alone_json(entry) for entry in alone] for alone in (found.split_a, found.split_b)],
         "figures": {name.replace(" ", "_"): [number(a), number(b)] for name, a, b in found.figures()},
+        "diagnostics": [render.as_json(x) for run in (found.a, found.b) for x in run.report.diagnostics],
     }
 
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.analysis.recognition import READINGS, Likeness, likeness
+from pipesched.comparison.variants import VARIANTS
 from pipesched.compile import load, read
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options
 from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
+from pipesched.source import Source
 
-LEAST = Fraction(1, 2)  # with less in common than this an order is another one
+LEAST = Fraction(3, 4)  # with no more in common than this an order is another one
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,10 @@ class Known:
 
 
 def recognize(schedule: Schedule) -> Known | None:
-    """The library schedule that is most like this one, if at least half of all operations stand as they do there."""
+    """The library schedule that is most like this one, if more than three quarters of it stand as they do there."""
     found = [Known(name, like) for name, known in known_orders(schedule) if (like := likeness(schedule, known))]
     best = max(found, key=_rank, default=None)
-    return best if best is not None and (best.like.whole or best.like.common >= LEAST) else None
+    return best if best is not None and (best.like.whole or best.like.common > LEAST) else None
 
 
 def _rank(known: Known) -> tuple[bool, int, Fraction]:
@@ -41,17 +43,21 @@ def _rank(known: Known) -> tuple[bool, int, Fraction]:
 
 
 def known_orders(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
-    """Every library schedule at the sizes of this one, where it takes them, by name."""
+    """Every library schedule at the sizes of this one, where it takes them, then the variants."""
     p, m = schedule.ranks, schedule.microbatches
-    for name in built_in():
-        if schedule.stages % p == 0:
-            yield from _sized(name, {"p": p, "m": m, "v": schedule.stages // p}, {"p": p, "m": m})
-
-
-def _sized(name: str, *tries: dict[str, int]) -> Iterator[tuple[str, Schedule]]:
-    for parameters in tries:
-        try:
-            yield name, load(read(name), Options(parameters, microbatches=parameters["m"])).schedule
-        except PipeschedError:
-            continue
+    if schedule.stages % p:
         return
+    sources = {**{name: read(name) for name in built_in()}, **{x: Source(f"<{x}>", y) for x, y in VARIANTS.items()}}
+    for name, source in sources.items():
+        for parameters in ({"p": p, "m": m, "v": schedule.stages // p}, {"p": p, "m": m}):
+            known = _sized(source, parameters)
+            if known is not None:
+                yield name, known
+                break
+
+
+def _sized(source: Source, parameters: dict[str, int]) -> Schedule | None:
+    try:
+        return load(source, Options(parameters, microbatches=parameters["m"])).schedule
+    except PipeschedError:
+        return None

@@ -1,7 +1,8 @@
 """Two orders side by side: every operation or instruction of both as a number, equal where they are equal.
 
 Where both files name their messages these are compared too, since a message at another place can deadlock; else the
-computes alone.
+computes alone. A B of one order and the I of the same stage and microbatch in the other one are the same number, so
+that an order with its backwards split does not seem to have none of the operations of the other one.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ _COMPUTE = ("op", "stage", "microbatch")
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """key: int64, shape (entries,); start: int64, shape (ranks + 1,); weight: whether an entry is a W."""
+    """key: int64, shape (entries,); start: int64, shape (ranks + 1,); weight: whether an entry is a W.
+
+    split: whether it is a B that the other order has as I and W. half: whether it is a W of such a B of the other one.
+    """
 
     key: Ints
     start: Ints
     weight: Bools
+    split: Bools
+    half: Bools
     name: Callable[[int], str]
 
     @property
@@ -55,16 +61,39 @@ def _numbered(
     name_b: Callable[[int], str],
 ) -> tuple[Listing, Listing]:
     """One number for the values of all columns, by their ranges in both."""
-    keys = np.zeros(len(a) + len(b), dtype=np.int64)
-    for name in names:
-        column: Column = np.concatenate([getattr(a, name), getattr(b, name)]).astype(np.int64)
-        low, high = int(column.min(initial=0)), int(column.max(initial=0))
-        keys = keys * (high - low + 1) + (column - low)
-    weights = [x.op == Op.W for x in (a, b)]
+    where = _packed([_columns(a, _COMPUTE[1:]), _columns(b, _COMPUTE[1:])])
+    at_a, at_b = where
+    split_a, split_b = _split(a, at_a, b, at_b), _split(b, at_b, a, at_a)
+    half_a = np.asarray((a.op == Op.W) & np.isin(at_a, at_b[split_b]))
+    half_b = np.asarray((b.op == Op.W) & np.isin(at_b, at_a[split_a]))
+    columns = [_columns(x, names) for x in (a, b)]
+    for mine, as_input in zip(columns, (split_a, split_b), strict=True):
+        mine[0] = np.where(as_input, int(Op.I), mine[0])
+    keys = _packed(columns)
     return (
-        Listing(keys[: len(a)], a.start, weights[0], name_a),
-        Listing(keys[len(a) :], b.start, weights[1], name_b),
+        Listing(keys[0], a.start, a.op == Op.W, split_a, half_a, name_a),
+        Listing(keys[1], b.start, b.op == Op.W, split_b, half_b, name_b),
     )
+
+
+def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
+    """Which entries of mine are a B, and nothing but an I in the other one; at, there: stage and microbatch of each."""
+    halves = np.setdiff1d(there[other.op == Op.I], there[other.op == Op.B])
+    return np.asarray((mine.op == Op.B) & np.isin(at, halves) & ~np.isin(at, at[mine.op == Op.I]))
+
+
+def _columns(order: Schedule | Program, names: tuple[str, ...]) -> list[Column]:
+    return [getattr(order, name).astype(np.int64) for name in names]
+
+
+def _packed(orders: list[list[Column]]) -> list[Ints]:
+    """The columns of each order as one: equal where all of them are equal."""
+    keys: list[Ints] = [np.zeros(len(columns[0]), dtype=np.int64) for columns in orders]
+    for parts in zip(*orders, strict=True):
+        low = min(int(part.min(initial=0)) for part in parts)
+        spread = max(int(part.max(initial=0)) for part in parts) - low + 1
+        keys = [key * spread + (part - low) for key, part in zip(keys, parts, strict=True)]
+    return keys
 
 
 def _compute(schedule: Schedule) -> Callable[[int], str]:

@@ -16,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
@@ -27,7 +30,11 @@ from pipesched.model.schedule import Schedule
 from pipesched.report import Report
 from pipesched.source import Source
 
-_BOUNDED = 200_000  # operations up to which a bound is looked for
+if TYPE_CHECKING:
+    from pipesched.optimize.problem import Problem
+
+_SEARCHED = 3_000  # operations up to which the best bound is looked for
+_BOUNDED = 1_000_000  # and up to which there is one at all
 
 
 @dataclass(frozen=True)
@@ -74,12 +81,18 @@ class Row:
 
 
 def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
-    """The figures of a file at a size; what keeps it from having them is in the row."""
+    """The figures of a file at a size; what keeps it from having them is in the row.
+
+    Raises:
+        PipeschedError: PS207, a parameter that has no default is not given.
+    """
     label = source.name.removesuffix(".ps")
     try:
         loaded = load(source, options)
         costs = scaled(loaded, options.costs, per_stage=per_stage)
     except PipeschedError as error:
+        if any(found.code is Code.PARAMETER_MISSING for found in error.diagnostics):
+            raise
         return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
     report = examine(loaded, replace(options, costs=costs))
     time, memory, schedule = report.time, report.memory, loaded.schedule
@@ -130,7 +143,6 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or ("B" in costs.given and mixed)
     if shorter or schedule.forward_only or len(schedule) > _BOUNDED:
         return None
-    from pipesched.optimize.bounds import lower_bound
     from pipesched.optimize.instance import Instance
 
     fused = not bool((schedule.op == Op.W).any())
@@ -138,4 +150,25 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     if caps is not None and len(caps) == 1:
         caps = caps * schedule.ranks
     problem = Instance(schedule.placement, costs, options.release, caps, fused, "makespan").problem()
-    return problem.time(lower_bound(problem).value)
+    return problem.time(_all_bounds(problem) if len(schedule) <= _SEARCHED else _plain_bounds(problem))
+
+
+def _all_bounds(problem: Problem) -> int:
+    """The best of the optimizer's bounds, in ticks."""
+    from pipesched.optimize.bounds import lower_bound
+
+    return lower_bound(problem).value
+
+
+def _plain_bounds(problem: Problem) -> int:
+    """The longest path, and the work of a rank between what must come before and after it: quick at any size."""
+    from pipesched.optimize.machine import busiest
+    from pipesched.optimize.windows import paths
+
+    found, work = paths(problem), problem.duration[problem.sequence]
+    rank = problem.rank[problem.sequence]
+    best = found.least(problem)
+    for own in (np.flatnonzero(rank == r) for r in range(problem.ranks)):
+        if len(own):
+            best = max(best, busiest(found.head[own], work[own], found.tail[own]).value)
+    return best

@@ -16,12 +16,14 @@ import numpy as np
 from pipesched.analysis import attribution
 from pipesched.analysis.attribution import PARTS, Gaps, Split
 from pipesched.analysis.critical import Causes, causes, critical_path
-from pipesched.analysis.timeline import slot_costs
+from pipesched.analysis.timeline import slot_costs, timeline
 from pipesched.comparison.known import Known, recognize
 from pipesched.comparison.run import Run, run, timed
 from pipesched.compile import load
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options
+from pipesched.model.columns import Ints
+from pipesched.model.costs import Cost, Costs, Ticks
 from pipesched.source import Source
 
 
@@ -43,7 +45,11 @@ class Growth:
 
 @dataclass(frozen=True, eq=False)
 class Why:
-    """All about the idle time of one schedule. growth: None where the file has no m to vary."""
+    """All about the idle time of one schedule. growth: None where the file has no m to vary.
+
+    instead: the makespan of the same order if messages took no time (`no_latency`), and if every stage took the mean
+    (`even_stages`); each only where that is not so already.
+    """
 
     run: Run
     causes: Causes
@@ -51,6 +57,7 @@ class Why:
     split: Split
     growth: Growth | None
     known: Known | None
+    instead: Mapping[str, Fraction]
 
     def parts(self) -> dict[str, tuple[Fraction, ...]]:
         """The parts of the idle time by rank, in the user's unit."""
@@ -83,6 +90,10 @@ class Why:
         np.add.at(sums, self.run.schedule.rank, cost)
         return tuple(map(self.run.time, sums.tolist()))
 
+    def idle(self) -> tuple[Fraction, ...]:
+        """By rank, the sum of its parts."""
+        return tuple(self.run.makespan - work for work in self.work())
+
 
 def why(source: Source, options: Options) -> Why:
     """Where the idle time of a file comes from.
@@ -91,14 +102,44 @@ def why(source: Source, options: Options) -> Why:
         PipeschedError: what keeps the file from being a schedule; costs that do not fit it.
     """
     made = run(source, options)
-    found, gaps, split = _explained(made)
-    return Why(made, found, gaps, split, _growth(source, options, made, split), recognize(made.schedule))
+    found, gaps, split = explained(made)
+    return Why(
+        made, found, gaps, split, _growth(source, options, made, split), recognize(made.schedule), _instead(made)
+    )
 
 
-def _explained(made: Run) -> tuple[Causes, Gaps, Split]:
+def explained(made: Run) -> tuple[Causes, Gaps, Split]:
     found = causes(made.schedule, made.needs, made.times, made.ticks)
     gaps = attribution.gaps(made.schedule, made.times, found)
     return found, gaps, attribution.split(made.schedule, made.times, made.ticks, gaps)
+
+
+def _instead(made: Run) -> dict[str, Fraction]:
+    """What the makespan were at other costs; nothing of an order that is stuck."""
+    given = dict(made.costs.given)
+    tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
+    tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
+    found = {}
+    for name, other in tries.items():
+        ticks = Costs(other).ticks(made.schedule.stages)
+        if made.times.finished and not _same(ticks, made.ticks):
+            found[name] = Fraction(timeline(made.schedule, made.needs, ticks).makespan, ticks.scale)
+    return found
+
+
+def _mean(cost: Cost) -> Fraction:
+    return sum(cost, Fraction(0)) / len(cost) if isinstance(cost, tuple) else cost
+
+
+def _same(a: Ticks, b: Ticks) -> bool:
+    """Whether no operation and no message takes longer or shorter."""
+
+    def equal(x: Ints | None, y: Ints | None) -> bool:
+        if x is None or y is None:
+            return x is y
+        return bool((x * b.scale == y * a.scale).all())
+
+    return equal(a.compute, b.compute) and equal(a.message, b.message) and equal(a.pair, b.pair)
 
 
 def _parts(made: Run, split: Split) -> dict[str, tuple[Fraction, ...]]:
@@ -119,7 +160,7 @@ def _growth(source: Source, options: Options, made: Run, split: Split) -> Growth
             continue
         if not other.times.finished or other.schedule.stages != made.schedule.stages:
             continue
-        before, after = _parts(made, split), _parts(other, _explained(other)[2])
+        before, after = _parts(made, split), _parts(other, explained(other)[2])
         return Growth(
             more,
             (other.makespan - made.makespan) / more,

@@ -9,12 +9,12 @@ from itertools import groupby
 from pipesched.analysis.attribution import PARTS
 from pipesched.comparison.known import Known
 from pipesched.comparison.run import called, slot
-from pipesched.comparison.tables import number, ratio, table
-from pipesched.comparison.why import Growth, Why
+from pipesched.comparison.tables import ratio, table
+from pipesched.comparison.why import Why
 from pipesched.model.numbers import shown
+from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.render import clean
-from pipesched.source import Span
 
 TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")
 _RANKS = 16  # rows of the table, unless all are asked for
@@ -24,13 +24,14 @@ _OPS = 6  # operations on a line of the critical path
 
 def text(why: Why, *, every: bool = False) -> str:
     """The whole story; `every`: all ranks, all of the critical path, and all gaps."""
-    parts = [_head(why), _split(why, every), *_growth(why), *_known(why), _path(why, every), *_gaps(why, every)]
+    facts = "\n".join([*_growth(why), *_instead(why), *_known(why)])
+    parts = [_head(why), _split(why, every), facts, _path(why, every), *_gaps(why, every)]
     return "\n\n".join(part for part in parts if part)
 
 
 def _head(why: Why) -> str:
     """The sizes, and the rank that idles most."""
-    idle, makespan = _idle(why), why.run.makespan
+    idle, makespan = why.idle(), why.run.makespan
     most = max(idle, default=Fraction(0))
     share = f" ({ratio(most / makespan)})" if makespan else ""
     where = f" on rank {idle.index(most)}" if len(set(idle)) > 1 else ""
@@ -38,13 +39,9 @@ def _head(why: Why) -> str:
     return f"{clean(why.run.title)}   makespan {shown(makespan)} = {sum_of}"
 
 
-def _idle(why: Why) -> tuple[Fraction, ...]:
-    return tuple(why.run.makespan - work for work in why.work())
-
-
 def _split(why: Why, every: bool) -> str:
     """A row a rank; the middle of many ranks is left out."""
-    idle, parts, work = _idle(why), why.parts(), why.work()
+    idle, parts, work = why.idle(), why.parts(), why.work()
     ranks = list(range(why.run.schedule.ranks))
     middle = None if every or len(ranks) <= _RANKS else _RANKS // 2
     headers = ["idle by rank", "work", "idle", *TITLES]
@@ -75,6 +72,16 @@ def _growth(why: Why) -> Iterator[str]:
     )
 
 
+_INSTEAD = {"no_latency": "if messages took no time", "even_stages": "if every stage took the mean"}
+
+
+def _instead(why: Why) -> Iterator[str]:
+    """What other costs would bring."""
+    for name, makespan in why.instead.items():
+        change = makespan - why.run.makespan
+        yield f"{_INSTEAD[name]} the makespan would be {shown(makespan)} ({'+' * (change > 0)}{shown(change)})"
+
+
 def _known(why: Why) -> Iterator[str]:
     if why.known is not None:
         yield f"this order is {known_text(why.known, why.run.schedule)}"
@@ -83,12 +90,18 @@ def _known(why: Why) -> Iterator[str]:
 def known_text(known: Known, schedule: Schedule) -> str:
     """``zb_h1``, ``zb_h1 up to the order of W``, ``zb_h1 but for F2.5 to W2.3 on rank 2 (steps 5 to 9)``."""
     if known.like.whole:
-        lax = {"up to W": " up to the order of W", "split": " with backwards split, or joined, and W elsewhere"}
+        cut = " with its backwards in one piece" if bool((schedule.op == Op.B).any()) else " with its backwards split"
+        lax = {"up to W": " up to the order of W", "split": cut}
         return known.name + lax.get(known.like.reading, "")
     differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.windows) if high > low]
+    if 2 * sum(high - low for _, low, high in differing) > len(schedule):
+        return f"{known.name} in {ratio(known.like.common)} of its steps; `pipesched diff` shows what has moved"
     told = []
     for rank, low, high in differing[:_OPS]:
-        span = f"{schedule[low]} to {schedule[high - 1]}" if low < min(high, len(schedule)) else "all"
+        if schedule.start[rank] == schedule.start[rank + 1]:
+            told.append(f"all of rank {rank}")
+            continue
+        span = f"{schedule[low]} to {schedule[high - 1]}" if high > low + 1 else str(schedule[low])
         told.append(f"{span} on rank {rank} (steps {schedule.step(low)} to {schedule.step(high - 1)})")
     more = f", and {len(differing) - _OPS} more ranks" if len(differing) > _OPS else ""
     return f"{known.name} but for {', '.join(told)}{more}"
@@ -160,69 +173,3 @@ def _no_more(why: Why, rank: int) -> str:
         return f"{called(why.run.schedule, stuck, where=False)} never starts"
     last = why.path[-1] if why.path else -1
     return f"has nothing left to do; {called(why.run.schedule, last)} ends last" if last >= 0 else "has nothing to do"
-
-
-def as_json(why: Why) -> dict[str, object]:
-    """The published form, see ``emit/README.md``."""
-    run = why.run
-    return {
-        "ok": run.report.ok,
-        "name": run.schedule.name,
-        "source": run.loaded.source,
-        "parameters": dict(run.report.parameters),
-        "costs": run.costs.to_json(),
-        "makespan": number(run.makespan),
-        "work": [number(x) for x in why.work()],
-        "idle": [number(x) for x in _idle(why)],
-        "split": {part: [number(x) for x in row] for part, row in why.parts().items()},
-        "growth": None if why.growth is None else _growth_json(why.growth),
-        "critical_path": [_step_json(why, i, span) for i, span in zip(why.path, run.spans(why.path), strict=True)],
-        "gaps": [_gap_json(why, gap) for gap in why.longest_first],
-        "recognized": None if why.known is None else _known_json(why.known, run.schedule),
-    }
-
-
-def _growth_json(growth: Growth) -> dict[str, object]:
-    return {
-        "microbatches": growth.more,
-        "makespan": number(growth.makespan),
-        "idle": [number(x) for x in growth.idle],
-        "split": {part: [number(x) for x in row] for part, row in growth.parts.items()},
-    }
-
-
-def _step_json(why: Why, index: int, span: Span | None) -> dict[str, object]:
-    run = why.run
-    return {
-        "rank": int(run.schedule.rank[index]),
-        "step": run.schedule.step(index),
-        "op": slot(run.schedule, index),
-        "start": number(run.time(run.times.start[index])),
-        "end": number(run.time(run.times.end[index])),
-        "message": number(run.time(why.causes.lag[index])),
-        "line": None if span is None else span.line,
-    }
-
-
-def _gap_json(why: Why, gap: int) -> dict[str, object]:
-    run, gaps = why.run, why.gaps
-    before = int(gaps.before[gap])
-    return {
-        "rank": int(gaps.rank[gap]),
-        "begin": number(run.time(gaps.begin[gap])),
-        "end": number(run.time(gaps.end[gap])),
-        "before": None if before < 0 else slot(run.schedule, before),
-        "message": number(run.time(gaps.message[gap])),
-        "waits_for": [{"rank": int(run.schedule.rank[i]), "op": slot(run.schedule, i)} for i in why.chain(gap)],
-        "text": gap_text(why, gap),
-    }
-
-
-def _known_json(known: Known, schedule: Schedule) -> dict[str, object]:
-    return {
-        "schedule": known.name,
-        "reading": known.like.reading,
-        "equal": known.like.whole,
-        "common": number(known.like.common),
-        "text": known_text(known, schedule),
-    }

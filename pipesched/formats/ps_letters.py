@@ -1,7 +1,7 @@
 """Orders as words: the operations of a rank in the letters of the language.
 
     F[c]      where it is the next microbatch of the chunk        F[c](i)   where it is not
-    W         where every W of the rank is the oldest one         W[c]      where it is the oldest of its chunk
+    W         where every W is the oldest one of its rank         W[c]      where it is the oldest of its chunk
     overlap(F[0], B[1])                                           one letter, for it is one slot
 
 Whose turn it is follows the rule of the language: of a kind (F; I and B; W) and a chunk, the smallest microbatch that
@@ -45,9 +45,10 @@ def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False) -
     """
     columns = _Columns(schedule, placement)
     next_ones = columns.next_ones()
-    oldest = [not (by_chunk and len(placement.chunks(r)) > 1) and columns.oldest(r) for r in range(schedule.ranks)]
     alone = np.array([len(placement.chunks(r)) == 1 for r in range(schedule.ranks)])
-    bare = alone[schedule.rank] | (np.array(oldest)[schedule.rank] & (schedule.op == Op.W))
+    oldest = np.array([columns.oldest(r) for r in range(schedule.ranks)])
+    oldest &= alone | (not by_chunk and bool(np.all(oldest | alone)))
+    bare = alone[schedule.rank] | (oldest[schedule.rank] & (schedule.op == Op.W))
     chunk = np.where(bare, _BARE, columns.chunk + 1)
     named = np.where(next_ones | (bare & ~alone[schedule.rank]), 0, schedule.microbatch + 1)
     names = _chunk_names(placement)
@@ -55,7 +56,7 @@ def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False) -
     weights = tuple(LETTER + (")" in x) + 3 * ("," in x) for x in texts)
     cut = np.searchsorted(np.flatnonzero(~schedule.joined), schedule.start)
     listed = numbers.tolist()
-    return Words(texts, weights, tuple(tuple(listed[a:b]) for a, b in pairwise(cut.tolist())), tuple(oldest))
+    return Words(texts, weights, tuple(tuple(listed[a:b]) for a, b in pairwise(cut.tolist())), tuple(oldest.tolist()))
 
 
 class _Columns:

@@ -24,6 +24,7 @@ LEAST = 3
 MOST_PARTS = 40
 """Orders of more parts than this are too irregular to compare; such of more than MERGED are not merged."""
 MERGED = 8
+LONGEST = 4 * MOST_PARTS
 
 MOST_PAIRS = 20
 MOST_MERGES = 8
@@ -96,6 +97,7 @@ def _lines(one: Tree, two: Tree, r: int, matcher: _Matcher) -> Iterator[Tree]:
     """Trees that may spell the orders of the ranks r and r + 1."""
     if one == two:
         yield one
+    if one == two or max(len(one), len(two)) > LONGEST:
         return
     if _shape(one) == _shape(two):
         yield _through(one, two, r)
@@ -107,8 +109,8 @@ def _lines(one: Tree, two: Tree, r: int, matcher: _Matcher) -> Iterator[Tree]:
 
 def _merged(trees: Sequence[Tree]) -> list[tuple[Loop, ...]]:
     """The parts of two ranks of different shapes, merged in every way that keeps the order of both."""
-    shapes = {tuple((x.body, x.count.growth) for x in _parts(tree)): _parts(tree) for tree in trees}
-    few = [parts for parts in shapes.values() if len(parts) <= MERGED]
+    few = [parts for parts in (_parts(tree) for tree in trees if len(tree) <= LONGEST) if len(parts) <= MERGED]
+    few = list({tuple((x.body, x.count.growth) for x in parts): parts for parts in few}.values())
     pairs = islice(combinations(few, 2), MOST_PAIRS)
     return list(dict.fromkeys(merged for one, two in pairs for merged in islice(_merges(one, two), MOST_MERGES)))
 

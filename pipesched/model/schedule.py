@@ -92,7 +92,7 @@ class Schedule:
         return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
 
     def to_networkx(self, costs: Costs | None = None) -> Any:
-        """The graph of needs, messages and order as a `networkx.MultiDiGraph`; nodes are ``rank.step``, from 1.
+        """The graph of needs, messages and order as a `networkx.MultiDiGraph`: a node an operation.
 
         costs: of the start and the end of each node; by default 1 each.
         """

@@ -19,8 +19,6 @@ from pipesched.optimize.problem import Problem
 from pipesched.optimize.warmup import Ends, ends
 from pipesched.optimize.windows import Paths, paths
 
-_PAIRS = 50_000_000  # operations x operations of a rank up to which a rank with several stages is searched for ends
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -59,7 +57,7 @@ def rank_bounds(problem: Problem, rank: int, found: Paths) -> list[Bound]:
         Bound(path.value, f"longest path, through rank {rank}", "path", rank, path),
         Bound(busy.value, f"work of rank {rank} between the first of it and the last", "one-machine", rank, busy),
     ]
-    if len(problem.on[rank]) > 3 and len(own) ** 2 <= _PAIRS:
+    if len(problem.on[rank]) > 3:
         both = ends(problem, rank, found.head, found.tail)
         made.append(Bound(both.value, f"warm-up and cool-down of rank {rank} under its cap", "ends", rank, both))
     return made

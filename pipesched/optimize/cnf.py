@@ -16,6 +16,7 @@ Python loop runs over operations. The order encoding of Crawford and Baker, AAAI
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -23,10 +24,14 @@ import numpy as np
 
 from pipesched.model.columns import Bools, Ints
 from pipesched.optimize.clauses import TRUE, Clauses
+from pipesched.optimize.memory_links import Link
 from pipesched.optimize.problem import Problem
 
 Edges = tuple[Ints, Ints, Ints]
 """(later, earlier, delay): start of later >= start of earlier + delay; int64, one entry an edge."""
+
+Joins = tuple[tuple[int, tuple[int, ...]], ...]
+"""(sequence, sequences): the n-th operation of the first starts when n of the others, all told, have ended."""
 
 Window = tuple[int, int, int, int]
 """A periodic part: (first tick, last tick, n, T); starts by t + T = starts by t + n microbatches, for t in it."""
@@ -66,7 +71,13 @@ class Encoding:
 
 
 def encode(
-    problem: Problem, low: Ints, high: Ints, edges: Edges, told: tuple[int, ...], window: Window | None = None
+    problem: Problem,
+    low: Ints,
+    high: Ints,
+    precedences: Edges,
+    told: tuple[int, ...],
+    joins: Joins = (),
+    window: Window | None = None,
 ) -> Encoding:
     """The clauses that hold exactly for the starts of a schedule within low .. high.
 
@@ -74,25 +85,40 @@ def encode(
         problem: with no F that takes no time.
         low: the earliest start of every operation.
         high: the latest one.
-        edges: every precedence: chains, the order of a sequence, and memory where it is one.
-        told: the ranks whose memory is in the edges.
+        precedences: chains, the order of a sequence, and memory where it is one.
+        told: the ranks whose memory is in the precedences.
+        joins: what waits for any of several sequences.
         window: a part that is to be periodic.
     """
     made = Encoding(problem, low, high)
     made.clauses.impossible = bool((high < low).any())
     x, t = _over(low, high - 1)
     made.clauses.add(-made.started(x, low[x] + t), made.started(x, low[x] + t + 1))
-    _chains(made, edges)
+    _chains(made, precedences)
     for held in problem.on:
         _machine(made, held)
-    from pipesched.optimize.counters import memory
+    from pipesched.optimize.counters import join, memory
 
     for rank, held in enumerate(problem.on):
         if held and rank not in told:
             memory(made, rank)
+    for q, inputs in joins:
+        join(made, q, inputs)
     if window is not None:
         _periodic(made, window)
     return made
+
+
+def edges(problem: Problem, links: Iterable[Link]) -> Edges:
+    """The links between operations."""
+    none = np.zeros(0, dtype=np.int64)
+    columns = [(none, none, none)]
+    for link in links:
+        i = np.arange(link.offset, int(problem.length[link.later]))
+        earlier = problem.first[link.earlier] + i - link.offset
+        columns.append((problem.first[link.later] + i, earlier, np.full(len(i), link.delay)))
+    later, earlier, delay = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return later, earlier, delay
 
 
 def _over(low: Ints, high: Ints) -> tuple[Ints, Ints]:
@@ -102,8 +128,8 @@ def _over(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
 
 
-def _chains(made: Encoding, edges: Edges) -> None:
-    later, earlier, delay = edges
+def _chains(made: Encoding, precedences: Edges) -> None:
+    later, earlier, delay = precedences
     low = made.low[later]
     which, step = _over(low, np.minimum(made.high[later], made.high[earlier] + delay))
     t = low[which] + step

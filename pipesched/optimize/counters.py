@@ -58,6 +58,16 @@ def memory(made: Encoding, rank: int) -> None:
             _at(made, rank, t, early=True)
 
 
+def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
+    """n of q started by t -> n of all inputs ended by t."""
+    low, high = made.low[made.of(q)], made.high[made.of(q)]
+    for t in range(int(low.min(initial=0)), int(high.max(initial=0)) + 1):
+        started = _counter(made, q, t, 1)
+        ended = [_counter(made, i, t - int(made.problem.duration[i]), 1) for i in inputs]
+        if started.most > sum(x.base for x in ended):
+            _compare(made.clauses, started, _freed(made.clauses, ended, started.most), 0)
+
+
 def takes_before(problem: Problem, rank: int) -> bool:
     """Whether an end that takes may come just before an end that frees, at one time.
 

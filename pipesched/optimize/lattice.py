@@ -26,7 +26,8 @@ from pipesched.optimize.merge import Merged
 from pipesched.optimize.relax import restrict
 
 MOST = 400_000  # states of one rank; beyond, nothing is learnt
-_NEVER = np.iinfo(np.int64).min
+_LATE = np.int64(2**60)
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Rank:
     def may(self, counts: Ints, q: int) -> Bools:
         """Whether an operation of q can come next."""
         i = counts[q]
-        yes = (i < self.length[q]) & (self.change @ counts + self.peak[q] <= self.cap)
+        yes: Bools = (i < self.length[q]) & (self.change @ counts + self.peak[q] <= self.cap)
         for b in self.before[q]:
             yes &= counts[b] > i
         if self.joins[q]:
@@ -87,6 +88,22 @@ def alone(merged: Merged, rank: int) -> Rank:
     )
 
 
+def between(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> tuple[Ints, Ints] | None:
+    """The times between which operations can start if this rank is to do its work; None if it cannot.
+
+    Args:
+        rank: from `alone`.
+        low: the earliest start by heads, of every operation of the problem.
+        high: the latest start by tails.
+        most: states, beyond which low and high come back as they are.
+    """
+    layers = forward(rank, low, high, most)
+    if layers is None:
+        return low, high
+    found = backward(rank, layers, low, high)
+    return None if found is None else (np.maximum(low, found[0]), np.minimum(high, found[1]))
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """States with as many operations done, by number; time: T."""
@@ -95,7 +112,7 @@ class Layer:
     time: Ints
 
 
-def forward(rank: Rank, low: Ints, high: Ints) -> list[Layer] | None:
+def forward(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> list[Layer] | None:
     """The states that can be reached, layer by layer, up to a layer without any; None if there are too many."""
     layers = [Layer(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))]
     states = 1
@@ -112,7 +129,7 @@ def forward(rank: Rank, low: Ints, high: Ints) -> list[Layer] | None:
             times.append(start[fits] + rank.duration[q])
         layers.append(_least(np.concatenate(keys), np.concatenate(times)))
         states += len(layers[-1].keys)
-        if states > MOST:
+        if states > most:
             return None
         if not len(layers[-1].keys):
             break
@@ -128,24 +145,30 @@ def _least(keys: Ints, times: Ints) -> Layer:
 
 
 def backward(rank: Rank, layers: list[Layer], low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """The times between which operations can start, by operation, as in low and high; None if the end is out of reach."""
+    """Earliest and latest starts over all orders that come to the end in time, as wide as can be where nothing is
+    known; None if no order does.
+    """
     if len(layers) <= rank.length.sum() or not len(layers[-1].keys):
         return None
-    least, most = np.full(len(low), np.iinfo(np.int64).max), np.full(len(low), _NEVER)
-    late = np.full(1, np.iinfo(np.int64).max // 2)
+    least, most = np.full(len(low), _LATE), np.full(len(low), -_LATE)
+    late = np.full(1, _LATE)
     for here, after in zip(layers[-2::-1], layers[:0:-1], strict=True):
         counts = rank.counts(here.keys)
-        latest = np.full(len(here.keys), _NEVER)
+        latest = np.full(len(here.keys), -_LATE)
         for q in range(len(rank.length)):
             may = np.flatnonzero(rank.may(counts, q))
-            there = np.searchsorted(after.keys, here.keys[may] + rank.stride[q])
-            there = np.minimum(there, len(after.keys) - 1)
+            key = here.keys[may] + rank.stride[q]
+            there = np.minimum(np.searchsorted(after.keys, key), len(after.keys) - 1)
             x = rank.first[q] + counts[q, may]
             soonest = np.maximum(here.time[may], low[x])
             last = np.minimum(late[there] - rank.duration[q], high[x])
-            alive = (after.keys[there] == here.keys[may] + rank.stride[q]) & (soonest <= last)
+            alive = (after.keys[there] == key) & (soonest <= last)
             np.maximum.at(latest, may[alive], last[alive])
             np.minimum.at(least, x[alive], soonest[alive])
             np.maximum.at(most, x[alive], last[alive])
         late = latest
-    return (least, most) if late[0] >= 0 else None
+    mine = np.concatenate([np.arange(a, a + n) for a, n in zip(rank.first, rank.length, strict=True)] or [_NONE])
+    others = np.ones(len(low), dtype=np.bool_)
+    others[mine] = False
+    least[others], most[others] = -_LATE, _LATE
+    return (least, most) if late[0] > -_LATE else None

@@ -7,7 +7,8 @@ Suppose F of stage s, microbatch i, starts, and some w of microbatch i - k has n
                                   w = I or B of stage t: all stages of the rank up to s, t     (no I after it has ended)
 
 so if base + k * slope exceeds the cap, this F waits for that w: operation i of one sequence for operation i - k of
-the other. With one stage on a rank, released at W, that is all that memory says; else memory says more.
+the other. With one stage on a rank, released at W, that is all that memory says; else memory says more. Where I takes,
+the same is asked for the end of I of microbatch i - k: what it takes is held then, too, and of i all stages up to s, t.
 """
 
 from __future__ import annotations
@@ -60,12 +61,21 @@ def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
             slope = min(int(frees[w]), int(takes[own])) if stage[w] <= stage[f] else 0
         else:
             slope = sum(int(takes[q]) for q in below if stage[q] <= min(stage[f], stage[w]))
-        if slope <= 0 or cap < base:
+        least = max(base, _when_it_takes(problem, [q for q in below if stage[q] <= min(stage[f], stage[w])], w))
+        if slope <= 0 or cap < least:
             continue
-        offset = (cap - base) // slope + 1
+        offset = (cap - least) // slope + 1
         if not any(_precedes(problem, w, x.earlier) and x.offset <= offset for x in made):
             made.append(Link(f, w, offset, int(problem.duration[w])))
     return made
+
+
+def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
+    """Held by one microbatch when I of the stage of w has ended and taken; 0 if it takes nothing or has no F here."""
+    same = [q for q in problem.on[problem.rank[w]] if problem.route[q] == problem.route[w] and problem.op[q] == Op.I]
+    more = sum(max(0, -int(problem.frees[q])) for q in same if problem.stage[q] == problem.stage[w])
+    here = any(problem.stage[q] == problem.stage[w] for q in below)
+    return sum(int(problem.takes[q]) for q in below) + more if more and here else 0
 
 
 def _precedes(problem: Problem, one: int, two: int) -> bool:

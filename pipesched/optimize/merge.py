@@ -53,6 +53,16 @@ class Merged:
             made[weights[np.lexsort((np.arange(len(of)), ends))]] = mine
         return made
 
+    def narrowed(self, original: Problem, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+        """Windows of the original's operations, with those of the merged ones where they are the same operations."""
+        low, high = low.copy(), high.copy()
+        for q, (x, *others) in enumerate(self.origin):
+            if not others:
+                mine = slice(self.problem.first[q], self.problem.first[q + 1])
+                there = slice(original.first[x], original.first[x + 1])
+                low[there], high[there] = self.low[mine], self.high[mine]
+        return low, high
+
 
 def _operations(problem: Problem, q: int) -> Ints:
     return np.arange(problem.first[q], problem.first[q + 1])
@@ -80,7 +90,15 @@ def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
         lag=problem.lag[kept],
     )
     joins = [(number_of, tuple(number[producer[w]] for w in group)) for number_of, group in _numbered(origin, groups)]
-    return Merged(part, _sorted(problem, origin, low), _sorted(problem, origin, high), tuple(joins), tuple(origin))
+    early = [_spread(_sorted(problem, group, low), problem, group) for group in origin]
+    late = [-_spread(-_sorted(problem, group, high)[::-1], problem, group)[::-1] for group in origin]
+    none = np.zeros(0, dtype=np.int64)
+    return Merged(part, np.concatenate([none, *early]), np.concatenate([none, *late]), tuple(joins), tuple(origin))
+
+
+def unmerged(problem: Problem, low: Ints, high: Ints) -> Merged:
+    """The problem as it is."""
+    return Merged(problem, low, high, (), tuple((q,) for q in range(problem.sequences)))
 
 
 def _numbered(
@@ -101,6 +119,11 @@ def _groups(problem: Problem) -> list[tuple[int, ...]]:
     return found
 
 
-def _sorted(problem: Problem, origin: Sequence[tuple[int, ...]], values: Ints) -> Ints:
-    parts = [np.concatenate([values[_operations(problem, q)] for q in group]) for group in origin]
-    return np.concatenate([np.sort(x) if len(group) > 1 else x for x, group in zip(parts, origin, strict=True)])
+def _sorted(problem: Problem, group: Sequence[int], values: Ints) -> Ints:
+    return np.sort(np.concatenate([values[_operations(problem, q)] for q in group]))
+
+
+def _spread(times: Ints, problem: Problem, group: Sequence[int]) -> Ints:
+    """Times pushed up until each is a duration after the one before."""
+    steps = np.arange(len(times)) * int(problem.duration[group[0]])
+    return np.asarray(np.maximum.accumulate(times - steps) + steps)

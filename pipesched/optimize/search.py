@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipesched.model.numbers import shown
 from pipesched.optimize import convert
@@ -25,6 +25,8 @@ from pipesched.optimize.problem import Orders, Problem
 from pipesched.optimize.question import Answer
 from pipesched.optimize.windows import paths
 
+_FINE = 400_000  # variables of one encoding from which durations are rounded first
+_COARSE = 20.0  # seconds for each rounding
 _LOOK = 0.4  # seconds of heuristics before the engines start; more for large problems
 
 
@@ -118,6 +120,7 @@ def search(
         progress(state)
         _offer_all(state, _orders(state, limits, known), limits, progress)
         if not state.proved and state.seconds < limits.seconds:
+            _on_a_coarse_grid(state, limits, progress)
             _climb(state, limits, progress)
     except KeyboardInterrupt:
         state.stopped = "interrupted"
@@ -144,6 +147,34 @@ def _offer_all(
             progress(state)
         if state.proved or state.seconds >= limits.seconds:
             return
+
+
+def _on_a_coarse_grid(state: State, limits: Limits, progress: Callable[[State], None]) -> None:
+    """Orders for rounded durations, which are few ticks, evaluated at the true ones."""
+    if state.value is None or limits.engine == "cpsat":
+        return
+    found = paths(state.problem)
+    slack = int((found.head + found.tail + state.problem.duration[state.problem.sequence]).sum())
+    variables = state.problem.operations * state.value - slack
+    if variables < _FINE:
+        return
+    seconds = min(_COARSE, (limits.seconds - state.seconds) / 3)
+    for ticks in sorted({variables // 150_000, variables // 600_000} - {0, 1}, reverse=True):
+        _offer_rounded(state, ticks, replace(limits, seconds=seconds, portfolio=False, proof=None), progress)
+
+
+def _offer_rounded(state: State, ticks: int, limits: Limits, progress: Callable[[State], None]) -> None:
+    """What the search finds for durations in so many ticks."""
+    from pipesched.optimize.portfolio.coarse import coarsened
+
+    def offered(coarse: State) -> None:
+        if coarse.best is not None:
+            state.offer(f"{coarse.source}, durations rounded", coarse.best)
+        state.doing = f"durations rounded to {shown(state.problem.time(ticks))}: {coarse.doing}"
+        progress(state)
+
+    if not state.proved and state.best is not None:
+        search(coarsened(state.problem, ticks), limits, [(state.source, state.best)], offered)
 
 
 @dataclass(eq=False)

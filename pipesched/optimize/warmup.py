@@ -25,7 +25,8 @@ from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimize.problem import Problem
 
-_PAIRS = 128  # microbatches up to which I and W of a chunk are chosen apart
+_TIMES = 500  # of one rank: warm-up and cool-down are over by then
+_FEW = 100  # times that are all tried
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class Chunk:
 
 def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
     """The best pair of times on a rank; head, tail: int64, shape (operations,)."""
-    cap, work = int(problem.cap[rank]), int(problem.work[rank])
-    first, before = _all(list(chunks(problem, rank, head, back=False)), cap, back=False)
-    last, after = _all(list(chunks(problem, rank, tail, back=True)), cap, back=True)
+    work = int(problem.work[rank])
+    first, before = limits(problem, rank, head, back=False)
+    last, after = limits(problem, rank, tail, back=True)
     apart = before[:, None] + after[None, :] < work
     value = np.where(apart, (first - before)[:, None] + (last - after)[None, :], -(2**62))
     i, j = np.unravel_index(int(np.argmax(value)), value.shape)
@@ -78,10 +79,28 @@ def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[C
             )
 
 
-def _all(chunks: list[Chunk], cap: int, *, back: bool) -> tuple[Ints, Ints]:
-    """(times, the work that fits before each) at every head; nothing fits before the first one."""
-    times = np.unique(np.concatenate([times for chunk in chunks for times in chunk.times]))
-    return times, np.array([_fits(chunks, cap, int(t), back=back) for t in times], dtype=np.int64)
+def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints, Ints]:
+    """(times, the work that fits before each) at the first heads that matter; nothing fits before the very first.
+
+    time: heads, or with `back` tails, int64, shape (operations,); nothing at all on a rank without operations. What fits grows with time, so between two times that are known no difference is more than the later time less the
+    work of the earlier one.
+    """
+    stages, cap = list(chunks(problem, rank, time, back=back)), int(problem.cap[rank])
+    if not stages:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    times = np.unique(np.concatenate([times for stage in stages for times in stage.times]))[:_TIMES].tolist()
+    last = len(times) - 1
+    known = {i: _fits(stages, cap, times[i], back=back) for i in (range(last + 1) if last < _FEW else (0, last))}
+    best = max(times[i] - work for i, work in known.items())
+    between = [(0, last)]
+    while between:
+        low, high = between.pop()
+        middle = (low + high) // 2
+        if middle not in known and times[high] - known[low] > best:
+            known[middle] = _fits(stages, cap, times[middle], back=back)
+            best = max(best, times[middle] - known[middle])
+            between += [(low, middle), (middle, high)]
+    return np.array([times[i] for i in sorted(known)]), np.array([known[i] for i in sorted(known)])
 
 
 def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:

@@ -28,7 +28,7 @@ from pipesched.views.palette import style
 from pipesched.views.places import Places, places
 from pipesched.views.verdict import cost
 
-SCRIPTS = ("data.js", "colours.js", "view.js", "paint.js", "words.js", "overlay.js", "controls.js", "main.js")
+SCRIPTS = ("data.js", "colours.js", "view.js", "pixels.js", "paint.js", "words.js", "overlay.js", "controls.js", "main.js")
 
 
 def render(chart: Chart) -> str:

@@ -100,6 +100,6 @@ def _linear(channel: float) -> float:
     return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
 
 
-def paint(text: str, background: int) -> str:
+def paint(text: str, background: int, *, bold: bool = False) -> str:
     """Black on one of the 256 colours, by ANSI codes."""
-    return f"\x1b[38;5;{_BLACK};48;5;{background}m{text}\x1b[0m" if text else text
+    return f"\x1b[{'1;' * bold}38;5;{_BLACK};48;5;{background}m{text}\x1b[0m" if text else text

@@ -69,7 +69,7 @@ class Cells:
         inside &= times.end > times.start
         for rank in range(schedule.ranks):
             low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
-            yield f'<g>'
+            yield "<g>"
             for i in (low + np.flatnonzero(inside[low:high])).tolist():
                 yield self._slot(i, rank)
             yield "</g>"
@@ -123,23 +123,23 @@ class Cells:
     def messages(self, scope: str) -> Iterator[str]:
         """An arrow from the end of each producer to the start of who needs it on another rank."""
         yield (
-            f'<defs><marker id="{scope}p" class="p" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="5" markerHeight="5" '
-            'orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
+            f'<defs><marker id="{scope}p" class="p" viewBox="0 0 6 6" refX="6" refY="3" '
+            'markerWidth="5" markerHeight="5" orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
         )
         schedule, times, needs = self.chart.schedule, self.chart.times, self.chart.needs
         for i in np.flatnonzero(needs.crosses & (times.start >= 0)).tolist():
             sender = int(needs.needs[i])
             begin, end = int(times.end[sender]), int(times.start[i])
             if begin >= self.frame.begin and end <= self.frame.end:
-                kind = "f" if schedule.op[i] == Op.F else "g"
-                yield self._arrow(f"{kind}" marker-end="url(#{scope}p)", int(schedule.rank[sender]), begin, int(schedule.rank[i]), end)
+                look = f'class="{"f" if schedule.op[i] == Op.F else "g"}" marker-end="url(#{scope}p)"'
+                yield f'<path {look} d="{self._arrow(int(schedule.rank[sender]), begin, int(schedule.rank[i]), end)}"/>'
 
-    def _arrow(self, kind: str, source: int, begin: int, target: int, end: int) -> str:
+    def _arrow(self, source: int, begin: int, target: int, end: int) -> str:
         """From the lower edge of a row to the upper edge of one below it, or the other way round."""
         row, down = self.frame.row, target > source
         y0 = self.frame.y(source) + (row if down else 0)
         y1 = self.frame.y(target) + (0 if down else row)
-        return f'<path class="{kind}" d="M{number(self.frame.x(begin))} {y0}L{number(self.frame.x(end))} {y1}"/>'
+        return f"M{number(self.frame.x(begin))} {y0}L{number(self.frame.x(end))} {y1}"
 
     def curves(self) -> Iterator[str]:
         """What each rank holds, on one scale for all, and its peak at the right."""

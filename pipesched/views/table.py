@@ -10,6 +10,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from pipesched.diagnostics import Code, fail
 from pipesched.model.ops import Op
 from pipesched.views.chart import Chart
@@ -20,7 +22,7 @@ COLUMNS = ("rank", "step", "op", "stage", "microbatch", "second", "start", "end"
 def columns(chart: Chart) -> dict[str, list[object]]:
     """The columns by name, as Python values."""
     schedule, times = chart.schedule, chart.times
-    steps = [step for low, high in _ranges(chart) for step in range(1, high - low + 1)]
+    steps = [step for size in np.diff(schedule.start).tolist() for step in range(1, size + 1)]
     rows: tuple[list[Any], ...] = (
         schedule.rank.tolist(),
         steps,
@@ -46,11 +48,6 @@ def pandas(chart: Chart) -> Any:
     except ImportError:
         raise fail(Code.NEEDS, "a table needs pandas, which is not installed", help="pip install pandas") from None
     return DataFrame(columns(chart))
-
-
-def _ranges(chart: Chart) -> list[tuple[int, int]]:
-    start = chart.schedule.start.tolist()
-    return list(zip(start[:-1], start[1:], strict=True))
 
 
 def _instant(chart: Chart, ticks: int) -> int | Fraction | None:

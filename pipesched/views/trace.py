@@ -18,17 +18,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from heapq import heappop, heappush
 
 import numpy as np
 
 from pipesched.analysis.critical import causes, critical_path
 from pipesched.model.ops import Op
 from pipesched.views.chart import Chart
+from pipesched.views.trace_messages import ARRIVAL, Message, lanes, messages
 from pipesched.views.verdict import cost
 
 COMPUTE, MESSAGES = 0, 1
-_ARRIVAL = 1  # microseconds
 
 
 def render(chart: Chart) -> str:
@@ -39,7 +38,8 @@ def render(chart: Chart) -> str:
 def pieces(chart: Chart) -> Iterator[str]:
     """The same, a rank at a time."""
     trace = _Trace.of(chart)
-    about = {"name": chart.title, **chart.sizes, "cost": cost(chart), "microseconds_per_unit": trace.tick * chart.scale}
+    about: dict[str, object] = {"name": chart.title, "parameters": dict(chart.sizes), "cost": cost(chart)}
+    about["microseconds_per_unit"] = trace.tick * chart.scale
     yield f'{{"displayTimeUnit":"ms",\n"otherData":{_json(about)},\n"traceEvents":[\n'
     separator = ""
     for rank in range(chart.schedule.ranks):
@@ -51,18 +51,7 @@ def pieces(chart: Chart) -> Iterator[str]:
 
 def microseconds(chart: Chart) -> int:
     """How many a tick is drawn long: whole, longer than an arrival, and a unit of time about a millisecond."""
-    return max(2 * _ARRIVAL, -(-1000 // chart.scale))
-
-
-@dataclass(frozen=True)
-class _Message:
-    """A slice of a message on one of its two ranks; flow: ``s`` where it is sent, ``f`` where it arrives."""
-
-    begin: int
-    length: int
-    flow: str
-    number: int
-    consumer: int
+    return max(2 * ARRIVAL, -(-1000 // chart.scale))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +71,7 @@ class _Trace:
     held: list[str]
     needs: list[int]
     critical: frozenset[int]
-    messages: list[list[_Message]]
+    messages: list[list[Message]]
 
     @classmethod
     def of(cls, chart: Chart) -> _Trace:
@@ -102,7 +91,7 @@ class _Trace:
             _held(chart),
             chart.needs.needs.tolist(),
             frozenset(critical_path(times, why)),
-            _messages(chart, tick),
+            messages(chart, tick),
         )
 
     def rank(self, rank: int) -> Iterator[str]:
@@ -110,11 +99,10 @@ class _Trace:
         schedule = self.chart.schedule
         low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
         ran = low + int(np.count_nonzero(self.chart.times.start[low:high] >= 0))
-        messages = list(self._of_messages(rank))
-        lanes = max((lane for lane, _ in messages), default=0) + 1
-        yield from _names(rank, lanes)
+        sent = list(self._of_messages(rank))
+        yield from _names(rank, max((lane for lane, _ in sent), default=0) + 1)
         yield from self._computes(rank, low, ran)
-        yield from (event for _, event in messages)
+        yield from (event for _, event in sent)
         yield from self._memory(rank, low, ran)
         if ran < high:
             yield self._stop(rank, ran, self.end[ran - 1] if ran > low else 0)
@@ -142,18 +130,12 @@ class _Trace:
         return f'{self.told[i]},"held":{self.held[i]}{needs}'
 
     def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
-        """Lane and event of each slice, and of the end of an arrow in it. A lane holds one slice at a time."""
-        busy: list[tuple[int, int]] = []
-        free: list[int] = []
-        for message in self.messages[rank]:
-            while busy and busy[0][0] <= message.begin:
-                heappush(free, heappop(busy)[1])
-            lane = heappop(free) if free else len(busy)
-            heappush(busy, (message.begin + message.length, lane))
+        """Lane and event of each slice, and of the end of an arrow in it."""
+        for lane, message in lanes(self.messages[rank]):
             yield lane, self._slice(rank, lane, message)
             yield lane, _flow(rank, lane, message)
 
-    def _slice(self, rank: int, lane: int, message: _Message) -> str:
+    def _slice(self, rank: int, lane: int, message: Message) -> str:
         producer, consumer = self.needs[message.consumer], message.consumer
         kind = "F" if self.names[consumer][0] == "F" else "B"
         sent = message.flow == "s"
@@ -179,24 +161,7 @@ class _Trace:
         )
 
 
-def _messages(chart: Chart, tick: int) -> list[list[_Message]]:
-    """The slices of every rank in the order of their begins. A message is sent when its producer ends."""
-    needs, schedule = chart.needs, chart.schedule
-    consumers = np.flatnonzero(needs.crosses & (chart.times.end[needs.needs] >= 0))
-    producers = needs.needs[consumers]
-    late = chart.message[np.clip(schedule.stage[producers], 0, schedule.stages - 1)] * tick
-    sent = chart.times.end[producers] * tick
-    by_rank: list[list[_Message]] = [[] for _ in range(schedule.ranks)]
-    columns = (consumers, schedule.rank[producers], schedule.rank[consumers], sent, late)
-    for number, (consumer, source, target, begin, length) in enumerate(
-        zip(*(x.tolist() for x in columns), strict=True)
-    ):
-        by_rank[source].append(_Message(begin, max(length, _ARRIVAL), "s", number + 1, consumer))
-        by_rank[target].append(_Message(begin + length, _ARRIVAL, "f", number + 1, consumer))
-    return [sorted(of, key=lambda message: (message.begin, message.number)) for of in by_rank]
-
-
-def _flow(rank: int, lane: int, message: _Message) -> str:
+def _flow(rank: int, lane: int, message: Message) -> str:
     bound = ',"bp":"e"' if message.flow == "f" else ""
     return (
         f'{{"ph":"{message.flow}"{bound},"pid":{rank},"tid":{MESSAGES + lane},"ts":{message.begin},'

@@ -27,7 +27,7 @@ def coarsened(problem: Problem, ticks: int) -> Problem:
     duration = np.where(problem.duration > 0, np.maximum(_rounded(problem.duration, ticks), 1), 0)
     return replace(
         problem,
-        scale=problem.scale,
+        scale=problem.scale / ticks,
         duration=duration,
         lag=_rounded(problem.lag, ticks),
         due=_rounded(problem.due, ticks),

@@ -14,6 +14,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -108,20 +109,25 @@ class Justifier:
         self.problem = problem
         self.rank: list[int] = problem.rank[problem.sequence].tolist()
         self.duration = problem.duration[problem.sequence]
-        self.forward, self.backward = network(problem)
+
+    @cached_property
+    def networks(self) -> tuple[Network, Network]:
+        """Forward and backward; large, so only made when asked for."""
+        return network(self.problem)
 
     def push(self, orders: Orders, until: float = inf) -> Orders:
         """Forward and backward while it gains, or until a time (monotonic); orders that end and keep to the caps."""
         best, value = orders, inf
         start = convert.run(self.problem, orders)
+        forward, backward = self.networks
         turn = [x for order in orders for x in order]
         while start is not None and time.monotonic() < until:
             turn = _by(start, turn)
-            late = placed(self.backward, turn[::-1], self.problem.ranks)
+            late = placed(backward, turn[::-1], self.problem.ranks)
             if late is None or time.monotonic() >= until:
                 break
             turn = _by(-late - self.duration, turn)
-            start = placed(self.forward, turn, self.problem.ranks)
+            start = placed(forward, turn, self.problem.ranks)
             if start is None or self.problem.value(start) >= value:
                 break
             value = self.problem.value(start)

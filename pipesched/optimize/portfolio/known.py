@@ -44,14 +44,27 @@ def warmups(problem: Problem, form: Shape, wanted: Sequence[int]) -> list[int]:
 def _linear(problem: Problem, form: Shape) -> Iterator[tuple[str, Orders]]:
     size, length = len(form.way), problem.placement.microbatches
     down = [size - 1 - j for j in range(size)]
-    if not problem.fused:
-        yield "ZB-H1", profile(problem, form, down, list(range(size)))
-        yield "ZB-H2", profile(problem, form, [2 * n for n in down], [2 * j for j in range(size)])
-    yield "1F1B", profile(problem, form, down, [0] * size)
-    if not problem.fused:
-        yield "1F1B with late W", profile(problem, form, down, [length] * size)
-        yield "ZB-H2 with late W", profile(problem, form, [2 * n for n in down], [length] * size)
-    for extra in range(1 - size, size + 1):
+    twice = [2 * n for n in down]
+    plans: list[tuple[str, Sequence[int], Sequence[int]]] = [
+        ("ZB-H1", down, range(size)),
+        ("ZB-H2", twice, [2 * j for j in range(size)]),
+        ("1F1B", down, [0] * size),
+        ("1F1B with late W", down, [length] * size),
+        ("ZB-H2 with late W", twice, [length] * size),
+        ("GPipe", [length] * size, [0] * size),
+    ]
+    for name, wanted, put_off in plans:
+        if not problem.fused or name in ("1F1B", "GPipe"):
+            cut = warmups(problem, form, wanted) != [min(n, length) for n in wanted]
+            yield name + " cut to the caps" * cut, profile(problem, form, wanted, put_off)
+
+
+def in_flight(problem: Problem) -> Iterator[tuple[str, Orders]]:
+    """1F1B with more or fewer microbatches in flight on every rank, and W at once, late, or as in ZB-H1."""
+    form = shape(problem)
+    size, length = len(form.way), problem.placement.microbatches
+    down = [size - 1 - j for j in range(size)]
+    for extra in sorted(range(1 - size, size + 1), key=abs) if form.kind == "linear" else ():
         wanted = [max(0, n + extra) for n in down]
         name = f"1F1B with {abs(extra)} {'more' if extra > 0 else 'fewer'} in flight"
         if extra:
@@ -59,7 +72,6 @@ def _linear(problem: Problem, form: Shape) -> Iterator[tuple[str, Orders]]:
             if not problem.fused:
                 yield f"{name}, W late", profile(problem, form, wanted, [length] * size)
                 yield f"{name}, W as in ZB-H1", profile(problem, form, wanted, list(range(size)))
-    yield "GPipe", profile(problem, form, [length] * size, [0] * size)
 
 
 def profile(problem: Problem, form: Shape, wanted: Sequence[int], put_off: Sequence[int]) -> Orders:

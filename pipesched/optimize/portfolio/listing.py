@@ -201,11 +201,12 @@ def policies(problem: Problem) -> Iterator[tuple[str, Policy]]:
     most = far * microbatches
     period = max(1, int(problem.work.max(initial=1)) // max(1, int(problem.length.max(initial=1))))
     keys = [
+        *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (4, 3)),
         ("backward first", np.where(forward, most + oldest, oldest)),
+        *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (2, 6, 8, 1)),
         ("backward first, deep forwards first", np.where(forward, most + deepest, deepest)),
         ("early backwards first", np.where(forward, most, 0) + depth * microbatches + index),
         ("deep first", deepest),
-        *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (1, 2, 3, 4, 6, 8)),
     ]
     for share in (1.0, 0.5, 0.0):
         for patience in (0.0, 0.5, 1.0):

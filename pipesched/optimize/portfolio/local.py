@@ -123,9 +123,9 @@ class Search:
 
     def _path(self) -> list[tuple[int, int]]:
         """The pairs (u, v) of a longest path that stand side by side on a rank."""
-        ends = [self.start[x] + self.duration[x] - self.due[r] if x >= 0 else -1 for r, x in enumerate(self.last)]
-        most = max(ends)
-        x = self.last[self.random.choice([r for r, end in enumerate(ends) if end == most])]
+        ends = [(self.start[x] + self.duration[x] - self.due[r], x) for r, x in enumerate(self.last) if x >= 0]
+        most = max(ends)[0]
+        x = self.random.choice([x for end, x in ends if end == most])
         pairs = []
         while (u := self.cause[x]) >= 0:
             if self.rank[u] == self.rank[x]:
@@ -182,13 +182,13 @@ def temperatures(problem: Problem) -> tuple[float, float]:
     return typical, typical / 20
 
 
-def walks(problem: Problem, pool: Pool, until: float) -> Iterator[tuple[str, Orders]]:
+def walks(pool: Pool, justifier: Justifier, until: float) -> Iterator[tuple[str, Orders]]:
     """Better and better orders, from the best of the pool, with more and more steps; until a time (monotonic)."""
-    if time.monotonic() >= until:
+    if not pool.problem.operations or time.monotonic() >= until:
         return
-    hot, cold = temperatures(problem)
+    problem, (hot, cold) = pool.problem, temperatures(pool.problem)
     searches = [(name, Search(problem, found, seed)) for seed, (_, name, found) in enumerate(pool.entries[:STARTS])]
-    justifier, count = Justifier(problem), FIRST
+    count = FIRST
     while searches:
         for name, search in searches:
             found = f"local search from {name.removesuffix(PUSHED)}"

@@ -57,19 +57,6 @@ def alone(problem: Problem, route: int) -> Alone:
     return Alone(chain, held, need)
 
 
-def least_caps(problem: Problem) -> Ints:
-    """The least cap of each rank under which any schedule exists, in parts; int64, shape (ranks,).
-
-    One microbatch holds at every operation of its chain at least what it holds alone, so no schedule needs less; and
-    with that much on every rank the microbatches can go through one at a time. The caps are therefore independent:
-    a schedule exists exactly if no rank has less than this.
-    """
-    least = np.zeros(problem.ranks, dtype=np.int64)
-    for route in sorted(set(problem.route.tolist())):
-        least = np.maximum(least, alone(problem, route).need[0])
-    return least
-
-
 class Room:
     """Which operations may start, memory considered; counts what has started."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, permutations, product
+from itertools import accumulate, pairwise, permutations, product
 
 import numpy as np
 
@@ -29,17 +29,18 @@ PERIOD = 6
 
 @dataclass(frozen=True)
 class Block:
-    """slots: int64, shape (4, positions): a, b, B, A; free: the residues left for W, shape (2, positions)."""
+    """slots: int64, shape (6, positions): a, b, B, A, and the W of b and of a."""
 
     name: str
     slots: Ints
-    free: Ints
 
     @property
     def chunks(self) -> int:
-        """A bound on the chunks that a rank holds, W within a period after its backward."""
-        a, b, late_b, late_a = self.slots
-        return int((-((a - late_a - 1) // PERIOD) - ((b - late_b - 1) // PERIOD)).max())
+        """Most that a rank holds while the block repeats."""
+        a, b, _, _, done_b, done_a = self.slots[:, None, :]
+        t = np.arange(PERIOD)[:, None]
+        held = (t - a) // PERIOD + (t - b) // PERIOD - (t - done_a - 1) // PERIOD - (t - done_b - 1) // PERIOD
+        return int(held.max())
 
 
 def block(name: str, steps: tuple[int, ...], starts: tuple[int, ...]) -> Block | None:
@@ -48,18 +49,22 @@ def block(name: str, steps: tuple[int, ...], starts: tuple[int, ...]) -> Block |
     up = np.array([0, *accumulate(steps)], dtype=np.int64)
     down = -np.arange(size)
     b0, back_b0, back_a0 = starts
-    slots = np.zeros((4, size), dtype=np.int64)
-    slots[0] = up
-    slots[1] = down + _after(b0 - size + 1, int(up[-1]) + 1) + size - 1
-    slots[2] = up + _after(back_b0, int(slots[1, 0]) + 1)
-    slots[3] = down + _after(back_a0 - size + 1, int(slots[2, -1]) + 1) + size - 1
-    left = np.ones((PERIOD, size), dtype=np.bool_)
-    for row in slots % PERIOD:
-        if not left[row, np.arange(size)].all():
-            return None
-        left[row, np.arange(size)] = False
-    free = np.array([np.flatnonzero(column) for column in left.T], dtype=np.int64).T
-    return Block(name, slots, free)
+    a = up
+    b = down + _after(b0 - size + 1, int(a[-1]) + 1) + size - 1
+    back_b = up + _after(back_b0, int(b[0]) + 1)
+    back_a = down + _after(back_a0 - size + 1, int(back_b[-1]) + 1) + size - 1
+    slots = np.stack([a, b, back_b, back_a])
+    columns = [_with_weights(column) for column in slots.T.tolist()]
+    return None if None in columns else Block(name, np.array(columns, dtype=np.int64).T)
+
+
+def _with_weights(slots: list[int]) -> list[int] | None:
+    """Two more slots for W, together as early as possible; None if the four meet."""
+    left = sorted(set(range(PERIOD)) - {slot % PERIOD for slot in slots})
+    if len(left) > PERIOD - len(slots):
+        return None
+    ways = [[_after(one, slots[2] + 1), _after(two, slots[3] + 1)] for one, two in permutations(left)]
+    return slots + min(ways, key=sum)
 
 
 def _after(residue: int, least: int) -> int:
@@ -87,39 +92,21 @@ def _name(steps: tuple[int, ...]) -> str:
 
 
 def slots(problem: Problem, made: Block) -> Ints:
-    """The slot of every operation, int64, shape (operations,); W in the first free residue after its backward."""
+    """The slot of every operation, int64, shape (operations,)."""
     form = shape(problem)
-    at = np.zeros(problem.operations, dtype=np.int64)
     size = len(form.way)
-    position = {rank: j for j, rank in enumerate(form.way)}
-    for q in range(problem.sequences):
-        j, second = position[int(problem.rank[q])], int(problem.stage[q]) >= size
-        a, b, back_b, back_a = made.slots[:, j].tolist()
-        op = int(problem.op[q])
-        slot = (b if second else a) if op == Op.F else (back_b if second else back_a)
-        if op == Op.W:
-            slot = _pairs(back_b, back_a, *made.free[:, j].tolist())[0 if second else 1]
-        low, high = int(problem.first[q]), int(problem.first[q + 1])
-        at[low:high] = slot + PERIOD * np.arange(high - low)
+    position = np.argsort(np.array(form.way))[problem.rank]
+    second = problem.stage >= size
+    row = np.select([problem.op == Op.F, problem.op == Op.I], [second, 3 - second], 5 - second)
+    at: Ints = made.slots[row, position][problem.sequence] + PERIOD * problem.index
     return at
-
-
-def _pairs(back_b: int, back_a: int, one: int, two: int) -> tuple[int, int]:
-    """The slots of the W of both stages, together as early as possible."""
-    ways = [
-        (_after(one, back_b + 1), _after(two, back_a + 1)),
-        (_after(two, back_b + 1), _after(one, back_a + 1)),
-    ]
-    return min(ways, key=sum)
 
 
 def in_slots(problem: Problem, at: Ints) -> Orders:
     """The operations of each rank by slot."""
-    orders: list[list[int]] = []
-    for held in problem.on:
-        mine = np.concatenate([np.arange(problem.first[q], problem.first[q + 1]) for q in held])
-        orders.append(mine[np.argsort(at[mine], kind="stable")].tolist())
-    return orders
+    order = np.lexsort((at, problem.rank[problem.sequence]))
+    cut = np.searchsorted(problem.rank[problem.sequence[order]], np.arange(problem.ranks + 1))
+    return [order[low:high].tolist() for low, high in pairwise(cut.tolist())]
 
 
 def vee(problem: Problem) -> Iterator[tuple[str, Orders]]:
@@ -131,7 +118,7 @@ def vee(problem: Problem) -> Iterator[tuple[str, Orders]]:
     takes = int(problem.takes.max(initial=0))
     room = int(problem.cap.max()) // takes if takes else problem.operations
     for made in blocks(len(form.way)):
-        if made.chunks <= room + 1:
+        if made.chunks <= room:
             yield made.name, in_slots(problem, slots(problem, made))
 
 

@@ -165,7 +165,7 @@ const toggles = {
     readTheme();
     press("theme", theme.dark);
   },
-  help: () => { element("keys").hidden = !element("keys").hidden; press("help", !element("keys").hidden); },
+  help: () => { hideTip(); element("keys").hidden = !element("keys").hidden; press("help", !element("keys").hidden); },
   fit, in: () => zoom(1.5), out: () => zoom(1 / 1.5),
 };
 

@@ -25,14 +25,9 @@ const ranks = meta.start.length - 1, count = kind.length;
 // Operations of a rank that run are a beginning of its list.
 const first = (rank) => meta.start[rank], last = (rank) => meta.start[rank] + meta.ran[rank];
 
-function rankOf(index) {
-  let low = 0, high = ranks;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (meta.start[middle] <= index) low = middle; else high = middle;
-  }
-  return low;
-}
+const rankColumn = new Uint32Array(count);
+for (let r = 0; r < ranks; r++) rankColumn.fill(r, meta.start[r], meta.start[r + 1]);
+const rankOf = (index) => rankColumn[index];
 
 const runs = (index) => index >= 0 && index < last(rankOf(index));
 const head = (index) => (second[index] ? index - 1 : index); // the first part of its slot

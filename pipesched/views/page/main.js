@@ -1,7 +1,12 @@
 // Puts the page together. `pipesched` is for tools that drive it.
 
-const pipesched = { view, marked, meta, frames: [], criticalPath, fit, under, xOf, yOf, labelOf, columns: {
+const pipesched = { view, marked, meta, frames: [], criticalPath, fit, under, xOf, yOf, rankAt, barHeight, labelOf, columns: {
   kind, second, stageOf, microbatch, begin, end, needs, cause, held } };
+pipesched.goTo = (index) => { goTo(index); redraw(); };
+pipesched.middle = (index) => {
+  const [x, y, w, h] = boxOf(index, rankOf(index)), box = stageElement.getBoundingClientRect();
+  return [box.left + x + w / 2, box.top + y + h / 2];
+};
 window.pipesched = pipesched;
 
 function tellTitle() {

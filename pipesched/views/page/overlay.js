@@ -5,12 +5,16 @@ const glass = over.getContext("2d");
 const MESSAGES = 4000; // more arrows than this cannot be told apart
 const marked = { hover: -1, rank: -1, chosen: -1, way: [], path: [], critical: false };
 
-const centre = (i, t) => { const [, y, , h] = boxOf(i, rankOf(i)); return [xOf(t), y + h / 2]; };
+// Where an arrow leaves or reaches a box: at the edge that faces the other end, beside the number.
+function edgeOf(i, t, towards) {
+  const [, y, , h] = boxOf(i, rankOf(i));
+  return [xOf(t), y + (towards === 0 ? h / 2 : towards > 0 ? h : 0)];
+}
 const seen = (i) => xOf(end[i]) >= GUTTER && xOf(begin[i]) <= view.width;
 
-function outline(i, colour, width) {
+function outline(i, colour, width, whole = false) {
   if (!seen(i)) return;
-  const [x, y, w, h] = boxOf(i, rankOf(i));
+  const [x, y, w, part] = boxOf(i, rankOf(i)), h = whole ? barHeight() : part;
   glass.strokeStyle = colour;
   glass.lineWidth = width;
   glass.strokeRect(x, y, Math.max(w, 1), h);
@@ -25,7 +29,8 @@ function box(i) {
 }
 
 function arrow(from, to, colour, width) {
-  const [x0, y0] = centre(from, end[from]), [x1, y1] = centre(to, begin[to]);
+  const down = Math.sign(rankOf(to) - rankOf(from));
+  const [x0, y0] = edgeOf(from, end[from], down), [x1, y1] = edgeOf(to, begin[to], -down);
   if (Math.max(x0, x1) < GUTTER || Math.min(x0, x1) > view.width) return;
   glass.strokeStyle = glass.fillStyle = colour;
   glass.lineWidth = width;
@@ -66,17 +71,18 @@ function drawWay() {
   for (const i of marked.way) if (needs[i] >= 0 && rankOf(needs[i]) !== rankOf(i)) arrow(needs[i], i, theme.ink, 1);
 }
 
-// The path runs along the feet of its operations, so that their numbers stay readable.
+// The path runs along the feet of its operations, so that their numbers stay readable: from leg to leg, each on a rank.
 function drawPath() {
   if (!marked.critical) return;
-  for (const i of marked.path) if ((end[i] - begin[i]) / view.perPixel >= 4) outline(i, theme.path, 2);
+  for (const i of marked.path) if ((end[i] - begin[i]) / view.perPixel >= 4) outline(i, theme.path, 2, true);
   glass.strokeStyle = theme.path;
   glass.lineWidth = 2;
   glass.beginPath();
+  const turns = (k) => k < 0 || k + 1 === marked.path.length || rankOf(marked.path[k]) !== rankOf(marked.path[k + 1]);
   marked.path.forEach((i, k) => {
-    const [x, y, w, h] = boxOf(i, rankOf(i)), foot = y + h - 1;
-    if (k) glass.lineTo(x, foot); else glass.moveTo(x, foot);
-    glass.lineTo(x + w, foot);
+    const foot = yOf(rankOf(i)) + gap() / 2 + barHeight() - 1;
+    if (turns(k - 1)) glass[k ? "lineTo" : "moveTo"](xOf(begin[i]), foot);
+    if (turns(k)) glass.lineTo(xOf(end[i]), foot);
   });
   glass.stroke();
 }

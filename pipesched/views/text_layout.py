@@ -1,0 +1,96 @@
+"""Where things stand in a chart of characters: the names of the ranks, the columns of time, the peaks at the right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesched.model.columns import Column
+from pipesched.model.numbers import shown
+from pipesched.views import cells
+from pipesched.views.axis import WHOLE, Axis, Window, axis, shortest
+from pipesched.views.chart import Chart
+
+
+@dataclass(frozen=True)
+class Text:
+    """How to write a chart: columns in all, the part of time, colour, ASCII alone."""
+
+    width: int = 80
+    window: Window = WHOLE
+    color: bool = False
+    ascii: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A chart, how to write it, and what follows from both."""
+
+    chart: Chart
+    how: Text
+
+    def name(self, rank: int) -> str:
+        """What stands before a row."""
+        digits = len(str(self.chart.schedule.ranks - 1))
+        return f"rank {rank:<{digits}} "
+
+    @property
+    def left(self) -> int:
+        """The width of a name."""
+        return len(self.name(0))
+
+    @cached_property
+    def peaks(self) -> list[str]:
+        """What stands behind a row of memory."""
+        return [shown(peak) for peak in self.chart.held.peak]
+
+    @cached_property
+    def right(self) -> int:
+        """The width of a peak, and of its heading."""
+        return max(map(len, ["peak", *self.peaks]))
+
+    @cached_property
+    def axis(self) -> Axis:
+        """The columns between names and peaks."""
+        room = max(1, self.how.width - self.left - 1 - self.right)
+        return axis(self.chart, room, self.how.window, cells.widest(self.chart, self._many))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether columns hold more than one slot."""
+        return shortest(self.chart) < self.axis.step
+
+    @cached_property
+    def labels(self) -> cells.Labels:
+        """Stages are named where a rank has more than two chunks, and the shortest slot has room."""
+        fits = cells.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
+        return cells.Labels(self.chart, self.chunk, self._many and fits, self.how.color)
+
+    @cached_property
+    def _many(self) -> bool:
+        return self.chunks > 2
+
+    @cached_property
+    def chunks(self) -> int:
+        """The most chunks of a rank."""
+        return cells.chunks(self.chart)
+
+    @cached_property
+    def chunk(self) -> Column:
+        """The chunk of every operation."""
+        return cells.chunk_column(self.chart)
+
+    @cached_property
+    def kinds(self) -> Column:
+        """The kind of every operation, as an index of `cells.KINDS`."""
+        return cells.kinds(self.chart)
+
+    @property
+    def dot(self) -> str:
+        """Idle time."""
+        return "." if self.how.ascii else "·"
+
+    @property
+    def bar(self) -> str:
+        """The end of a phase."""
+        return "|" if self.how.ascii else "│"

@@ -1,0 +1,107 @@
+"""The instances of `brute` as the tool sees them, and schedules for them."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.costs import Costs
+from pipesched.model.ops import Compute, Op
+from pipesched.model.placement import Placement
+from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
+from pipesched.optimize.problem import Problem, Sizes, build
+from tests.brute import Instance, Step, steps
+
+PART = Fraction(1, 15)
+"""What the instances count memory in."""
+
+
+def _column(values: list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def placement_of(x: Instance) -> Placement:
+    return Placement(np.array(x.rank_of, dtype=np.int32), np.array(x.route_of, dtype=np.int32), x.ranks)
+
+
+def problem_of(x: Instance) -> Problem:
+    """The problem in whole numbers, built directly."""
+    f, i, w, b, c = map(_column, (x.F, x.I, x.W, x.B, x.C))
+    takes, at_input, at_weight, cap = map(_column, (x.takes, x.at_input, x.at_weight, x.cap))
+    sizes = Sizes(Fraction(1), f, i, w, b, c, PART, takes, at_input, at_weight, cap)
+    return build(placement_of(x), sizes, fused=x.fused, objective=x.objective)
+
+
+def given(x: Instance) -> tuple[Costs, Release, tuple[Fraction, ...]]:
+    """Costs, release rule and caps as a user would give them."""
+    rows = {key: tuple(map(Fraction, getattr(x, key))) for key in ("F", "I", "W", "B", "C")}
+    held = tuple(PART * amount * x.stages / x.ranks for amount in x.takes)
+    share = Fraction(x.at_input[0], x.takes[0])
+    return Costs({**rows, "M": held}), Release("given", share, 1 - share), tuple(PART * cap for cap in x.cap)
+
+
+def simulated(x: Instance, orders: list[list[Compute]]) -> int | None:
+    """The makespan of orders that run all operations within the caps, one microbatch of memory at a time; else None."""
+    known = {step.name: step for step in steps(x)}
+    ends: dict[tuple[str, int, int], int] = {}
+    at, clock, held = [0] * x.ranks, [0] * x.ranks, [0] * x.ranks
+    moved = True
+    while moved:
+        moved = False
+        for rank, order in enumerate(orders):
+            while at[rank] < len(order):
+                one = order[at[rank]]
+                step = known.get((one.op.name, one.stage, one.microbatch))
+                if step is None or step.rank != rank or step.name in ends or (step.needs and step.needs not in ends):
+                    break
+                held[rank] += step.start
+                if max(held[rank], held[rank] + step.end) > x.cap[rank]:
+                    return None
+                held[rank] += step.end
+                clock[rank] = max(clock[rank], ends[step.needs] + step.message if step.needs else 0) + step.work
+                ends[step.name] = clock[rank]
+                at[rank], moved = at[rank] + 1, True
+    return max(clock) if len(ends) == len(known) and at == [len(order) for order in orders] else None
+
+
+def some_orders(x: Instance, rng: random.Random, tries: int = 20) -> list[list[Compute]] | None:
+    """The best of some orders made by chance, or one microbatch after another; None if none is within the caps."""
+    alone: list[list[Compute]] = [[] for _ in range(x.ranks)]
+    for step in steps(x):
+        alone[step.rank].append(_compute(step))
+    found = [alone, *(_by_chance(x, rng) for _ in range(tries))]
+    values = [(value, n) for n, orders in enumerate(found) if (value := simulated(x, orders)) is not None]
+    return found[min(values)[1]] if values else None
+
+
+def _by_chance(x: Instance, rng: random.Random) -> list[list[Compute]]:
+    orders: list[list[Compute]] = [[] for _ in range(x.ranks)]
+    done: set[tuple[str, int, int]] = set()
+    held, left = [0] * x.ranks, steps(x)
+    while left:
+        ready = [
+            step
+            for step in left
+            if (not step.needs or step.needs in done) and held[step.rank] + step.start <= x.cap[step.rank]
+        ]
+        if not ready:
+            break
+        step = rng.choice(ready)
+        left.remove(step)
+        done.add(step.name)
+        held[step.rank] += step.start + step.end
+        orders[step.rank].append(_compute(step))
+    return orders
+
+
+def _compute(step: Step) -> Compute:
+    kind, stage, microbatch = step.name
+    return Compute(Op[kind], stage, microbatch)
+
+
+def schedule_of(x: Instance, orders: list[list[Compute]]) -> Schedule:
+    return Schedule.from_orders(orders, placement_of(x))

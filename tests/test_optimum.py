@@ -1,0 +1,250 @@
+"""A certificate is accepted only if what it says is true."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from pipesched.check.optimum import check_optimum
+from pipesched.diagnostics import Code
+from pipesched.model.ops import Compute, Op
+from pipesched.optimize.bounds import lower_bound
+from pipesched.optimize.certificate import certify
+from tests.brute import Instance, optimum, random_instance, steps
+from tests.instances import given, problem_of, schedule_of, simulated, some_orders
+
+Orders = list[list[Compute]]
+
+
+class Case:
+    """An instance, orders for it, and a certificate."""
+
+    def __init__(self, instance: Instance, orders: Orders, certificate: dict[str, Any]) -> None:
+        self.instance, self.orders, self.certificate = instance, orders, certificate
+
+    def codes(self) -> set[str]:
+        """What the checker finds."""
+        costs, release, caps = given(self.instance)
+        schedule = schedule_of(self.instance, self.orders)
+        objective = self.instance.objective
+        return {str(d.code) for d in check_optimum(schedule, costs, release, caps, objective, self.certificate)}
+
+    def true(self, best: int | None) -> bool:
+        """Whether the schedule is right, takes what is told, and what is told about the optimum holds."""
+        told = self.certificate
+        value = simulated(self.instance, self.orders)
+        kinds = {one.op for order in self.orders for one in order}
+        if value is None or best is None or told["schedule"] != value or told["objective"] != "makespan":
+            return False
+        if told["backward"] != ("fused" if Op.B in kinds else "split"):
+            return False
+        lower = told["bound"]["value"]
+        if told["refuted"]:
+            if told["refuted"]["value"] >= best:
+                return False
+            lower = max(lower, told["refuted"]["value"] + 1)
+        verdict = "proved optimal" if value == lower else "best found"
+        gap = Fraction(value - lower, lower) if lower else Fraction(0)
+        return (
+            lower == told["lower_bound"] <= best
+            and told["bound"]["value"] <= best
+            and told["verdict"] == verdict
+            and Fraction(told["gap"]) == gap
+        )
+
+
+def good(seed: int, *, ranks: int = 2, microbatches: int = 3) -> Case | None:
+    """A schedule and its certificate; for some with a refutation of what is below the optimum."""
+    rng = random.Random(seed)
+    x = random_instance(seed, ranks=ranks, microbatches=microbatches)
+    orders = some_orders(x, rng)
+    if orders is None:
+        return None
+    problem, value = problem_of(x), simulated(x, orders)
+    assert value is not None
+    bound = lower_bound(problem)
+    refuted = None
+    if ranks == 2 and rng.random() < 0.3:
+        best = optimum(x) if len(steps(x)) <= 14 else None
+        refuted = (best - 1, "cadical", rng.choice([None, (0,)])) if best else None
+    return Case(x, orders, json.loads(json.dumps(certify(problem, value, bound, refuted))))
+
+
+def numbers(entries: dict[str, Any]) -> list[str]:
+    return [key for key, x in entries.items() if isinstance(x, int) and key != "rank"]
+
+
+def told_otherwise(case: Case, rng: random.Random) -> None:
+    """One number of the statement, or of the bound, is one more or less."""
+    part = rng.choice([case.certificate, case.certificate["bound"]])
+    part[rng.choice(numbers(part))] += rng.choice([-1, 1])
+
+
+def higher(case: Case, rng: random.Random) -> None:
+    """A bound one higher, with a term that fits it, and a verdict that follows."""
+    bound = case.certificate["bound"]
+    term = rng.choice([key for key in ("head", "work", "tail", "before", "after") if key in bound])
+    bound[term] += -1 if term in ("before", "after") else 1
+    bound["value"] += 1
+    concluded(case, max(case.certificate["lower_bound"], bound["value"]))
+
+
+def refuted(case: Case, rng: random.Random) -> None:
+    """A refutation of what can be reached, or none where the verdict rests on it."""
+    value = case.certificate["schedule"] + rng.choice([-1, 0, 1])
+    told = {"value": value, "engine": rng.choice(["cadical", "oracle"]), "ranks": rng.choice([None, [0], [99], []])}
+    case.certificate["refuted"] = rng.choice([None, told])
+    if rng.random() < 0.5:
+        concluded(case, max(case.certificate["bound"]["value"], value + 1))
+
+
+def concluded(case: Case, lower: int) -> None:
+    """The verdict that follows from a lower bound."""
+    told = case.certificate
+    gap = Fraction(told["schedule"] - lower, lower) if lower else Fraction(0)
+    told["lower_bound"], told["gap"] = lower, int(gap) if gap.denominator == 1 else str(gap)
+    told["verdict"] = "proved optimal" if lower == told["schedule"] else "best found"
+
+
+def elsewhere(case: Case, rng: random.Random) -> None:
+    """Another rank, kind, objective, backward, verdict or gap."""
+    told, bound = case.certificate, case.certificate["bound"]
+    choices: list[Callable[[], None]] = [
+        lambda: bound.update(rank=bound["rank"] + rng.choice([-1, 1, 5])),
+        lambda: bound.update(kind=rng.choice(["ends", "path", "one-machine", "guess"])),
+        lambda: told.update(objective="span"),
+        lambda: told.update(backward="fused" if told["backward"] == "split" else "split"),
+        lambda: told.update(verdict="best found" if told["verdict"] == "proved optimal" else "proved optimal"),
+        lambda: told.update(gap=rng.choice(["1/7", 0, 1, "x", None])),
+    ]
+    rng.choice(choices)()
+
+
+def set_of_operations(case: Case, rng: random.Random) -> None:
+    """An entry left out, twice, of another line, or one microbatch longer or shorter."""
+    parts = case.certificate["bound"].get("operations")
+    if not parts:
+        return told_otherwise(case, rng)
+    at = rng.randrange(len(parts))
+    how = rng.randrange(5)
+    if how == 0:
+        parts.pop(at)
+    elif how == 1:
+        parts.append(deepcopy(parts[at]))
+    elif how == 2:
+        parts[at][rng.choice(["stage", "route"])] += rng.choice([-1, 1])
+    elif how == 3:
+        parts[at]["op"] = rng.choice([op for op in ("F", "I", "W", "B") if op != parts[at]["op"]])
+    else:
+        parts[at]["microbatches"][rng.randrange(2)] += rng.choice([-1, 1])
+    return None
+
+
+def lost(case: Case, rng: random.Random) -> None:
+    """An entry is missing or of another type."""
+    part = rng.choice([case.certificate, case.certificate["bound"]])
+    key = rng.choice(list(part))
+    part[key] = rng.choice([None, "many", [], {}, True, 1.5, "1/0"])
+
+
+def order(case: Case, rng: random.Random) -> None:
+    """Two operations swapped, one left out, run twice or moved to another rank."""
+    some = [one for one in case.orders if len(one) > 1]
+    if not some:
+        return told_otherwise(case, rng)
+    one = rng.choice(some)
+    at, how = rng.randrange(len(one) - 1), rng.randrange(4)
+    if how == 0:
+        one[at], one[at + 1] = one[at + 1], one[at]
+    elif how == 1:
+        one.pop(at)
+    elif how == 2:
+        one.insert(at, one[at + 1])
+    else:
+        case.orders[rng.randrange(len(case.orders))].append(one.pop(at))
+    return None
+
+
+def less_memory(case: Case, rng: random.Random) -> None:
+    """A rank's cap below what the schedule holds there."""
+    rank = rng.randrange(case.instance.ranks)
+    caps = [cap // 3 if r == rank else cap for r, cap in enumerate(case.instance.cap)]
+    case.instance = replace(case.instance, cap=caps)
+
+
+SLIPS = [told_otherwise, higher, refuted, elsewhere, set_of_operations, lost, order, less_memory]
+
+
+def cases() -> Iterator[tuple[int, Case]]:
+    for seed in range(400):
+        case = good(seed)
+        if case is not None and len(steps(case.instance)) <= 14:
+            yield seed, case
+
+
+def test_no_false_certificate_is_accepted() -> None:
+    """Of more than a thousand slips in certificates, schedules and caps each is found, or what is left is true."""
+    rejected, codes, kinds = 0, set(), set()
+    for seed, case in cases():
+        rng = random.Random(seed + 1)
+        kinds.add(case.certificate["bound"]["kind"])
+        for slip in SLIPS:
+            bad = deepcopy(case)
+            slip(bad, rng)
+            found = bad.codes()
+            if found:
+                rejected += 1
+                codes |= found
+            else:
+                assert bad.true(optimum(bad.instance)), (seed, slip.__name__, bad.certificate)
+    assert rejected > 1000
+    assert kinds == {"path", "one-machine", "ends"}
+    assert {str(Code.CERTIFICATE), str(Code.VERDICT), str(Code.OVER_CAP), str(Code.MISSING)} <= codes
+
+
+def test_what_the_optimizer_says_is_accepted() -> None:
+    """On larger instances of all placements, fused and split, with all release rules, uneven costs and caps."""
+    found = {seed: case.codes() for seed in range(500) if (case := good(seed, ranks=4, microbatches=6)) is not None}
+    assert {seed: codes for seed, codes in found.items() if codes} == {}
+    assert len(found) > 300
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 5))
+def test_a_span_is_told_from_where_ranks_begin(seed: int) -> None:
+    """With the span as objective a certificate is accepted, and one that claims a tick more is not."""
+    from pipesched.diagnostics import PipeschedError
+
+    x = replace(random_instance(seed, microbatches=2), objective="span")
+    orders = some_orders(x, random.Random(seed))
+    if orders is None or len(steps(x)) > 14:
+        return
+    try:
+        problem = problem_of(x)
+    except PipeschedError:
+        return
+    best = optimum(x)
+    assert best is not None
+    case = Case(x, orders, {})
+    bound = lower_bound(problem)
+    assert bound.value <= best
+    value = _span(x, orders)
+    case.certificate = json.loads(json.dumps(certify(problem, value, bound)))
+    assert case.codes() == set()
+    higher(case, random.Random(seed))
+    assert case.codes()
+
+
+def _span(x: Instance, orders: Orders) -> int:
+    from pipesched.analysis.idle import idle
+    from pipesched.analysis.timeline import timeline
+    from pipesched.analysis.waits import waits
+
+    schedule, ticks = schedule_of(x, orders), given(x)[0].ticks(x.stages)
+    return int(idle(schedule, timeline(schedule, waits(schedule), ticks), ticks).span * ticks.scale)

@@ -1,0 +1,197 @@
+"""The page in a real headless Chromium: what it tells of what is under the pointer, and what a click shows.
+
+What it must tell comes from a schedule's own lists and from a run played by hand (`simulate.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import shown
+from pipesched.model.ops import Compute, Op
+from pipesched.model.placement import linear
+from pipesched.model.schedule import Schedule
+from pipesched.views import html
+from pipesched.views.chart import chart
+from tests import simulate, strategies
+from tests.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
+from tests.simulate import rows
+
+
+def test_columns_are_the_schedule() -> None:
+    """Read back from the text: one entry an operation in each column, equal to the schedule's own."""
+    schedule = built("dualpipe", p=4, m=8)
+    text = html.render(chart(schedule))
+    found = {}
+    for name, kind, data in re.findall(r'<script type="text/plain" id="column-(\w+)" data-type="(\w\d)">(.*?)<', text):
+        found[name] = np.frombuffer(base64.b64decode(data), dtype=f"<{kind}")
+    for name, column in (("kind", schedule.op), ("stage", schedule.stage), ("microbatch", schedule.microbatch)):
+        assert found[name].tolist() == column.tolist()
+    assert {len(column) for column in found.values()} == {len(schedule)}
+
+
+def test_the_same_chart_gives_the_same_bytes_and_names_no_other_place() -> None:
+    """Deterministic, and without an address of anything."""
+    texts = {html.render(chart(built("zb_h1", p=4, m=8))) for _ in range(2)}
+    assert len(texts) == 1
+    outside = r"\w://|url\(|@import|fetch\(|<(link|img|iframe|object|embed)\b(?! rel=.icon. href=.data:,)"
+    assert not re.search(outside, texts.pop())
+
+
+@pytest.mark.parametrize("name", ["zb_h1", "dualpipe"])
+def test_the_tip_tells_the_operation_under_the_pointer(opened: Opened, name: str) -> None:
+    """For each operation: name, place in the schedule, simulated start and end, source line, what it waits for, and
+    how much its rank holds.
+    """
+    drawn = chart(built(name, **ALL_SIX[name]), Costs.parse("F=1,I=3/2,W=1,C=1/2"))
+    page, played = opened(drawn), play(drawn)
+    schedule, latency = drawn.schedule, Fraction(1, 2)
+    made_by = simulate.producers(played.orders, schedule.stages)
+    for index in range(0, len(schedule), 3):
+        rank, x = int(schedule.rank[index]), schedule[index]
+        i = index - int(schedule.start[rank])
+        page.mouse("mouseMoved", *place(page, index))
+        told = tip(page)
+        assert told[0].split()[0] == label(x)
+        assert told[1].startswith(f"stage {x.stage}, microbatch {x.microbatch}, rank {rank}, step {i + 1}")
+        assert told[2] == f"start {shown(played.start[rank, i])}, end {shown(played.end[rank, i])}"
+        if (rank, i) in made_by:
+            there, j = made_by[rank, i]
+            done = played.end[there, j]
+            where = f"rank {there}, sent at {shown(done)}" if there != rank else "this rank, done at"
+            assert told[3].startswith(f"waits for {label(played.orders[there][j])} on {where}")
+            assert there == rank or told[3].endswith(f"here at {shown(done + latency)}")
+        else:
+            assert told[3] == "waits for nothing: the first stage"
+        assert f"rank {rank} holds {shown(_held(played.orders[rank][: i + 1]))} " in told[5]
+        span = schedule.origin.place(index).span
+        assert span is not None and told[6].startswith(str(span))
+        assert " ".join(span.source.line(span.line).split()) == told[7]
+
+
+def _held(done: list[Compute]) -> Fraction:
+    """In an own stage's activations: as many stages as ranks, so that a stage counts one."""
+    return Fraction(sum(x.op is Op.F for x in done) - sum(x.op in (Op.W, Op.B) for x in done))
+
+
+def test_the_parts_of_a_pair_are_told_apart(opened: Opened) -> None:
+    """The upper half of a slot is its F, the lower half its B."""
+    drawn = chart(built("dualpipe", p=8, m=20))
+    page, second = opened(drawn), np.flatnonzero(drawn.schedule.second)
+    for index in second[:: len(second) // 8].tolist():
+        (x, upper), (same, lower) = place(page, index - 1), place(page, index)
+        assert x == same and upper < lower
+        for at, y in ((index - 1, upper), (index, lower)):
+            page.mouse("mouseMoved", x, y)
+            assert tip(page)[0].split()[0] == label(drawn.schedule[at])
+
+
+@pytest.mark.parametrize("name", ALL_SIX)
+def test_a_click_shows_the_whole_way_of_a_microbatch(opened: Opened, name: str) -> None:
+    """Every operation of the microbatch keeps its colour, all others pale; the footer counts them."""
+    drawn = chart(built(name, **ALL_SIX[name]))
+    page, schedule = opened(drawn), drawn.schedule
+    index = len(schedule) // 2
+    chosen = int(schedule.microbatch[index])
+    spots = [place(page, i) for i in range(len(schedule))]
+    corners = [(x - 4, y - 5) for x, y in spots]  # beside the numbers and above the path
+    before = colours(page, corners)
+    page.click(*spots[index])
+    page.mouse("mouseMoved", 640, 3)
+    page.settle()
+    way = schedule.microbatch == chosen
+    kept = [one == two for one, two in zip(before, colours(page, corners), strict=True)]
+    assert kept == way.tolist()
+    told = page.evaluate("document.getElementById('detail').textContent")
+    assert f"microbatch {chosen}: {np.count_nonzero(way)} operations on" in told
+    page.key("Escape")
+    assert colours(page, corners) == before
+
+
+@pytest.mark.parametrize("costs", ["F=1", "F=1,I=3/2,W=1/2,C=1/3"])
+@pytest.mark.parametrize("name", ALL_SIX)
+def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -> None:
+    """From 0 to the makespan: each slot starts when the one before it on its rank ends, or when a message of it is
+    there; work and messages add up.
+    """
+    drawn = chart(built(name, **ALL_SIX[name]), Costs.parse(costs))
+    page, played = opened(drawn), play(drawn)
+    page.click(*place(page, 0))
+    path = page.evaluate("pipesched.marked.path")
+    spots = [(int(r := drawn.schedule.rank[i]), i - int(drawn.schedule.start[r])) for i in path]
+    latency = rows(drawn.costs, drawn.schedule.stages)["C"]
+    assert latency is not None
+    assert played.start[spots[0]] == 0 and played.end[spots[-1]] == played.makespan
+    for one, two in pairwise(spots):
+        late = latency[0] if one[0] != two[0] else 0
+        assert played.start[two] == played.end[one] + late
+    told = page.evaluate("document.getElementById('detail').textContent")
+    assert f"critical path: {len(path)} operations" in told and f"length {shown(played.makespan)} =" in told
+
+
+def test_the_memory_of_a_rank_is_an_area(opened: Opened) -> None:
+    """Below, for the rank under the pointer: over each operation the area is as high, against its highest, as what the
+    rank holds then is against its peak.
+    """
+    drawn = chart(built("zb_h1", p=4, m=8))
+    page, rank = opened(drawn), 1
+    order = drawn.schedule.order(rank)
+    low = int(drawn.schedule.start[rank])
+    spots = [place(page, low + i) for i in range(len(order))]
+    page.mouse("mouseMoved", *spots[0])
+    page.settle()
+    box = page.evaluate(
+        "(({ top, bottom }) => [top, bottom])(document.getElementById('stage').getBoundingClientRect())"
+    )
+    column = [box[1] - 68 + k for k in range(64)]
+    paper = colours(page, [(5.0, box[1] - 30)])[0]
+    heights = [sum(found != paper for found in colours(page, [(x, y) for y in column])) for x, _ in spots]
+    # while an operation runs, what it frees at its end is still held: an F counts, a W does not yet
+    during = [_held(order[:i]) + (order[i].op is Op.F) for i in range(len(order))]
+    for height, held in zip(heights, during, strict=True):
+        assert height / max(heights) == pytest.approx(float(held / max(during)), abs=0.06)
+
+
+def test_a_shifted_click_shows_the_path_to_an_operation(opened: Opened) -> None:
+    """The path ends at the operation, and its length is the operation's end."""
+    drawn = chart(built("1f1b", p=4, m=8))
+    page, played = opened(drawn), play(drawn)
+    index = 9
+    page.click(*place(page, index), modifiers=8)
+    assert page.evaluate("pipesched.marked.path.at(-1)") == index
+    told = page.evaluate("document.getElementById('detail').textContent")
+    assert f"path to {label(drawn.schedule[index])}:" in told and f"length {played.end[0, index]} =" in told
+
+
+def test_names_are_text_whatever_they_hold(opened: Opened) -> None:
+    """Markup in a title or in a source line ends no element and runs nothing."""
+    evil = "</script><script>console.error(1)</script><!-- <b>&amp;"
+    page = opened(chart(built("gpipe", p=2, m=2), title=evil))
+    assert page.evaluate("document.getElementById('title').textContent").startswith(evil)
+    assert page.evaluate("document.title") == evil
+
+
+def test_an_order_that_stops_is_drawn_as_far_as_it_runs(opened: Opened) -> None:
+    """What never runs is not there, and the page says which ranks wait."""
+    orders = [[Compute(op, s, i) for op, i in ((Op.F, 0), (Op.B, 0), (Op.F, 1), (Op.B, 1))] for s in (0, 1)]
+    orders[1][1], orders[1][2] = orders[1][2], orders[1][1]
+    page = opened(chart(Schedule.from_orders(orders, linear(2, 2))))
+    assert page.evaluate("pipesched.meta.ran") == [1, 1]
+    told = page.evaluate("document.getElementById('trouble').textContent")
+    assert "6 operations never run" in told and "rank 0 at B0.0, rank 1 at F1.1" in told
+
+
+def test_broken_orders_open(opened: Opened) -> None:
+    """Whatever is missing, twice, misplaced or stuck, even everything."""
+    for seed in range(8):
+        page = opened(chart(strategies.broken_schedule(seed)))
+        page.mouse("mouseMoved", 600, 150)
+        page.click(600, 150)
+    opened(chart(Schedule.from_orders([[], []], linear(2, 1))))

@@ -1,0 +1,194 @@
+"""The page in a real headless Chromium: wheel, pointer, fingers and keys, and half a million operations."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+
+from pipesched.model.costs import Costs
+from pipesched.views import html
+from pipesched.views.chart import Chart, chart
+from tests.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
+
+LARGE = {"p": 64, "v": 4, "m": 1024}
+WORK, IDLE = 4 * 1024 * 3, 63 * 3  # v m (tF + tB), and (p - 1)(tF + tB), arXiv:2104.04473 section 2.2
+
+
+@pytest.fixture(scope="module")
+def large() -> Chart:
+    return chart(built("interleaved", **LARGE))
+
+
+def test_the_wheel_zooms_about_the_pointer(opened: Opened) -> None:
+    """The time under the pointer stays there, and more of it is seen; 0 goes back to the whole."""
+    page = opened(chart(built("zb_h1", p=4, m=8)))
+    whole = page.evaluate("[pipesched.view.left, pipesched.view.perPixel]")
+    under = "pipesched.under(700, 60).time"
+    before = page.evaluate(under)
+    top = page.evaluate("document.getElementById('stage').getBoundingClientRect().top")
+    page.wheel(700, top + 60, -300)
+    assert page.evaluate(under) == pytest.approx(before)
+    assert page.evaluate("pipesched.view.perPixel") < whole[1]
+    page.key("0")
+    assert page.evaluate("[pipesched.view.left, pipesched.view.perPixel]") == whole
+
+
+def test_keys_drags_and_fingers_move_and_zoom(opened: Opened) -> None:
+    """+ and - undo each other; a drag carries the picture along; two fingers that part zoom in."""
+    page = opened(chart(built("interleaved", **ALL_SIX["interleaved"])))
+    wide = page.evaluate("pipesched.view.perPixel")
+    page.key("+")
+    near = page.evaluate("pipesched.view.perPixel")
+    page.key("-")
+    assert near < wide == pytest.approx(page.evaluate("pipesched.view.perPixel"))
+    for _ in range(4):
+        page.key("+")
+    before = page.evaluate("pipesched.xOf(0)")
+    page.mouse("mousePressed", 600, 200, button="left", clickCount=1)
+    page.mouse("mouseMoved", 550, 200, button="left", buttons=1)
+    page.mouse("mouseReleased", 550, 200, button="left", clickCount=1)
+    page.settle()
+    assert page.evaluate("pipesched.xOf(0)") == pytest.approx(before - 50)
+    assert page.evaluate("pipesched.marked.chosen") == -1  # a drag is no click
+    page.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=2)
+    near = page.evaluate("pipesched.view.perPixel")
+    for apart in (100, 120, 150, 200):
+        fingers = [{"x": 600 - apart / 2, "y": 200, "id": 0}, {"x": 600 + apart / 2, "y": 200, "id": 1}]
+        page.call("Input.dispatchTouchEvent", type="touchStart" if apart == 100 else "touchMove", touchPoints=fingers)
+    page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    page.call("Emulation.setTouchEmulationEnabled", enabled=False)
+    page.settle()
+    assert page.evaluate("pipesched.view.perPixel") == pytest.approx(near / 2, rel=0.15)
+
+
+def test_an_operation_is_found_by_its_name(opened: Opened) -> None:
+    """Typed into the field: the operation is chosen and in sight; a name that is nobody's is marked."""
+    drawn = chart(built("1f1b", p=8, m=64))
+    page = opened(drawn)
+    for _ in range(12):
+        page.key("+")
+    page.key("/")
+    page.call("Input.insertText", text="B5.60")
+    page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", windowsVirtualKeyCode=13, text="\r")
+    page.call("Input.dispatchKeyEvent", type="keyUp", key="Enter", windowsVirtualKeyCode=13)
+    page.settle()
+    chosen = page.evaluate("pipesched.marked.chosen")
+    assert label(drawn.schedule[chosen]) == "B5.60"
+    x, y = place(page, chosen)
+    assert 0 < x < 1280 and 0 < y < 720
+    page.evaluate(
+        "const box = document.getElementById('find'); box.value = 'F9.9'; box.dispatchEvent(new Event('change'))"
+    )
+    assert page.evaluate("document.getElementById('find').className") == "unknown"
+
+
+def test_keys_walk_along_a_rank_and_back_along_causes(opened: Opened) -> None:
+    """] goes to the next operation of the rank and [ back; b to what the chosen one starts right after, so that walking
+    back from the last operation to end arrives at one that starts at 0.
+    """
+    drawn = chart(built("zb_h2", **ALL_SIX["zb_h2"]), Costs.parse("C=1/2"))
+    page, played = opened(drawn), play(drawn)
+    chosen = "pipesched.marked.chosen"
+    page.click(*place(page, 20))
+    page.key("]")
+    assert page.evaluate(chosen) == 21
+    page.key("[")
+    assert page.evaluate(chosen) == 20
+    page.key("Escape")
+    page.key("b")
+    walked = [page.evaluate(chosen)]
+    while len(walked) < len(drawn.schedule) and drawn.times.start[walked[-1]] > 0:
+        page.key("b")
+        walked.append(page.evaluate(chosen))
+    spots = [(int(r := drawn.schedule.rank[i]), i - int(drawn.schedule.start[r])) for i in walked]
+    assert played.end[spots[0]] == played.makespan and played.start[spots[-1]] == 0
+    for two, one in pairwise(spots):
+        assert played.start[two] == played.end[one] + (Fraction(1, 2) if one[0] != two[0] else 0)
+
+
+def test_messages_are_drawn_on_demand(opened: Opened, large: Chart) -> None:
+    """a draws an arrow for each message in sight, and says so where there are too many to tell apart."""
+    button = "document.getElementById('messages').textContent"
+    drawn = chart(built("gpipe", p=2, m=2), Costs.parse("C=2"))
+    page = opened(drawn)
+    (x0, y0), (x1, y1) = place(page, 0), place(page, 4)  # F0.0 on rank 0, F1.0 on rank 1; the arrow is between them
+    line = [(x0 + (x1 - x0) * k / 200, y0 + (y1 - y0) * k / 200) for k in range(201)]
+    before = colours(page, line)
+    page.key("a")
+    assert page.evaluate(button) == "messages" and colours(page, line) != before
+    page.key("a")
+    assert colours(page, line) == before
+    page = opened(large)
+    page.key("a")
+    assert page.evaluate(button) == "messages: zoom in"
+
+
+def test_light_and_dark(opened: Opened) -> None:
+    """The page follows the system, and d turns it over."""
+    page = opened(chart(built("gpipe", p=2, m=2)))
+    scheme = {"name": "prefers-color-scheme", "value": "dark"}
+    page.call("Emulation.setEmulatedMedia", features=[scheme])
+    page.settle()
+    corner = [(5.0, 400.0)]
+    assert max(colours(page, corner)[0]) < 60
+    page.key("d")
+    assert min(colours(page, corner)[0]) > 240
+    page.call("Emulation.setEmulatedMedia", features=[])
+
+
+def test_the_largest_page_is_small_enough(large: Chart) -> None:
+    """Half a million operations in less than 40 MB."""
+    assert len(large.schedule) == 64 * 4 * 1024 * 2
+    assert len(html.render(large).encode()) < 40e6
+
+
+def test_half_a_million_operations(opened: Opened, large: Chart) -> None:
+    """Found, pointed at and clicked like eight; the critical path is as long as the formula says; frames are quick."""
+    page, schedule = opened(large), large.schedule
+    assert (
+        page.evaluate("pipesched.criticalPath.reduce((t, i) => Math.max(t, pipesched.columns.end[i]), 0)")
+        == WORK + IDLE
+    )
+    for index in range(1000, len(schedule), 60_000):
+        page.evaluate(f"pipesched.goTo({index})")
+        page.settle()
+        page.mouse("mouseMoved", *place(page, index))
+        assert tip(page)[0].split()[0] == label(schedule[index])
+    page.key("0")
+    page.click(640, 300)
+    assert page.evaluate("pipesched.marked.way.length") == 2 * 4 * 64
+    drawn, between = (sorted(x) for x in page.evaluate(_MOVING))
+    print(
+        f"p=64 v=4 m=1024: a frame drawn in {drawn[60]:.1f} ms (95 % in {drawn[114]:.1f}), every {between[60]:.1f} ms"
+    )
+    assert between[60] < 500  # only that it is no slide show, however loaded the machine
+
+
+_MOVING = """(async () => {
+  const next = () => new Promise((done) => requestAnimationFrame(done)), between = [];
+  let before = await next();
+  for (let k = 0; k < 120; k++) {
+    const deltaY = k % 40 < 20 ? 40 : k < 80 ? -60 : 60, shiftKey = k % 40 < 20;
+    document.getElementById("stage").dispatchEvent(new WheelEvent("wheel",
+      { deltaY, shiftKey, clientX: 640, clientY: 300, bubbles: true, cancelable: true }));
+    const now = await next();
+    between.push(now - before);
+    before = now;
+  }
+  return [pipesched.frames.slice(-120), between];
+})()"""
+
+
+def test_a_column_of_pixels_has_the_shares_of_its_time(opened: Opened, large: Chart) -> None:
+    """In the steady phase a third of a rank's time is forward and the rest backward: so is every column of its bar."""
+    page = opened(large)
+    for _ in range(16):
+        page.key("}")
+    rank = page.evaluate("pipesched.rankAt(200)")
+    top, height = page.evaluate(f"[pipesched.yOf({rank}), pipesched.barHeight()]")
+    above = page.evaluate("document.getElementById('stage').getBoundingClientRect().top")
+    points = [(700.0, above + top + 2 + k) for k in range(int(height) - 4)]
+    bluish = [blue > red for red, _, blue in colours(page, points)]
+    assert sum(bluish) / len(bluish) == pytest.approx(1 / 3, abs=0.06)
