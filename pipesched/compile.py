@@ -29,7 +29,7 @@ from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
-from pipesched.report import Report
+from pipesched.report import Claim, Report
 from pipesched.source import Source
 
 
@@ -62,6 +62,10 @@ def load(source: Source, options: Options) -> Loaded:
         return Loaded(source.name, unit.schedule, unit=unit)
     if kind == "stream":
         return _load_stream(source, options)
+    if kind == "answer":
+        from pipesched.formats import answer_read
+
+        return load(answer_read.read(source).schedule, options)
     extra = sorted(set(options.parameters) - {"p", "m"})
     if extra:
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
@@ -101,10 +105,30 @@ def _load_stream(source: Source, options: Options) -> Loaded:
 def verify(source: Source, options: Options) -> Report:
     """Everything we know of a file at a size. What is wrong is in the report; nothing is raised."""
     try:
+        if sniff.kind(source.name, source.text) == "answer":
+            return _verify_answer(source, options)
         loaded = load(source, options)
     except PipeschedError as error:
         return Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics)
     return examine(loaded, options)
+
+
+def _verify_answer(source: Source, options: Options) -> Report:
+    """The schedule of an optimizer's answer under the answer's own release rule and caps, and its certificate."""
+    from pipesched.check.optimum import check_optimum
+    from pipesched.formats import answer_read
+
+    told = answer_read.read(source)
+    loaded, told_caps = load(told.schedule, options), told.caps
+    if told_caps is not None and len(told_caps) != loaded.schedule.ranks:
+        raise fail(Code.CERTIFICATE, f"the answer has {len(told_caps)} caps for {loaded.schedule.ranks} ranks")
+    report = examine(loaded, replace(options, release=told.release, mem_cap=told.caps))
+    if report.subject is None or any(d.severity == "error" for d in report.diagnostics):
+        return report
+    about = report.subject
+    found = tuple(check_optimum(about.schedule, about.costs, told.release, told.caps, told.objective, told.certificate))
+    claim = Claim(f"certificate: {told.certificate.get('verdict')}", not found)
+    return replace(report, source=source.name, diagnostics=report.diagnostics + found, claims=(*report.claims, claim))
 
 
 def examine(loaded: Loaded, options: Options) -> Report:

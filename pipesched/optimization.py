@@ -140,7 +140,7 @@ def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
         for column in ("op", "stage", "microbatch", "start")
     )
     if not same:
-        raise fail(Code.OPTIMUM, "the printed file is not the schedule that was found", help="please report this")
+        raise RuntimeError("the printed file is not the schedule that was found")
     return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps))
 
 
@@ -185,6 +185,11 @@ def _aim_at(source: Source, request: Request) -> Target:
 
 def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
     caps = request.mem_cap
+    for fit in (costs.ticks, costs.sizes):
+        try:
+            fit(placement.stages)
+        except PipeschedError as error:  # the command line is at fault, not the file
+            raise fail(Code.USAGE, error.diagnostics[0].message, help=error.diagnostics[0].help) from None
     if caps is not None:
         if min(caps, default=0) <= 0:
             raise fail(Code.USAGE, f"a cap is {min(caps, default=0)}", help="a cap is above 0, such as 4 or 5.5")

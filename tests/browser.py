@@ -155,7 +155,7 @@ class Page:
 
 
 @contextmanager
-def browser(folder: Path, width: int = 1280, height: int = 720, patience: float = 30) -> Iterator[Page]:
+def browser(folder: Path, width: int = 1280, height: int = 720, patience: float = 60) -> Iterator[Page]:
     """A tab in a new browser, with its profile in the folder; the browser is gone afterwards."""
     program = executable()
     assert program is not None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 import pytest
 
+from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W
@@ -16,6 +19,7 @@ from pipesched.optimize.instance import Instance as Asked
 from pipesched.optimize.least_cap import infeasible, least_cap
 from pipesched.optimize.machine import busiest
 from pipesched.optimize.problem import Problem
+from pipesched.optimize.strengthen import strengthen
 from pipesched.optimize.windows import paths
 from tests.brute import optimum, random_instance, steps
 from tests.instances import problem_of
@@ -91,6 +95,54 @@ def test_heads_and_tails_are_longest_paths(seed: int) -> None:
         np.maximum.at(rest, found.earlier, rest[found.later] + found.delay)
     assert (found.head == head).all()
     assert (found.tail == rest - problem.duration[problem.sequence]).all()
+
+
+def test_every_schedule_keeps_its_windows() -> None:
+    """Heads and tails, plain and strengthened, hold in schedules made by chance; strengthened ones are no weaker."""
+    schedules, better = 0, 0
+    for seed in range(250):
+        x = random_instance(seed, ranks=3, microbatches=6)
+        problem = problem_of(x)
+        if infeasible(problem):
+            continue
+        plain, strong = paths(problem), strengthen(problem)
+        assert (strong.head >= plain.head).all() and (strong.tail >= plain.tail).all()
+        better += bool((strong.head > plain.head).any())
+        for start in _by_chance(problem, random.Random(seed)):
+            rest = problem.value(start) - start - problem.duration[problem.sequence]
+            assert (start >= strong.head).all() and (rest >= strong.tail).all(), seed
+            schedules += 1
+    assert schedules > 500 and better > 50
+
+
+def _by_chance(problem: Problem, rng: random.Random) -> Iterator[Ints]:
+    """Starts of schedules in which the next operation of any sequence goes next, if its input is there and memory."""
+    before = dict(
+        zip(problem.after.tolist(), zip(problem.before.tolist(), problem.lag.tolist(), strict=True), strict=True)
+    )
+    for _ in range(10):
+        start, done = np.zeros(problem.operations, dtype=np.int64), [0] * problem.sequences
+        clock, held = [0] * problem.ranks, [0] * problem.ranks
+        while choices := [q for q in range(problem.sequences) if _ready(problem, q, done, held, before)]:
+            q = rng.choice(choices)
+            rank, here = int(problem.rank[q]), int(problem.first[q]) + done[q]
+            if q in before:
+                one, lag = before[q]
+                end = int(start[problem.first[one] + done[q]] + problem.duration[one])
+                clock[rank] = max(clock[rank], end + lag)
+            start[here] = clock[rank]
+            clock[rank] += int(problem.duration[q])
+            held[rank] += int(problem.takes[q] - problem.frees[q])
+            done[q] += 1
+        if done == problem.length.tolist():
+            yield start
+
+
+def _ready(problem: Problem, q: int, done: list[int], held: list[int], before: dict[int, tuple[int, int]]) -> bool:
+    if done[q] == problem.length[q] or (q in before and done[before[q][0]] <= done[q]):
+        return False
+    change = int(problem.takes[q] - problem.frees[q])
+    return bool(held[int(problem.rank[q])] + max(change, int(problem.takes[q])) <= problem.cap[problem.rank[q]])
 
 
 def _vee(ranks: int, microbatches: int, chunks: int) -> Problem:

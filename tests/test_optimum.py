@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pipesched
+from pipesched.analysis.idle import idle
+from pipesched.analysis.timeline import timeline
+from pipesched.analysis.waits import waits
 from pipesched.check.optimum import check_optimum
-from pipesched.diagnostics import Code
+from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.ops import Compute, Op
 from pipesched.optimize.bounds import lower_bound
 from pipesched.optimize.certificate import certify
@@ -219,8 +224,6 @@ def test_what_the_optimizer_says_is_accepted() -> None:
 @pytest.mark.parametrize("seed", range(0, 200, 5))
 def test_a_span_is_told_from_where_ranks_begin(seed: int) -> None:
     """With the span as objective a certificate is accepted, and one that claims a tick more is not."""
-    from pipesched.diagnostics import PipeschedError
-
     x = replace(random_instance(seed, microbatches=2), objective="span")
     orders = some_orders(x, random.Random(seed))
     if orders is None or len(steps(x)) > 14:
@@ -242,9 +245,69 @@ def test_a_span_is_told_from_where_ranks_begin(seed: int) -> None:
 
 
 def _span(x: Instance, orders: Orders) -> int:
-    from pipesched.analysis.idle import idle
-    from pipesched.analysis.timeline import timeline
-    from pipesched.analysis.waits import waits
-
     schedule, ticks = schedule_of(x, orders), given(x)[0].ticks(x.stages)
     return int(idle(schedule, timeline(schedule, waits(schedule), ticks), ticks).span * ticks.scale)
+
+
+TINY: dict[str, Any] = {
+    "objective": "makespan",
+    "release": "W",
+    "mem_cap": [1, 1],
+    "source": "schedule two(p = 2, m = 1)\nstage s in 0 .. p on rank s\nrank r { F I W }\n",
+    "certificate": {
+        "objective": "makespan",
+        "backward": "split",
+        "schedule": 5,
+        "verdict": "proved optimal",
+        "lower_bound": 5,
+        "gap": 0,
+        "refuted": None,
+        "bound": {
+            "kind": "path",
+            "rank": 0,
+            "head": 0,
+            "work": 1,
+            "tail": 4,
+            "value": 5,
+            "operations": [{"op": "F", "route": 0, "stage": 0, "microbatches": [0, 1]}],
+        },
+    },
+}
+
+
+def verified(answer: object, folder: Path) -> list[str]:
+    """The codes that ``pipesched verify`` finds in an answer."""
+    file = folder / "answer.json"
+    file.write_text(json.dumps(answer), encoding="utf-8")
+    return [str(d.code) for d in pipesched.verify(file).diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({}, None),
+        ({"mem_cap": None}, None),
+        ({"mem_cap": ["1/2", 1]}, Code.OVER_CAP),
+        ({"mem_cap": [True, 1]}, Code.CERTIFICATE),
+        ({"mem_cap": [1]}, Code.CERTIFICATE),
+        ({"mem_cap": ["1e999999999", 1]}, Code.CERTIFICATE),
+        ({"certificate": TINY["certificate"] | {"gap": "1e999999999"}}, Code.CERTIFICATE),
+        ({"release": "never"}, Code.CERTIFICATE),
+        ({"objective": "span"}, Code.CERTIFICATE),
+        ({"source": None}, Code.CERTIFICATE),
+        ({"certificate": None}, Code.CERTIFICATE),
+        ({"source": "schedule two(p = 2, m = 1)\nstage s in 0 .. p on rank s\nrank r { F I }\n"}, Code.MISSING),
+        ({"certificate": TINY["certificate"] | {"verdict": "best found"}}, Code.VERDICT),
+        ({"certificate": TINY["certificate"] | {"schedule": 4}}, Code.CERTIFICATE),
+    ],
+)
+def test_an_answer_can_be_verified_by_others(change: dict[str, Any], code: Code | None, tmp_path: Path) -> None:
+    """The JSON of an answer is an input: its schedule is checked as any other, and its certificate too."""
+    assert set(verified(TINY | change, tmp_path)) == (set() if code is None else {str(code)})
+
+
+def test_the_verdict_of_an_answer_is_a_claim(tmp_path: Path) -> None:
+    """What the certificate says is shown as one more claim of the file."""
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps(TINY), encoding="utf-8")
+    assert [(c.text, c.holds) for c in pipesched.verify(file).claims] == [("certificate: proved optimal", True)]

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from pipesched.model.columns import Column
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Compute, Op
@@ -25,16 +26,29 @@ from tests.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
 from tests.simulate import rows
 
 
+def columns(text: str) -> dict[str, Column]:
+    """The columns of a page, by name."""
+    told = re.findall(r'<script type="text/plain" id="column-(\w+)" data-type="(\w\d)">(.*?)<', text)
+    return {name: np.frombuffer(base64.b64decode(data), dtype=f"<{kind}") for name, kind, data in told}
+
+
 def test_columns_are_the_schedule() -> None:
     """Read back from the text: one entry an operation in each column, equal to the schedule's own."""
     schedule = built("dualpipe", p=4, m=8)
-    text = html.render(chart(schedule))
-    found = {}
-    for name, kind, data in re.findall(r'<script type="text/plain" id="column-(\w+)" data-type="(\w\d)">(.*?)<', text):
-        found[name] = np.frombuffer(base64.b64decode(data), dtype=f"<{kind}")
+    found = columns(html.render(chart(schedule)))
     for name, column in (("kind", schedule.op), ("stage", schedule.stage), ("microbatch", schedule.microbatch)):
         assert found[name].tolist() == column.tolist()
     assert {len(column) for column in found.values()} == {len(schedule)}
+
+
+@pytest.mark.parametrize("m", [8, 256])
+def test_every_operation_has_its_place_at_any_size(m: int) -> None:
+    """Line and column are those of the operation's own span, whether places are told one by one or all at once."""
+    schedule = built("dualpipe", p=4, m=m)
+    found = columns(html.render(chart(schedule)))
+    for index in range(0, len(schedule), max(1, len(schedule) // 40)):
+        span = schedule.origin.place(index).span
+        assert span is not None and (found["line"][index], found["column"][index]) == (span.line, span.column)
 
 
 def test_the_same_chart_gives_the_same_bytes_and_names_no_other_place() -> None:

@@ -182,13 +182,13 @@ _MOVING = """(async () => {
 
 
 def test_a_column_of_pixels_has_the_shares_of_its_time(opened: Opened, large: Chart) -> None:
-    """In the steady phase a third of a rank's time is forward and the rest backward: so is every column of its bar."""
+    """In the steady phase a third of a rank's time is forward and the rest backward: so is the area of its bar."""
     page = opened(large)
     for _ in range(16):
         page.key("}")
     rank = page.evaluate("pipesched.rankAt(200)")
     top, height = page.evaluate(f"[pipesched.yOf({rank}), pipesched.barHeight()]")
     above = page.evaluate("document.getElementById('stage').getBoundingClientRect().top")
-    points = [(700.0, above + top + 2 + k) for k in range(int(height) - 4)]
+    points = [(float(x), above + top + 2 + k) for x in range(600, 690, 3) for k in range(int(height) - 4)]
     bluish = [blue > red for red, _, blue in colours(page, points)]
-    assert sum(bluish) / len(bluish) == pytest.approx(1 / 3, abs=0.06)
+    assert sum(bluish) / len(bluish) == pytest.approx(1 / 3, abs=0.02)

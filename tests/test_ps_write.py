@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
-from dataclasses import replace
 from fractions import Fraction
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,24 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipesched
 from pipesched.__main__ import main
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.formats import ps_write
-from pipesched.formats.ps_fold import LETTER, LOOP, Folder, spelled
-from pipesched.language.evaluate import Unit, evaluate
-from pipesched.language.parser import grammar, parse
-from pipesched.language.printer import format_source
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
-from pipesched.model.window import Window, unrolled
 from pipesched.source import Source
+from tests.ps_texts import built_in, laws, read, tokens, written
 from tests.strategies import SEEDS, broken_schedule, random_schedule
 
-COLUMNS = ("op", "stage", "microbatch", "second", "start")
 ORDERS = sorted((Path(__file__).parent / "orders").glob("*.txt"))
 CSVS = sorted((Path(__file__).parent / "torch_fixtures").glob("*.csv"))
 SIZES = {
@@ -45,32 +35,6 @@ SIZES = {
     "dualpipev": [{"p": p, "m": m} for p in (1, 2, 4, 8) for m in (16, 20)],
     "dualpipe": [{"p": p, "m": m} for p in (2, 4, 8) for m in (16, 20)],
 }
-
-
-def read(text: str, **sizes: int) -> Unit:
-    return evaluate(parse(Source("x.ps", text)), sizes)
-
-
-def laws(schedule: Schedule, text: str, **sizes: int) -> None:
-    """What holds of every schedule and its text."""
-    assert format_source(Source("x.ps", text)) == text
-    again = read(text, **sizes).schedule
-    for column in COLUMNS:
-        assert np.array_equal(getattr(again, column), getattr(schedule, column)), column
-    assert np.array_equal(again.placement.table, schedule.placement.table)
-    assert again.ranks == schedule.ranks
-
-
-def built_in(name: str, **sizes: int) -> Schedule:
-    schedule = pipesched.load(name, **sizes)
-    assert isinstance(schedule, Schedule)
-    return schedule
-
-
-def tokens(text: str) -> int:
-    """The words of the programs, from the first `rank` on."""
-    words = [token.text for token in grammar().words.scan(text)]
-    return len(words) - next(i for i, (a, b) in enumerate(pairwise(words)) if a == "rank" and b != "s" and i > 8)
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -86,14 +50,6 @@ def test_recorded_orders_are_read_back(path: Path) -> None:
     """So it is for the orders recorded from the authors' own code."""
     loaded = load(Source(path.name, path.read_text("utf-8")), Options({}))
     laws(loaded.schedule, ps_write.write(loaded.schedule, name=path.stem))
-
-
-def written(schedule: Schedule) -> str | list[Code]:
-    """The text, or the codes of why there is none."""
-    try:
-        return ps_write.write(schedule)
-    except PipeschedError as error:
-        return [diagnostic.code for diagnostic in error.diagnostics]
 
 
 @pytest.mark.parametrize("path", CSVS, ids=lambda path: path.stem)
@@ -170,180 +126,6 @@ def test_regular_schedules_are_one_block(name: str, p: int, m: int) -> None:
     assert tokens(text) <= FEW[name]
 
 
-@cache
-def least(word: tuple[int, ...]) -> int:
-    """The least cost of a nest of loops that spells a word, by trying everything."""
-    if len(word) < 2:
-        return LETTER * len(word)
-    costs = [least(word[:i]) + least(word[i:]) for i in range(1, len(word))]
-    powers = [q for q in range(1, len(word) // 2 + 1) if word == word[:q] * (len(word) // q) and len(word) % q == 0]
-    return min(costs + [LOOP + least(word[:q]) for q in powers])
-
-
-def cost(tree: object) -> int:
-    assert isinstance(tree, tuple)
-    return sum(LETTER if isinstance(x, int) else LOOP + cost(x.body) for x in tree)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(0, 2), max_size=14))
-def test_short_words_fold_to_the_shortest_nest(word: list[int]) -> None:
-    """No nest of loops is shorter than what is found, and it spells the word."""
-    tree = Folder([LETTER] * 3).fold(tuple(word))
-    assert spelled(tree) == tuple(word)
-    assert cost(tree) == least(tuple(word))
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=150), st.integers(2, 9), st.integers(0, 40))
-def test_long_words_fold(piece: list[int], times: int, more: int) -> None:
-    """A long word of a repeated piece is spelled by its tree, which costs at most a loop and the piece and the rest."""
-    folder = Folder([LETTER] * 3)
-    word = tuple(piece * times + piece[:more])
-    assert spelled(folder.fold(word)) == word
-    if len(piece) <= 90:
-        assert cost(folder.fold(word)) <= LOOP + cost(folder.fold(tuple(piece))) + LETTER * len(piece[:more])
-
-
-def in_turn(words: list[str], ranks_of: list[int]) -> Schedule:
-    """The schedule of words such as F0 I0 W0 B1 (kind, stage), microbatches in order."""
-    orders = []
-    for word in words:
-        done: dict[str, int] = {}
-        order = []
-        for x in word.split():
-            done[x] = done.get(x, -1) + 1
-            order.append(Compute(Op[x[0]], int(x[1:]), done[x]))
-        orders.append(order)
-    m = 1 + max(x.microbatch for order in orders for x in order)
-    placement = Placement(np.array([ranks_of], dtype=np.int32), np.zeros(m, np.int32), max(ranks_of) + 1, ("",))
-    return Schedule.from_orders(orders, placement, "in_turn")
-
-
-def windowed(parts: list[tuple[str, str, str]], ranks_of: list[int], k: int) -> tuple[Schedule, Window]:
-    """A schedule from (prefix, window, suffix) by rank, in which the window stands once."""
-    schedule = in_turn([" ".join(x) for x in parts], ranks_of)
-    low = [len(x.split()) for x, _, _ in parts]
-    return schedule, Window(k, low, [a + len(x.split()) for a, (_, x, _) in zip(low, parts, strict=True)])
-
-
-def without_sizes(text: str) -> str:
-    return text.partition("\n")[2]
-
-
-def times(word: str, n: int) -> str:
-    return " ".join([word] * n)
-
-
-ONE_F_ONE_B = [
-    (times(f"F{r}", 3 - r), times(f"F{r} B{r}", 1), times(f"F{r} B{r}", r + 1) + " " + times(f"B{r}", 3 - r))
-    for r in range(4)
-]
-WINDOWS = {
-    "1f1b": (ONE_F_ONE_B, [0, 1, 2, 3], 1),
-    "two of a kind": (
-        [("F0", "F0 F0 I0 I0 W0 W0", "F0 I0 W0 I0 W0"), ("", "F1 I1 F1 W1 I1 W1", "F1 I1 W1 F1 I1 W1")],
-        [0, 1],
-        2,
-    ),
-    "two chunks": (
-        [
-            ("F0 F0", "F0 F3 I3 I0 W3 W0", "F3 I3 F3 I3 W3 W3 I0 I0 W0 W0"),
-            ("F1 F1", "F1 F2 I2 I1 W2 W1", "F2 F2 I2 I1 I2 I1 W1 W2 W1 W2"),
-        ],
-        [0, 1, 1, 0],
-        1,
-    ),
-    "two chunks, two of a kind": (
-        [
-            ("F0 F0 F3", "F0 F3 I3 I0 F0 F3 W3 W0 I3 I0 W3 W0", "F3 I3 I0 W3 W0 I3 I0 W3 W0"),
-            ("F1 F2", "F2 F1 I1 I2 F1 F2 W1 W2 I2 I1 W1 W2", "F1 F2 I2 I1 W1 W2 I2 I1 W1 W2"),
-        ],
-        [0, 1, 1, 0],
-        2,
-    ),
-    "a window that is a power": (
-        [("F0 F0", "F0 B0 F0 B0", "F0 B0 B0 B0"), ("", "F1 B1 F1 B1", "F1 B1 F1 B1 F1 B1")],
-        [0, 1],
-        2,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WINDOWS)
-def test_a_file_with_a_window_is_every_unrolled_schedule(name: str) -> None:
-    """evaluate(text, m0 + jK) is the order with the window repeated j times more, letter by letter."""
-    parts, ranks_of, k = WINDOWS[name]
-    schedule, window = windowed(parts, ranks_of, k)
-    text = ps_write.write(schedule, microbatch_window=window)
-    for j in (0, 1, 2, 3, 7, 20):
-        longer = in_turn([" ".join(filter(None, [a, *[b] * (1 + j), c])) for a, b, c in parts], ranks_of)
-        again = unrolled(schedule, window, j)
-        assert [again.order(r) for r in range(again.ranks)] == [longer.order(r) for r in range(longer.ranks)]
-        laws(longer, text, m=schedule.microbatches + j * k)
-        assert without_sizes(ps_write.write(again, microbatch_window=replace(window, copies=j))) == without_sizes(text)
-    if k > 1:
-        with pytest.raises(PipeschedError, match="the part that repeats runs 2 microbatches"):
-            read(text, m=schedule.microbatches + 1)
-    with pytest.raises(PipeschedError, match="the part that repeats"):
-        read(text, m=schedule.microbatches - k)
-
-
-def test_a_window_joins_what_goes_on_with_it() -> None:
-    """1F1B with the window once is written as people write it: the count of the steady part says m."""
-    schedule, window = windowed(*WINDOWS["1f1b"])
-    assert "  repeat m - 3 + r { F  B }\n" in ps_write.write(schedule, microbatch_window=window)
-
-
-@settings(max_examples=50, deadline=None)
-@given(SEEDS, st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
-def test_random_windows(seed: int, ranks: int, chunks: int, k: int) -> None:
-    """So it is for random windows between a regular prefix and suffix."""
-    rng = random.Random(seed)
-    parts = []
-    for rank in range(ranks):
-        alone = " ".join(f"F{s} I{s} W{s}" for s in range(rank, ranks * chunks, ranks))
-        before = rng.choice((0, 1, 2))
-        parts.append((times(alone, before), " ".join(_lawful(alone.split() * k, rng)), times(alone, 4 - before)))
-    schedule, window = windowed(parts, [s % ranks for s in range(ranks * chunks)], k)
-    text = ps_write.write(schedule, microbatch_window=window)
-    for j in (0, 1, 4):
-        laws(unrolled(schedule, window, j), text, m=schedule.microbatches + j * k)
-
-
-def _lawful(window: list[str], rng: random.Random) -> list[str]:
-    """The same operations in another order, no I before its F and no W before its I."""
-    left = list(window)
-    done: dict[str, int] = {}
-    order = []
-    while left:
-        ready = [x for x in left if x[0] == "F" or done.get("FI"["IW".index(x[0])] + x[1:], 0) > done.get(x, 0)]
-        x = rng.choice(sorted(ready))
-        left.remove(x)
-        done[x] = done.get(x, 0) + 1
-        order.append(x)
-    return order
-
-
-def test_no_window() -> None:
-    """What does not run each stage K times, or is not within the order, is no window."""
-    schedule, window = windowed(*WINDOWS["1f1b"])
-    for wrong in (
-        Window(2, window.low, window.high),
-        Window(1, window.low, [x + 1 for x in window.high]),
-        Window(1, window.low[1:], window.high[1:]),
-        Window(1, [-1, *window.low[1:]], window.high),
-        Window(0, window.low, window.low),
-        replace(window, copies=3),
-        replace(window, copies=-1),
-        replace(window, copies=100),
-    ):
-        assert wrong.fault(schedule)
-        with pytest.raises(ValueError, match=re.escape(wrong.fault(schedule))):
-            ps_write.write(schedule, microbatch_window=wrong)
-    assert Window(1, [0], [1]).fault(built_in("dualpipe", p=2, m=4))
-
-
 def test_costs_name_and_documentation() -> None:
     """Costs are read back as they were, default ones are left out, and any name and text become legal ones."""
     schedule = built_in("zb_h1", p=8, m=8)
@@ -416,6 +198,27 @@ def test_order_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert main(["order", str(tmp_path / "c.ps"), "--p", "1", "--m", "2", "--format", "ps"]) == 0
     out = capsys.readouterr().out
     assert "costs F = 2\n" in out and '"told"\n' in out and "F(1)  F\n" in out
+
+
+def test_microbatches_named_in_steps_are_a_loop() -> None:
+    """Backwards last in, first out are a loop over i, and so is any part of an order in even steps."""
+    last_first = [
+        [*(Compute(Op.F, r, i) for i in range(8)), *(Compute(Op.B, r, 7 - i) for i in range(8))] for r in range(3)
+    ]
+    schedule = Schedule.from_orders(last_first, linear(3, 8), "last_first")
+    text = ps_write.write(schedule)
+    laws(schedule, text)
+    assert "rank r {\n  repeat 8        { F }\n  for i in 0 .. 8 { B(7 - i) }\n}" in text
+    evens = [Compute(Op.F, 0, i) for i in (4, 6, 8, 10, 0, 1, 2, 3, 5, 7, 9, 11)]
+    mixed = [x for i in range(12) for x in (Compute(Op.I, 0, i), Compute(Op.W, 0, i))]
+    mixed[1::2] = [Compute(Op.W, 0, 11 - i) for i in range(12)]
+    schedule = Schedule.from_orders([evens + mixed], linear(1, 12), "steps")
+    text = ps_write.write(schedule)
+    laws(schedule, text)
+    assert (
+        "for i in 0 .. 4  { F(2 * i + 4) }\n  repeat 8         { F }\n" in text
+        and "for i in 0 .. 12 { I  W(11 - i) }" in text
+    )
 
 
 def test_same_bytes() -> None:

@@ -15,6 +15,7 @@ from pipesched.formats.sniff import kind
         ("a.txt", "# note\n\nrank 0: F0.0\n", "order"),
         ("a.json", "schedule x(p)\n", "stream"),
         ("-", '\n {"version": 1}', "stream"),
+        ("-", '{"source": "", "certificate": {}}', "answer"),
         ("-", "0F0,0F1\n", "torch-csv"),
         ("-", ",0F0\n", "torch-csv"),
         ("-", "(3F0;3B1)OVERLAP_F_B,3F1\n", "torch-csv"),

@@ -356,6 +356,10 @@ def test_any_broken_order_is_told(seed: int) -> None:
     found, gaps, split = explained(run)
     why = Why(run, found, gaps, split, None, recognize(schedule), {})
     assert [sum(column) for column in zip(*why.parts().values(), strict=True)] == list(why.idle())
+    lengths = [Fraction(0)] * schedule.ranks
+    for rank, length in zip(gaps.rank.tolist(), gaps.length.tolist(), strict=True):
+        lengths[rank] += run.time(length)
+    assert lengths == list(why.idle())
     assert text(why, every=True).count(" idles ") == len(gaps) == len(as_json(why)["gaps"])  # type: ignore[arg-type]
 
 

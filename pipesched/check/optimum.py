@@ -34,7 +34,7 @@ from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 
 KINDS = ("path", "one-machine", "ends")
-ENGINES = ("cadical", "glucose", "z3", "cpsat")
+ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice")
 PROVED, FOUND = "proved optimal", "best found"
 
 
@@ -49,6 +49,9 @@ def check_optimum(
     """PS710, what the certificate says does not hold; PS711, its verdict does not follow; and all that is wrong with
     the schedule itself. caps: by rank, in the unit of peaks, or None; objective: makespan or span.
     """
+    if caps is not None and len(caps) != schedule.ranks:
+        yield _finding(Code.CERTIFICATE, f"the certificate does not hold: {len(caps)} caps for {schedule.ranks} ranks")
+        return
     needs, ticks = waits(schedule), costs.ticks(schedule.stages)
     times = timeline(schedule, needs, ticks)
     wrong = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times)]

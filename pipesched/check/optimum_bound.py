@@ -37,13 +37,12 @@ def _busy(facts: Facts, rank: int, told: Times, operations: Sequence[Part], sing
             return (
                 f"rank {rank} has no {line.op.name} of stage {line.stage} for microbatches {low} .. {high} of its route"
             )
-    if not operations or len({line for line, _, _ in operations}) != len(operations):
-        return "it names no operations, or the same ones twice"
-    if single and sum(high - low for _, low, high in operations) != 1:
-        return "a path ends its way through a rank with one operation"
-    head, tail = heads(facts), tails(facts)
+    number = sum(high - low for _, low, high in operations)
+    if not number or len({line for line, _, _ in operations}) != len(operations) or (single and number != 1):
+        return "it names no operations, the same ones twice, or more than one on a path"
     if told["work"] != sum((high - low) * facts.work[line] for line, low, high in operations):
         return "the work of its operations is another"
+    head, tail = heads(facts), tails(facts)
     if told["head"] > min(head[line][i] for line, low, high in operations for i in range(low, high)):
         return "one of its operations can start before the head"
     if told["tail"] > min(tail[line][i] for line, low, high in operations for i in range(low, high)):

@@ -108,27 +108,26 @@ def _memory(made: Facts, line: Line) -> list[Arc]:
 
 def heads(made: Facts) -> dict[Line, list[int]]:
     """The least start of every operation."""
-    into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
-    for before, after, offset, message in made.arcs:
-        into[after].append((before, offset, made.work[before] + message))
-    value: dict[Line, list[int]] = {line: [0] * n for line, n in made.length.items()}
-    for i in range(max(made.length.values(), default=0)):
-        for line in made.rank:
-            if i < made.length[line]:
-                ready = [value[b][i - offset] + delay for b, offset, delay in into[line] if offset <= i]
-                value[line][i] = max(ready, default=0)
-    return value
+    return _longest(made, list(made.rank), made.arcs, [0] * len(made.cap))
 
 
 def tails(made: Facts) -> dict[Line, list[int]]:
-    """The least time from the end of every operation to the objective; what is due to its rank is taken off."""
-    out: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
-    for before, after, offset, message in made.arcs:
-        out[before].append((after, offset, made.work[after] + message))
-    value: dict[Line, list[int]] = {line: [0] * n for line, n in made.length.items()}
-    for i in reversed(range(max(made.length.values(), default=0))):
-        for line in reversed(made.rank):
+    """The least time from the end of every operation to the objective; what is due to its rank is taken off. These are
+    the heads of the mirror image, last microbatch first.
+    """
+    arcs = [(after, before, offset, message) for before, after, offset, message in made.arcs]
+    found = _longest(made, list(reversed(made.rank)), arcs, [-due for due in made.due])
+    return {line: values[::-1] for line, values in found.items()}
+
+
+def _longest(made: Facts, lines: list[Line], arcs: list[Arc], least: list[int]) -> dict[Line, list[int]]:
+    into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
+    for before, after, offset, message in arcs:
+        into[after].append((before, offset, made.work[before] + message))
+    value: dict[Line, list[int]] = {line: [] for line in lines}
+    for i in range(max(made.length.values(), default=0)):
+        for line in lines:
             if i < made.length[line]:
-                rest = [value[a][i + offset] + delay for a, offset, delay in out[line] if i + offset < len(value[a])]
-                value[line][i] = max([-made.due[made.rank[line]], *rest])
+                ready = [value[b][i - offset] + delay for b, offset, delay in into[line] if offset <= i]
+                value[line].append(max([least[made.rank[line]], *ready]))
     return value

@@ -20,6 +20,8 @@ from typing import Any
 
 from pipesched.check.optimum_bound import Part
 from pipesched.check.optimum_paths import Line
+from pipesched.diagnostics import PipeschedError
+from pipesched.model.numbers import number
 from pipesched.model.ops import Op
 
 
@@ -52,9 +54,10 @@ class Told:
         return list(found)
 
     def time(self, name: str) -> Fraction:
+        text = str(self._get(name, (int, str)))
         try:
-            return Fraction(self._get(name, (int, str)))
-        except (ValueError, ZeroDivisionError):
+            return -number(text[1:], name) if text.startswith("-") else number(text, name)
+        except PipeschedError:
             raise Unreadable(f"{name} is not a number") from None
 
     def ticks(self, name: str) -> int:

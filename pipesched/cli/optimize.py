@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipesched import render
 from pipesched.cli import options
 from pipesched.cli.progress import Ticker
-from pipesched.cli.terminal import Output, dumps, replace_file
+from pipesched.cli.terminal import Output, dumps, replace_file, writable
 from pipesched.diagnostics import Code, PipeschedError, fail
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def caps(text: str) -> tuple[bool, tuple[Fraction, ...]]:
     low, high, step = (options.cap(part)[0] for part in (match[1], match[2], match[3] or "1"))
     if low > high:
         raise click.BadParameter(f"the range {text} is empty; write {match[2]}..{match[1]}")
-    if step <= 0 or (high - low) / step >= MOST_POINTS:
+    if step <= 0:
+        raise click.BadParameter(f"the range {text} has a step of 0")
+    if (high - low) / step >= MOST_POINTS:
         raise click.BadParameter(f"the range {text} has more than {MOST_POINTS} caps")
     return True, tuple(low + i * step for i in range(int((high - low) / step) + 1))
 
@@ -82,6 +85,10 @@ def optimize(schedule: str | None, **given: Any) -> int:
     Exit status: 0 proved optimal, 1 infeasible, 2 the command line, 3 not proved (a time limit, or interrupted).
     """
     ranged, listed = given["mem_cap"] or (False, None)
+    if given["plot"] and not ranged:
+        raise fail(Code.USAGE, "a plot is of a range of caps", help="give one, such as --mem-cap 2..8")
+    for path in filter(None, (given["output"], given["plot"], given["proof"])):
+        writable(path)
     with options.output_of(given) as out:
         if ranged and listed is not None:
             return _frontier(schedule, given, listed, out)
@@ -131,6 +138,10 @@ def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
     """The verdict, and the schedule: in the file of -o, else below the verdict if it is short."""
     if out.format == "json":
         out.line(dumps(answer.to_json()))
+        return answer.exit_status
+    if out.format != "text" and not given["output"]:
+        line = render.github if out.format == "github" else render.concise
+        out.write("".join(line(found) + "\n" for found in answer.diagnostics) or answer.verdict + "\n")
         return answer.exit_status
     if given["output"] == "-" and answer.source:
         out.write(answer.source)

@@ -94,6 +94,20 @@ class Output:
             replace_file(self._file, "".join(self.kept))
 
 
+def writable(path: str) -> None:
+    """Long work asks first whether its result will have a place.
+
+    Raises:
+        PipeschedError: PS225, there can be no file of that name.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    if path == "-" or (os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)):
+        return  # a device or a pipe
+    if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
+        reason = "it is a folder" if os.path.isdir(path) else f"no files can be made in {folder}"
+        raise fail(Code.USAGE, f"cannot write {path}: {reason}")
+
+
 def replace_file(path: str, text: str) -> None:
     """Puts the text in the place of the file, whole or not at all; keeps the mode of a file that is there.
 

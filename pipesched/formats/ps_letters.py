@@ -11,7 +11,7 @@ has not run yet, and for W the oldest I that waits for one. Microbatches in orde
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.ps_fold import LETTER, Word
+from pipesched.formats.ps_series import Series, series
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
@@ -29,16 +30,26 @@ _BARE = 0  # the chunk, counted from 1, of what names none
 
 @dataclass(frozen=True)
 class Words:
-    """The order of every rank. drained: by rank, whether all W are the oldest ones and the last I has had its own."""
+    """The order of every rank.
+
+    drained: by rank, whether all W are the oldest ones and the last I has had its own. series: by letter, where its
+    text has a blank for the microbatch.
+    """
 
     letters: tuple[str, ...]
     weights: tuple[int, ...]
     words: tuple[Word, ...]
     drained: tuple[bool, ...]
+    series: Mapping[int, Series]
 
 
-def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False) -> Words:
-    """The words of a schedule on this placement, whose routes are ranges; by_chunk: no W but of a named chunk.
+BLANK = "…"
+
+
+def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, in_series: bool = True) -> Words:
+    """The words of a schedule on this placement, whose routes are ranges.
+
+    by_chunk: no W but of a named chunk. in_series: with series of microbatches as letters.
 
     Raises:
         PipeschedError: PS814, an operation that has no place in the language.
@@ -51,12 +62,18 @@ def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False) -
     bare = alone[schedule.rank] | (oldest[schedule.rank] & (schedule.op == Op.W))
     chunk = np.where(bare, _BARE, columns.chunk + 1)
     named = np.where(next_ones | (bare & ~alone[schedule.rank]), 0, schedule.microbatch + 1)
-    names = _chunk_names(placement)
-    texts, numbers = _letters(schedule, chunk, named, names)
+    runs = columns.series(next_ones) if in_series else {}
+    distinct = {run: i for i, run in enumerate(dict.fromkeys(runs.values()))}
+    for at, run in runs.items():
+        named[at] = placement.microbatches + 1 + distinct[run]
+    texts, numbers, which = _letters(schedule, chunk, named, _chunk_names(placement))
+    by_number = list(distinct)
+    of_letter = {letter: by_number[number] for letter, number in which.items()}
     weights = tuple(LETTER + (")" in x) + 3 * ("," in x) for x in texts)
     cut = np.searchsorted(np.flatnonzero(~schedule.joined), schedule.start)
     listed = numbers.tolist()
-    return Words(texts, weights, tuple(tuple(listed[a:b]) for a, b in pairwise(cut.tolist())), tuple(oldest.tolist()))
+    spelled = tuple(tuple(listed[a:b]) for a, b in pairwise(cut.tolist()))
+    return Words(texts, weights, spelled, tuple(oldest.tolist()), of_letter)
 
 
 class _Columns:
@@ -77,13 +94,23 @@ class _Columns:
         self.cut = np.flatnonzero(np.diff(key[self.by_group], prepend=-1, append=-1))
         self.kind = kind
 
+    @property
+    def groups(self) -> list[Ints]:
+        """The places of the operations of a rank, a chunk and a kind, in order."""
+        return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
+
+    def series(self, next_ones: Bools) -> dict[int, Series]:
+        """The series of microbatches of all operations that stand in one."""
+        paired = self.schedule.joined.copy()
+        paired[:-1] |= self.schedule.joined[1:]
+        return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
+
     def next_ones(self) -> Bools:
         """Whether an operation is the one that its kind and chunk would take."""
         found = np.zeros(len(self.schedule), dtype=np.bool_)
-        groups = [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
         low = [int(np.argmax(self.placement.route_of == route)) for route in range(self.placement.routes)]
         backward: dict[tuple[int, int], Ints] = {}
-        for group in groups:
+        for group in self.groups:
             at = (int(self.schedule.rank[group[0]]), int(self.chunk[group[0]]))
             microbatches = self.schedule.microbatch[group]
             if self.kind[group[0]] == 2:
@@ -173,22 +200,29 @@ def _chunk_names(placement: Placement) -> list[str]:
     return [str(c) for c in range(placement.rank_of.size)]
 
 
-def _letters(schedule: Schedule, chunk: Ints, named: Ints, names: list[str]) -> tuple[tuple[str, ...], Ints]:
-    """The texts of all slots, in the order of the alphabet, and the number of each slot."""
+def _letters(
+    schedule: Schedule, chunk: Ints, named: Ints, names: list[str]
+) -> tuple[tuple[str, ...], Ints, dict[int, int]]:
+    """The texts of all slots, in the order of the alphabet, the number of each slot, and by text the series in it."""
     of_chunk = schedule.op.astype(np.int64) * (int(chunk.max(initial=0)) + 1) + chunk
     code = of_chunk * (int(named.max(initial=0)) + 1) + named
     _, where, number = np.unique(code, return_index=True, return_inverse=True)
-    texts = [_text(int(schedule.op[i]), int(chunk[i]), int(named[i]), names) for i in where.tolist()]
+    run = (named[where] - schedule.microbatches - 1).tolist()
+    texts = [
+        _text(int(schedule.op[i]), int(chunk[i]), BLANK if n >= 0 else int(named[i]) - 1, names)
+        for i, n in zip(where.tolist(), run, strict=True)
+    ]
     first = np.flatnonzero(~schedule.joined)
     partner = np.zeros(len(schedule), dtype=np.int64)
     seconds = np.flatnonzero(schedule.joined)
     partner[seconds - 1] = number.reshape(-1)[seconds] + 1
     slot = number.reshape(-1)[first] * (len(texts) + 1) + partner[first]
     kinds, numbers = np.unique(slot, return_inverse=True)
-    pairs = (divmod(kind, len(texts) + 1) for kind in kinds.tolist())
-    return tuple(f"overlap({texts[a]}, {texts[b - 1]})" if b else texts[a] for a, b in pairs), numbers.reshape(-1)
+    pairs = [divmod(kind, len(texts) + 1) for kind in kinds.tolist()]
+    told = tuple(f"overlap({texts[a]}, {texts[b - 1]})" if b else texts[a] for a, b in pairs)
+    return told, numbers.reshape(-1), {letter: run[a] for letter, (a, b) in enumerate(pairs) if not b and run[a] >= 0}
 
 
-def _text(op: int, chunk: int, named: int, names: list[str]) -> str:
+def _text(op: int, chunk: int, microbatch: int | str, names: list[str]) -> str:
     of_chunk = f"[{names[chunk - 1]}]" if chunk else ""
-    return f"{Op(op).name}{of_chunk}" + (f"({named - 1})" if named else "")
+    return f"{Op(op).name}{of_chunk}" + (f"({microbatch})" if microbatch != -1 else "")

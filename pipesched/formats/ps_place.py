@@ -20,7 +20,7 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.model.placement import Placement
 
-TAKEN = frozenset("pvmrs")
+TAKEN = frozenset("pvmrsi")
 """Names that a printed file uses itself."""
 
 _WORDS = """

@@ -9,12 +9,13 @@ rank r {                                    operations two blanks apart, loops o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from pipesched.formats.ps_fold import LETTER, LOOP, Count, Loop, Node, Tree
-from pipesched.formats.ps_letters import Words
+from pipesched.formats.ps_letters import BLANK, Words
 from pipesched.formats.ps_ranks import Shared
 
 WIDTH = 100
@@ -99,26 +100,63 @@ class _Printer:
             return not node.count.growth and len(node.body) == 1 and self._only_weights(node.body[0])
         return self.words.letters[node] == "W"
 
-    def _lines(self, nodes: Sequence[Node], depth: int) -> Iterator[_Line]:
-        for loop, run in groupby(nodes, key=lambda node: isinstance(node, Loop)):
-            if not loop:
-                yield from _wrapped([self._text(node) for node in run], depth)
-                continue
-            for node in run:
-                assert isinstance(node, Loop)
-                head = f"repeat {_count(node.count, self.growth)}"
-                inner = " ".join(("{", "  ".join(map(self._text, node.body)), "}"))
-                if 2 * depth + len(head) + 1 + len(inner) <= _COMPACT:
-                    yield _Line(2 * depth, head, inner)
-                else:
-                    yield _Line(2 * depth, head + " {")
-                    yield from self._lines(node.body, depth + 1)
-                    yield _Line(2 * depth, "}")
+    def _lines(self, nodes: Sequence[Node], depth: int, inside: int = 0) -> Iterator[_Line]:
+        texts = zip(nodes, self._texts(nodes, inside), strict=True)
+        for loop, run in groupby(texts, key=lambda pair: isinstance(pair[0], Loop)):
+            if loop:
+                for node, text in run:
+                    yield from self._loop(node, text, depth)
+            else:
+                yield from _wrapped([text for _, text in run], depth)
 
-    def _text(self, node: Node) -> str:
-        if isinstance(node, Loop):
-            return f"repeat {_count(node.count, self.growth)} {{ {'  '.join(map(self._text, node.body))} }}"
-        return self.words.letters[node]
+    def _loop(self, node: Node, text: str, depth: int) -> Iterator[_Line]:
+        assert isinstance(node, Loop)
+        head = self._head(node)
+        if 2 * depth + len(text) <= _COMPACT:
+            yield _Line(2 * depth, head, text[len(head) + 1 :])
+        else:
+            yield _Line(2 * depth, head + " {")
+            yield from self._lines(node.body, depth + 1, 1)
+            yield _Line(2 * depth, "}")
+
+    def _head(self, loop: Loop) -> str:
+        serial = any(isinstance(x, int) and x in self.words.series for x in loop.body)
+        return f"{'for i in 0 ..' if serial else 'repeat'} {_count(loop.count, self.growth)}"
+
+    def _texts(self, nodes: Sequence[Node], inside: int) -> list[str]:
+        """Nodes in words; inside: 1 in a loop, whose variable is i."""
+        seen: Counter[Node] = Counter()
+        texts: list[str] = []
+        for node in nodes:
+            if isinstance(node, Loop):
+                texts.append(f"{self._head(node)} {{ {'  '.join(self._texts(node.body, 1))} }}")
+            elif node in self.words.series:
+                named = self.words.series[node].at(seen[node], inside * nodes.count(node))
+                texts.append(self.words.letters[node].replace(BLANK, named))
+            else:
+                texts.append(self.words.letters[node])
+            seen[node] += 1
+        return texts
+
+
+def sayable(shared: Sequence[Shared], words: Words) -> bool:
+    """Whether every series stands in one place of a program, and in no loop within a loop, so that i tells its turn."""
+    if not words.series:
+        return True
+    for program in shared:
+        tree = _flat(program.tree)
+        loops = [x for x in tree if isinstance(x, Loop)]
+        places = [{x for x in tree if isinstance(x, int)}, *map(_letters_of, loops)]
+        once = Counter(letter for place in places for letter in place if letter in words.series)
+        deep = {letter for loop in loops for x in loop.body if isinstance(x, Loop) for letter in _letters_of(x)}
+        if max(once.values(), default=0) > 1 or deep & set(words.series):
+            return False
+    return True
+
+
+def _letters_of(loop: Loop) -> set[int]:
+    found = {x for x in loop.body if isinstance(x, int)}
+    return found.union(*(_letters_of(x) for x in loop.body if isinstance(x, Loop)))
 
 
 def _flat(tree: Tree) -> Tree:
@@ -129,6 +167,8 @@ def _flat(tree: Tree) -> Tree:
             body = _flat(x.body)
             constant = x.count.slope == x.count.growth == 0
             plain = all(isinstance(node, int) for node in body)
+            if not body:
+                continue
             few = x.count.base <= 1 or (plain and (x.count.base - 1) * LETTER * len(body) <= LOOP)
             nodes += list(body) * max(0, x.count.base) if constant and few else [Loop(x.count, body)]
         else:

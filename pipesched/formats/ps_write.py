@@ -17,7 +17,7 @@ from pipesched.formats import ps_place
 from pipesched.formats.ps_fold import Folder, Tree, Word
 from pipesched.formats.ps_grow import grown
 from pipesched.formats.ps_letters import Words, words
-from pipesched.formats.ps_print import WIDTH, Growth, programs
+from pipesched.formats.ps_print import WIDTH, Growth, programs, sayable
 from pipesched.formats.ps_ranks import shared
 from pipesched.model.costs import KEYS, Cost, Costs
 from pipesched.model.numbers import shown
@@ -53,12 +53,15 @@ def write(
         raise ValueError(fault)
     placement = ps_place.in_ranges(schedule.placement)
     spelled = words(schedule, placement, by_chunk=window is not None)
-    trees, orders = _folded(spelled, window)
+    ranks = shared(*_folded(spelled, window))
+    if not sayable(ranks, spelled):
+        spelled = words(schedule, placement, by_chunk=window is not None, in_series=False)
+        ranks = shared(*_folded(spelled, window))
     growth = Growth(window.least(schedule), window.microbatches) if window else Growth(schedule.microbatches, 1)
     parts = [
         [_head(schedule, name), *_documentation(documentation)],
         [*_requires(schedule, window), *ps_place.lines(placement), *_costs(costs or Costs())],
-        programs(shared(trees, orders), spelled, growth),
+        programs(ranks, spelled, growth),
         [f"claim {claim}" for claim in claims],
     ]
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)

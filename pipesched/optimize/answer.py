@@ -15,10 +15,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from pipesched import render
 from pipesched.analysis.idle import idle
 from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
+from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
@@ -103,6 +105,13 @@ class Optimum:
     @property
     def exit_status(self) -> int:
         return {PROVED: 0, INFEASIBLE: 1}.get(self.status, 3)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """PS701 where no schedule is within the caps; else nothing."""
+        if self.status != INFEASIBLE:
+            return ()
+        return (Diagnostic(Code.INFEASIBLE, self.verdict, help=_ROOM),)
 
     @property
     def value(self) -> Fraction | None:
@@ -250,6 +259,7 @@ class Optimum:
         elif self.status == FOUND and self.reason:
             lines.append(f"    stopped: {self.reason}")
         lines += [f"    note: {note}" for note in self.notes]
+        lines += [f"    help: {told.help} (pipesched explain {told.code})" for told in self.diagnostics]
         if self.makespan is not None:
             lines += [f"    {self._times}", f"    peak {shown(max(self.peak))}      [{_listed(self.peak)}]", ""]
             lines += self._table()
@@ -282,7 +292,8 @@ class Optimum:
     def to_json(self) -> dict[str, object]:
         """The published form; times and peaks are whole numbers or strings such as ``11/2``."""
         return {
-            "status": self.verdict.partition(":")[0],
+            "ok": self.exit_status == 0,
+            "status": self.status,
             "verdict": self.verdict,
             "for": self.terms,
             "parameters": dict(self.sizes),
@@ -310,6 +321,7 @@ class Optimum:
                 for k in self.known
             ],
             "notes": list(self.notes),
+            "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
             "seconds": round(self.seconds, 3),
             "source": self.source or None,
             "certificate": dict(self.certificate) or None,
@@ -349,6 +361,7 @@ def _notes(instance: Instance, state: State) -> tuple[str, ...]:
     return tuple(notes)
 
 
+_ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
 

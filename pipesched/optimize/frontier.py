@@ -40,7 +40,7 @@ class Frontier:
 
     def to_json(self) -> dict[str, object]:
         """Every answer, with its cap."""
-        return {"frontier": [answer.to_json() for _, answer in self.points]}
+        return {"ok": self.exit_status == 0, "frontier": [answer.to_json() for _, answer in self.points]}
 
 
 def _row(cap: Fraction, answer: Optimum) -> tuple[str, str, str, str, str, str]:

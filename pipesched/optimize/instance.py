@@ -40,7 +40,7 @@ class Instance:
             PipeschedError: PS222, costs that do not fit; PS225, an objective that the placement leaves open.
         """
         placement = self.placement if microbatches is None else _of(self.placement, microbatches)
-        return build(placement, self._sizes(), fused=self.fused, objective=self.objective)
+        return _coarsest(build(placement, self._sizes(), fused=self.fused, objective=self.objective))
 
     def of(self, microbatches: int) -> Instance:
         """The same for another number of microbatches."""
@@ -63,8 +63,6 @@ class Instance:
     def _sizes(self) -> Sizes:
         stages = self.placement.stages
         ticks = self.costs.ticks(stages)
-        common = gcd(*(int(x) for x in (*ticks.compute.ravel(), *ticks.message)), 0) or 1
-        compute, message = ticks.compute // common, ticks.message // common
         relative = self.costs.sizes(stages)
         shares = (self.release.at_input, self.release.at_weight)
         fine = lcm(*(x.denominator for x in relative), *((x * y).denominator for x in relative for y in shares))
@@ -72,18 +70,25 @@ class Instance:
         caps = self.caps or (None,) * self.placement.ranks
         takes, at_input, at_weight = (_whole([x * y * fine for x in relative]) for y in (Fraction(1), *shares))
         return Sizes(
-            Fraction(ticks.scale, common),
-            compute[Op.F],
-            compute[Op.I],
-            compute[Op.W],
-            compute[Op.B],
-            message,
+            Fraction(ticks.scale),
+            ticks.compute[Op.F],
+            ticks.compute[Op.I],
+            ticks.compute[Op.W],
+            ticks.compute[Op.B],
+            ticks.message,
             part,
             takes,
             at_input,
             at_weight,
             np.array([NO_CAP if cap is None else int(min(cap // part, NO_CAP)) for cap in caps], dtype=np.int64),
         )
+
+
+def _coarsest(problem: Problem) -> Problem:
+    """The same in the longest ticks of which all that runs and every message that is sent is a whole number."""
+    common = gcd(*problem.duration.tolist(), *problem.lag.tolist()) or 1
+    times = {name: getattr(problem, name) // common for name in ("duration", "lag", "due")}
+    return replace(problem, scale=problem.scale / common, **times)
 
 
 def _whole(values: list[Fraction]) -> Ints:

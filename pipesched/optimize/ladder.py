@@ -20,6 +20,8 @@ from pipesched.optimize.windows import Paths
 
 FIRST_LIMIT = 2.0  # seconds
 LOADING = 2e-5  # seconds a variable: making the clauses and handing them over is not the engine's time
+MOST_TRIES = 12  # of one kind of question: the last would be waited for 3^12 times as long as the first
+DECLINED = 4  # tries that an engine's own refusal counts for
 MOST_VARIABLES = 6_000_000  # of one encoding: more does not fit the memory of a small machine
 
 
@@ -47,7 +49,6 @@ class Ladder:
     guess: int = 0
     tried: dict[object, int] = field(default_factory=dict)
     alone: dict[int, int] = field(default_factory=dict)  # least objective that the rank alone is known to reach
-    asked: set[object] = field(default_factory=set)
 
     def fits(self, bound: int) -> bool:
         """Whether all ranks together are a question of bearable size."""
@@ -64,7 +65,10 @@ class Ladder:
             bound = self.value - self.step
         if not self.lower <= bound <= self._top or not self.fits(bound):
             return None
-        return self._step(Question(self.problem, bound, self._engine("cadical")), ("find", self.step > 1))
+        key = ("find", self.step > 1)
+        if self.tried.get(key, 0) >= MOST_TRIES:
+            return None
+        return self._step(Question(self.problem, bound, self._engine("cadical")), key)
 
     @property
     def _top(self) -> int:
@@ -75,7 +79,7 @@ class Ladder:
         """A better bound: the cheapest of what has not been answered yet."""
         if self._top < self.lower:
             return None
-        steps = [self._step(q, key) for q, key in self._refutations(self._top)]
+        steps = [self._step(q, key) for q, key in self._refutations(self._top) if self.tried.get(key, 0) < MOST_TRIES]
         return min(steps, key=lambda step: step.limit, default=None)
 
     def _refutations(self, top: int) -> list[tuple[Question, object]]:
@@ -108,7 +112,7 @@ class Ladder:
         elif answer.verdict == "sat" and question.ranks:
             self.alone[question.ranks[0]] = question.bound
         elif answer.verdict == "unknown":
-            self.tried[step.key] = self.tried.get(step.key, 0) + 1
+            self.tried[step.key] = self.tried.get(step.key, 0) + (DECLINED if answer.reason else 1)
             if question.ranks is None and step.key != "all":
                 self.step = max(1, self.step // 2)
                 self.guess += self.guess // 4

@@ -18,22 +18,25 @@ counts for subsets.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Ints
+from pipesched.model.columns import Ints
 from pipesched.optimize.merge import Merged
 from pipesched.optimize.relax import restrict
 
 MOST = 400_000  # states of one rank; beyond, nothing is learnt
 _LATE = np.int64(2**60)
-_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Rank:
-    """The sequences of one rank, numbered from 0; before[q]: what operation i of q comes after, operation i of each;
-    joins[q]: those of which i + 1 in all have ended before it.
+    """The sequences of one rank, numbered from 0.
+
+    first: the number of the first operation of each in the problem. length, duration: of each. peak: what an operation
+    holds at most above what was held before it; change: what it leaves there. before: (q, b), operation i of q comes
+    after operation i of b. joins: (q, those of which i + 1 in all have ended before operation i of q).
     """
 
     first: Ints
@@ -42,27 +45,30 @@ class Rank:
     peak: Ints
     change: Ints
     cap: int
-    before: tuple[tuple[int, ...], ...]
-    joins: tuple[tuple[int, ...], ...]
+    before: tuple[tuple[int, int], ...]
+    joins: tuple[tuple[int, tuple[int, ...]], ...]
 
-    @property
+    @cached_property
     def stride(self) -> Ints:
         """One operation more of each sequence, in the number of a state."""
         return np.concatenate([[1], np.cumprod(self.length + 1)[:-1]])
 
-    def counts(self, keys: Ints) -> Ints:
-        """By sequence and state, shape (sequences, states)."""
-        return keys // self.stride[:, None] % (self.length[:, None] + 1)
+    @property
+    def numbered(self) -> bool:
+        """Whether every state has a number of 64 bits."""
+        return float(np.prod(self.length + 1.0)) < 2.0**62
 
-    def may(self, counts: Ints, q: int) -> Bools:
-        """Whether an operation of q can come next."""
-        i = counts[q]
-        yes: Bools = (i < self.length[q]) & (self.change @ counts + self.peak[q] <= self.cap)
-        for b in self.before[q]:
-            yes &= counts[b] > i
-        if self.joins[q]:
-            yes &= counts[list(self.joins[q])].sum(axis=0) > i
-        return yes
+    def next(self, keys: Ints) -> tuple[Ints, Ints, Ints]:
+        """(state, sequence, operation): everything that can come next."""
+        counts = keys // self.stride[:, None] % (self.length[:, None] + 1)
+        may = counts < self.length[:, None]
+        may &= self.change @ counts + self.peak[:, None] <= self.cap
+        for after, b in self.before:
+            may[after] &= counts[b] > counts[after]
+        for after, inputs in self.joins:
+            may[after] &= counts[list(inputs)].sum(axis=0) > counts[after]
+        q, state = np.nonzero(may)
+        return state, q, self.first[q] + counts[q, state]
 
 
 def alone(merged: Merged, rank: int) -> Rank:
@@ -71,10 +77,6 @@ def alone(merged: Merged, rank: int) -> Rank:
     held = list(problem.on[rank])
     number = {q: i for i, q in enumerate(held)}
     part, _ = restrict(problem, (rank,))
-    before: list[list[int]] = [[] for _ in held]
-    for b, a in zip(part.before.tolist(), part.after.tolist(), strict=True):
-        before[a].append(b)
-    joins = {number[q]: tuple(number[i] for i in inputs) for q, inputs in merged.joins if q in number}
     change = problem.takes[held] - problem.frees[held]
     return Rank(
         problem.first[held],
@@ -83,8 +85,8 @@ def alone(merged: Merged, rank: int) -> Rank:
         np.maximum(problem.takes[held], change),
         change,
         int(problem.cap[rank]),
-        tuple(map(tuple, before)),
-        tuple(joins.get(i, ()) for i in range(len(held))),
+        tuple(zip(part.after.tolist(), part.before.tolist(), strict=True)),
+        tuple((number[q], tuple(number[i] for i in inputs)) for q, inputs in merged.joins if q in number),
     )
 
 
@@ -97,78 +99,67 @@ def between(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> tuple[Ints, 
         high: the latest start by tails.
         most: states, beyond which low and high come back as they are.
     """
-    layers = forward(rank, low, high, most)
-    if layers is None:
+    steps = forward(rank, low, high, most)
+    if steps is None:
         return low, high
-    found = backward(rank, layers, low, high)
-    return None if found is None else (np.maximum(low, found[0]), np.minimum(high, found[1]))
+    return backward(rank, steps, low, high) if len(steps) == rank.length.sum() else None
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """States with as many operations done, by number; time: T."""
+class Step:
+    """All ways from the states with n operations done, so many, to those with n + 1.
 
-    keys: Ints
-    time: Ints
+    source, target: the number of the state in either, states counted from 0. q, x: the sequence and the operation.
+    soonest: its start at T of the source.
+    """
+
+    states: int
+    source: Ints
+    target: Ints
+    q: Ints
+    x: Ints
+    soonest: Ints
 
 
-def forward(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> list[Layer] | None:
-    """The states that can be reached, layer by layer, up to a layer without any; None if there are too many."""
-    layers = [Layer(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))]
-    states = 1
+def forward(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> list[Step] | None:
+    """The ways from nothing done to all done, as far as they lead; None if there are too many states."""
+    if not rank.numbered:
+        return None
+    keys, time, states = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 1
+    steps: list[Step] = []
     for _ in range(int(rank.length.sum())):
-        here = layers[-1]
-        counts = rank.counts(here.keys)
-        keys, times = [], []
-        for q in range(len(rank.length)):
-            may = np.flatnonzero(rank.may(counts, q))
-            x = rank.first[q] + counts[q, may]
-            start = np.maximum(here.time[may], low[x])
-            fits = start <= high[x]
-            keys.append(here.keys[may[fits]] + rank.stride[q])
-            times.append(start[fits] + rank.duration[q])
-        layers.append(_least(np.concatenate(keys), np.concatenate(times)))
-        states += len(layers[-1].keys)
+        source, q, x = rank.next(keys)
+        soonest = np.maximum(time[source], low[x])
+        fits = np.flatnonzero(soonest <= high[x])
+        if not len(fits):
+            break
+        source, q, x, soonest = source[fits], q[fits], x[fits], soonest[fits]
+        reached = keys[source] + rank.stride[q]
+        order = np.argsort(reached, kind="stable")
+        reached = reached[order]
+        new = np.concatenate([[True], reached[1:] != reached[:-1]])
+        target = np.empty(len(order), dtype=np.int64)
+        target[order] = np.cumsum(new) - 1
+        steps.append(Step(len(keys), source, target, q, x, soonest))
+        keys, time = reached[new], np.minimum.reduceat((soonest + rank.duration[q])[order], np.flatnonzero(new))
+        states += len(keys)
         if states > most:
             return None
-        if not len(layers[-1].keys):
-            break
-    return layers
+    return steps
 
 
-def _least(keys: Ints, times: Ints) -> Layer:
-    """Every state once, with its earliest time."""
-    order = np.argsort(keys, kind="stable")
-    keys, times = keys[order], times[order]
-    new = np.flatnonzero(np.diff(keys, prepend=-1))
-    return Layer(keys[new], np.minimum.reduceat(times, new) if len(new) else times)
-
-
-def backward(rank: Rank, layers: list[Layer], low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """Earliest and latest starts over all orders that come to the end in time, as wide as can be where nothing is
-    known; None if no order does.
-    """
-    if len(layers) <= rank.length.sum() or not len(layers[-1].keys):
-        return None
-    least, most = np.full(len(low), _LATE), np.full(len(low), -_LATE)
+def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
+    """Earliest and latest starts over all orders that come to the end in time; None if no order does."""
+    least, most = low.copy(), high.copy()
+    for first, length in zip(rank.first.tolist(), rank.length.tolist(), strict=True):
+        least[first : first + length], most[first : first + length] = _LATE, -_LATE
     late = np.full(1, _LATE)
-    for here, after in zip(layers[-2::-1], layers[:0:-1], strict=True):
-        counts = rank.counts(here.keys)
-        latest = np.full(len(here.keys), -_LATE)
-        for q in range(len(rank.length)):
-            may = np.flatnonzero(rank.may(counts, q))
-            key = here.keys[may] + rank.stride[q]
-            there = np.minimum(np.searchsorted(after.keys, key), len(after.keys) - 1)
-            x = rank.first[q] + counts[q, may]
-            soonest = np.maximum(here.time[may], low[x])
-            last = np.minimum(late[there] - rank.duration[q], high[x])
-            alive = (after.keys[there] == key) & (soonest <= last)
-            np.maximum.at(latest, may[alive], last[alive])
-            np.minimum.at(least, x[alive], soonest[alive])
-            np.maximum.at(most, x[alive], last[alive])
-        late = latest
-    mine = np.concatenate([np.arange(a, a + n) for a, n in zip(rank.first, rank.length, strict=True)] or [_NONE])
-    others = np.ones(len(low), dtype=np.bool_)
-    others[mine] = False
-    least[others], most[others] = -_LATE, _LATE
+    for step in reversed(steps):
+        last = np.minimum(late[step.target] - rank.duration[step.q], high[step.x])
+        alive = np.flatnonzero(step.soonest <= last)
+        source, x, last = step.source[alive], step.x[alive], last[alive]
+        np.minimum.at(least, x, step.soonest[alive])
+        np.maximum.at(most, x, last)
+        late = np.full(step.states, -_LATE)
+        np.maximum.at(late, source, last)
     return (least, most) if late[0] > -_LATE else None

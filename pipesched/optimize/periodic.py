@@ -11,35 +11,42 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil
 
+import numpy as np
+
 from pipesched.model.columns import Ints
+from pipesched.model.numbers import shown
 from pipesched.model.window import Window
 from pipesched.optimize import convert
 from pipesched.optimize.bounds import Bound, lower_bound
 from pipesched.optimize.engines.pool import Pool
 from pipesched.optimize.instance import Instance
+from pipesched.optimize.memory_links import memory_links
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Question
 from pipesched.optimize.seam import Seam, cut, find_seam, holds, window
 from pipesched.optimize.search import Limits, State
+from pipesched.optimize.windows import links, longest, paths
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)
 _MOST = 8  # microbatches of a kernel whose period is longer than the work
-_LIMIT = 20.0  # seconds for one question
+_LIMIT, _LOADING = 3.0, 4e-5  # seconds for one question, and for each operation and tick of it
 
 
 @dataclass(frozen=True, eq=False)
 class Periodic:
     """A seam, and whether the schedule is optimal for every number of microbatches that it reaches.
 
-    bound: at the seam's own size; found_by: what found the schedule.
+    bound: at the seam's own size; found_by: what found the schedule; rate: `least_rate`.
     """
 
     seam: Seam
     optimal: bool
     bound: Bound
     found_by: str
+    rate: Fraction
 
     def reachable(self, microbatches: int) -> int:
         """The least number of microbatches from this one up that the seam reaches."""
@@ -58,7 +65,12 @@ class Periodic:
         """The unrolled schedule as the result of a search."""
         state = State(problem, lower_bound(problem), started)
         state.offer(self.found_by, self.seam.unrolled(problem))
-        state.stopped = "" if state.proved else "the period is longer than the work"
+        if not state.proved:
+            period, every = shown(problem.time(self.seam.period)), self.seam.every
+            rate = shown(self.rate / problem.scale)
+            state.stopped = (
+                f"{every} microbatches take {period} in the long run; no schedule takes less than {rate} for one"
+            )
         return state
 
 
@@ -79,11 +91,15 @@ def periodic(
     """A schedule for every number of microbatches, optimal for all if there is a proof; None if none was found."""
     started = time.monotonic()
     with Pool(limits.workers) as pool:
-        for tries in (_at_the_bound(instance, limits), _above(instance, limits)):
-            found = _first(instance, tries, pool, limits, started, progress)
-            if found is not None:
-                return found
-    return None
+        found = _first(instance, _at_the_bound(instance, limits), pool, limits, started, progress)
+        if found is None:
+            found = _first(instance, _above(instance), pool, limits, started, progress)
+            while found is not None:  # the same period, with less before and after it
+                shorter = _first(instance, _less(instance, found), pool, limits, started, progress)
+                if shorter is None:
+                    break
+                found = shorter
+    return found
 
 
 def _first(
@@ -96,6 +112,22 @@ def _first(
 ) -> Periodic | None:
     """Ask as many at a time as there are workers, and take the first that holds."""
     running: dict[int, tuple[Try, float]] = {}
+    try:
+        return _asked(instance, tries, pool, limits, started, progress, running)
+    finally:
+        for ticket in running:
+            pool.cancel(ticket)
+
+
+def _asked(
+    instance: Instance,
+    tries: Iterator[Try | Periodic],
+    pool: Pool,
+    limits: Limits,
+    started: float,
+    progress: Callable[[State], None],
+    running: dict[int, tuple[Try, float]],
+) -> Periodic | None:
     more = True
     while (more or running) and time.monotonic() - started < limits.seconds:
         while more and pool.idle:
@@ -117,10 +149,15 @@ def _first(
                 if found is not None:
                     return found
         for ticket, (_, since) in list(running.items()):
-            if time.monotonic() - since > _LIMIT:
+            if time.monotonic() - since > _limit(running[ticket][0]):
                 pool.cancel(ticket)
                 del running[ticket]
     return None
+
+
+def _limit(one: Try) -> float:
+    """Seconds for a question; a large one takes some to be made."""
+    return _LIMIT + _LOADING * one.problem.operations * one.objective / 4
 
 
 def _named(one: Try) -> str:
@@ -137,12 +174,37 @@ def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Per
     """The seam, if the theorem shows at a few sizes; optimal if the bound grows with it."""
     if not all(holds(seam, instance.problem, copies) for copies in (0, 1, 2, 5)):
         return None
-    grows = all(
-        lower_bound(instance.problem(seam.microbatches + copies * seam.every)).value
-        == seam.value + copies * seam.period
-        for copies in (0, 1, 2, 3)
-    )
-    return Periodic(seam, grows, bound, found_by)
+    return Periodic(seam, _optimal(instance, seam), bound, found_by, least_rate(instance))
+
+
+def _optimal(instance: Instance, seam: Seam) -> bool:
+    """Whether the bound grows as the seam does, at a few sizes and, by what it is made of, at all others.
+
+    The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound that
+    has all the rank's work in between grows with it. A longest path grows if a part of it can be repeated.
+    """
+    for copies in range(4):
+        problem = instance.problem(seam.microbatches + copies * seam.every)
+        bound = lower_bound(problem)
+        if bound.value != seam.value + copies * seam.period:
+            return False
+    if bound.kind == "path":
+        return _repeats(problem, bound, seam)
+    return seam.period == seam.every * int(problem.work[bound.rank]) // problem.placement.microbatches
+
+
+def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
+    """Whether a longest path goes from an operation to the one K later, and takes the period for it."""
+    found, made = paths(problem), links(problem)
+    duration = problem.duration[problem.sequence]
+    on = np.flatnonzero(found.head + duration + found.tail == bound.value)
+    for x in on.tolist():
+        y = x + seam.every
+        if y in on and problem.sequence[x] == problem.sequence[min(y, problem.operations - 1)]:
+            least = np.full(problem.operations, -(2**40))
+            least[x] = 0
+            return bool(longest(problem.length, made, least)[y] >= seam.period)
+    return False
 
 
 def _work(problem: Problem) -> int:
@@ -150,9 +212,29 @@ def _work(problem: Problem) -> int:
     return int(problem.work.max()) // problem.placement.microbatches
 
 
+def least_rate(instance: Instance) -> Fraction:
+    """The least time a microbatch can take in the long run, in ticks: the work of the busiest rank, or a round trip.
+
+    Where F of a microbatch waits for the end of a W (or I) of the one k before, all that lies between that one's F and
+    its W, and the W itself, is in each k of them once.
+    """
+    problem = instance.problem(2)
+    made = links(problem)
+    best = Fraction(_work(problem))
+    for link in memory_links(problem):
+        least = np.full(problem.operations, -(2**40))
+        least[problem.first[link.later]] = 0
+        trip = int(longest(problem.length, made, least)[problem.first[link.earlier]]) + link.delay
+        best = max(best, Fraction(trip, max(1, link.offset)))
+    return best
+
+
 def _at_the_bound(instance: Instance, limits: Limits) -> Iterator[Try | Periodic]:
     """Small sizes, with the least period; a known order that meets the bound and repeats itself comes first."""
     ranks = instance.placement.ranks
+    rate = least_rate(instance)
+    if rate > _work(instance.problem(1)):
+        return
     sizes = sorted({max(2, ceil(factor * ranks)) for factor in _FACTORS})
     for every in (1, 2, 3):
         for microbatches in sizes:
@@ -178,24 +260,28 @@ def _from_known(instance: Instance, problem: Problem, bound: Bound, limits: Limi
             return
 
 
-def _above(instance: Instance, limits: Limits) -> Iterator[Try | Periodic]:
+def _above(instance: Instance) -> Iterator[Try | Periodic]:
     """Longer periods, shortest per microbatch first, with room enough before and after."""
-    ranks = instance.placement.ranks
-    problem = instance.problem(max(3 * _MOST, 4 * ranks))
+    problem = instance.problem(max(3 * _MOST, 4 * instance.placement.ranks))
+    bound, work = lower_bound(problem), _work(problem)
+    rate = least_rate(instance)
+    longest_period = [ceil(2 * max(rate, work) * every) for every in range(_MOST + 1)]
+    kernels = [(k, period) for k in range(1, _MOST + 1) for period in range(ceil(rate * k), longest_period[k] + 1)]
+    for every, period in sorted(kernels, key=lambda kernel: (kernel[1] / kernel[0], kernel[0])):
+        ample = bound.value + 4 * period + period * problem.placement.microbatches // every // 2
+        yield Try(problem, bound, ample, every, period)
+
+
+def _less(instance: Instance, found: Periodic) -> Iterator[Try | Periodic]:
+    """The same kernel with fewer microbatches, then in less time."""
+    seam = found.seam
+    fewer = seam.microbatches - seam.every
+    if fewer > seam.every:
+        problem = instance.problem(fewer)
+        yield Try(problem, lower_bound(problem), seam.value - seam.period, seam.every, seam.period)
+    problem = instance.problem(seam.microbatches)
     bound = lower_bound(problem)
-    work = _work(problem)
-    periods = sorted(
-        (
-            (period / every, every, period)
-            for every in range(1, _MOST + 1)
-            for period in range(every * work + 1, 2 * every * work + 1)
-        ),
-    )
-    for _, every, period in periods:
-        yield Try(
-            problem,
-            bound,
-            bound.value + 4 * period + period * problem.placement.microbatches // every // 2,
-            every,
-            period,
-        )
+    step = (seam.value - bound.value) // 2
+    while step >= 1:
+        yield Try(problem, bound, seam.value - step, seam.every, seam.period)
+        step //= 2

@@ -27,7 +27,7 @@ from pipesched.optimize.windows import paths
 
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
 _COARSE = 20.0  # seconds for each rounding
-_LOOK = 0.4  # seconds of heuristics before the engines start; more for large problems
+_LOOK, _MOST_LOOK = 0.4, 5.0  # seconds of heuristics before the engines start; more for large problems
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _orders(state: State, limits: Limits, known: Iterable[tuple[str, Orders]]) -
     if limits.portfolio:
         from pipesched.optimize.portfolio import orders
 
-        yield from orders(state.problem, min(_LOOK + state.problem.operations / 20_000, limits.seconds / 4))
+        yield from orders(state.problem, min(_LOOK + state.problem.operations / 1500, _MOST_LOOK, limits.seconds / 4))
 
 
 def _offer_all(

@@ -4,9 +4,9 @@
                                   their heads, L the least of the paths from their ends to x
     head of x >= t + (work - before(t)) + L      for all of them, where before(t) is what fits before t (`warmup`)
 
-Operations are taken in topological order, so what is before has its final head. Tails are the heads of the mirror image,
-in which time runs from the end. Half of the clauses of a question go this way, and refutations are several times
-faster where a rank is busy.
+Operations are taken in topological order, so what is before has its final head. Tails are the heads of the mirror
+image, in which time runs from the end. Up to half of the clauses of a question go this way, and refutations are
+several times faster.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Side:
     def after(self, rank: int, sets: list[tuple[int, int, Ints]]) -> int:
         """When all of these operations can be over, and the path from them is; the sets of the longest paths first."""
         times, fits = self.limits[rank]
-        best = 0
+        best = -_NEVER
         for k, (_, path, _) in enumerate(sets, 1):
             if k == len(sets) or sets[k][1] < path:
                 head = np.concatenate([heads for _, _, heads in sets[:k]])

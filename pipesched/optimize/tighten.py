@@ -18,7 +18,8 @@ from pipesched.optimize.memory_links import Link
 from pipesched.optimize.merge import Merged, merge
 from pipesched.optimize.problem import Problem
 
-_ENOUGH = 0.02  # of the windows: a round that takes off less is the last
+_ENOUGH = 0.1  # of the windows: a round that takes off less is the last
+_SWEEPS = 4  # how often in a round what was learnt is handed on
 
 
 def links(original: Problem, merged: Merged) -> list[Link]:
@@ -46,15 +47,19 @@ def tighten(
     """
     problem, low, high = merged.problem, merged.low, merged.high
     order = tuple(reversed(range(problem.ranks)) if ranks is None else ranks)
+    often = -(-len(order) // _SWEEPS)
+    views = {rank: lattice.alone(merged, rank) for rank in order}
     width, before = int((high - low).sum()), 0
     while width != before:
-        for rank in order:
-            found = lattice.between(lattice.alone(merged, rank), low, high, most)
+        for number, rank in enumerate(order, start=1):
+            found = lattice.between(views[rank], low, high, most)
             if found is None:
                 return None
-            low, high = _handed_on(merged, paths, bound, *found)
-            if bool((high < low).any()):
-                return None
+            low, high = found
+            if number % often == 0 or number == len(order):
+                low, high = _handed_on(merged, paths, bound, low, high)
+                if bool((high < low).any()):
+                    return None
         before, width = width, int((high - low).sum())
         if before - width <= _ENOUGH * before:
             break

@@ -82,8 +82,8 @@ def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[C
 def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints, Ints]:
     """(times, the work that fits before each) at the first heads that matter; nothing fits before the very first.
 
-    time: heads, or with `back` tails, int64, shape (operations,); nothing at all on a rank without operations. What fits grows with time, so between two times that are known no difference is more than the later time less the
-    work of the earlier one.
+    time: heads, or with `back` tails, int64, shape (operations,). What fits grows with time, so between two times that
+    are known no difference is more than the later time less the work of the earlier one. Empty without stages.
     """
     stages, cap = list(chunks(problem, rank, time, back=back)), int(problem.cap[rank])
     if not stages:

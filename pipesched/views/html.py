@@ -4,8 +4,9 @@
     <script type="text/plain">         one column each, base64 of little-endian numbers: kind, stage, start, ...
     <script>                           pipesched/views/page/*.js, in the order of `SCRIPTS`
 
-A million operations are columns here as everywhere; the page draws what is visible, and a pixel that many operations
-share is their exact mix. The page's own policy forbids every request, so what a file contains cannot leave it.
+A million operations are columns here as everywhere. The page draws what is visible, and where operations are finer than
+pixels it shares each column of pixels among the kinds, exactly as they share the time. The page's own policy forbids
+every request, so what a file contains cannot leave it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,17 @@ from pipesched.views.palette import style
 from pipesched.views.places import Places, places
 from pipesched.views.verdict import cost
 
-SCRIPTS = ("data.js", "colours.js", "view.js", "pixels.js", "paint.js", "words.js", "overlay.js", "controls.js", "main.js")
+SCRIPTS = (
+    "data.js",
+    "colours.js",
+    "view.js",
+    "pixels.js",
+    "paint.js",
+    "words.js",
+    "overlay.js",
+    "controls.js",
+    "main.js",
+)
 
 
 def render(chart: Chart) -> str:

@@ -82,11 +82,6 @@ def task(question: Question) -> Task:
     return Task(question, problem, kept, low, high, merged, tighten.links(problem, merged))
 
 
-def worth(problem: Problem) -> bool:
-    """Whether ranks alone are looked at first: where they have several chunks, most is decided there."""
-    return any((problem.takes[list(held)] > 0).sum() > 1 for held in problem.on)
-
-
 def beyond(problem: Problem) -> str:
     """Why no engine takes the problem, empty if it does."""
     if bool((problem.duration[problem.op == Op.F] == 0).any()):
@@ -106,11 +101,10 @@ def _decide(question: Question) -> Answer:
     if question.proof is None:  # a proof is of the plain clauses
         if made.empty:
             return Answer("unsat", engine="paths", reason="a path is longer")
-        if worth(made.merged.problem) or question.engine == "lattice":
-            merged = tighten.tighten(made.merged, made.links, question.bound)
-            if merged is None:
-                return Answer("unsat", engine="lattice", reason="ranks alone have no time for their work")
-            made = replace(made, merged=merged)
+        merged = tighten.tighten(made.merged, made.links, question.bound)
+        if merged is None:
+            return Answer("unsat", engine="lattice", reason="ranks alone have no time for their work")
+        made = replace(made, merged=merged)
     if question.engine == "lattice":
         return Answer("unknown", reason="ranks alone do not tell")
     try:

@@ -157,7 +157,7 @@ function back() {
 }
 
 const toggles = {
-  memory: () => { press("memory", (view.memory = !view.memory)); keepInSight(); },
+  memory: () => { press("memory", (view.memory = !view.memory)); refit(); },
   messages: () => press("messages", (view.messages = !view.messages)),
   critical: () => { marked.path = criticalPath; press("critical", (marked.critical = !marked.critical)); tellChosen(); },
   theme: () => {

@@ -59,9 +59,8 @@ marked.path = criticalPath;
 tellChosen();
 readTheme();
 new ResizeObserver(() => {
-  const before = view.width;
   resize();
-  if (before) keepInSight(); else fit();
+  refit();
   redraw();
 }).observe(stageElement);
 pipesched.ready = true;

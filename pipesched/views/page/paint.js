@@ -43,13 +43,13 @@ function paintLetters(letters, context = paper) {
   context.textAlign = "center";
   context.textBaseline = "middle";
   let left = letters;
-  for (const px of new Set([size, Math.min(size, 11), Math.min(size, 9)])) {
+  for (const px of new Set([13, 11, 9, 7].map((px) => Math.min(px, size)))) {
     context.font = `${px}px ${theme.font}`;
     const digit = context.measureText("0").width, rest = [];
     for (let k = 0; k < left.length; k += 5) {
       const i = left[k], text = letterOf(i, left[k + 3], digit);
-      if (!text) rest.push(...left.slice(k, k + 5));
-      else if (left[k + 4] >= 0.9 * px) {
+      if (!text || left[k + 4] < 0.9 * px) rest.push(...left.slice(k, k + 5));
+      else {
         context.fillStyle = inks[style[i]];
         context.fillText(text, left[k + 1] + left[k + 3] / 2, left[k + 2] + left[k + 4] / 2 + 0.5);
       }
@@ -90,17 +90,17 @@ function paintAxis() {
 function paintRanks(low, high) {
   paper.fillStyle = theme.paper;
   paper.fillRect(0, 0, GUTTER, view.height);
-  const every = Math.max(1, Math.ceil(11 / view.row));
-  paper.font = `${Math.min(12, every * view.row + 1)}px ${theme.font}`;
+  const every = Math.max(1, Math.ceil(11 / view.row)), size = Math.min(12, every * view.row + 1);
   paper.textAlign = "right";
   paper.textBaseline = "middle";
   paper.fillStyle = theme.quiet;
   for (let r = low; r < high; r++) {
-    const y = yOf(r) + gap() / 2 + barHeight() / 2;
-    if (r % every === 0 && y > AXIS) paper.fillText(`rank ${r}`, GUTTER - 6, y);
-    const below = yOf(r) + barHeight() + (view.row - barHeight()) / 2;
-    if (strips() && view.row - barHeight() >= 14 && below > AXIS)
-      paper.fillText(`peak ${amount(peaks[r])}`, GUTTER - 6, below);
+    const middle = yOf(r) + gap() / 2 + barHeight() / 2, below = yOf(r) + barHeight() + (view.row - barHeight()) / 2;
+    paper.font = `${size}px ${theme.font}`;
+    if (r % every === 0 && middle > AXIS) paper.fillText(`rank ${r}`, GUTTER - 6, middle);
+    if (!strips() || view.row - barHeight() < 14 || below <= AXIS) continue;
+    paper.font = `10px ${theme.font}`;
+    paper.fillText(`peak ${amount(peaks[r])}`, GUTTER - 6, below);
   }
 }
 

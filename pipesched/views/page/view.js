@@ -1,7 +1,9 @@
 // Which part of the schedule is seen: times and ranks to pixels and back.
 
-const GUTTER = 56, AXIS = 24, LEAST_ROW = 5, MOST_ROW = 240;
-const view = { left: 0, perPixel: 1, top: 0, row: 20, width: 0, height: 0, ratio: 1, memory: true, messages: false };
+const GUTTER = 66, AXIS = 24, LEAST_ROW = 5, MOST_ROW = 240;
+const view = {
+  left: 0, perPixel: 1, top: 0, row: 20, width: 0, height: 0, ratio: 1, memory: true, messages: false, fitted: true,
+};
 
 const xOf = (t) => GUTTER + (t - view.left) / view.perPixel;
 const timeOf = (x) => view.left + (x - GUTTER) * view.perPixel;
@@ -22,10 +24,12 @@ function fit() {
   view.perPixel = Math.max(meta.makespan, 1) / plotWidth();
   view.row = Math.min(96, Math.max(LEAST_ROW, rowsHeight() / ranks));
   view.top = 0;
+  view.fitted = true; // and stays so when the window changes
 }
 
 // Nobody gets lost: some of the schedule stays in sight, and an operation of one tick never fills the page.
 function keepInSight() {
+  view.fitted = false;
   const whole = Math.max(meta.makespan, 1);
   view.perPixel = Math.min(Math.max(view.perPixel, 0.002), (2 * whole) / plotWidth());
   const seen = plotWidth() * view.perPixel, slack = 0.5 * seen;
@@ -54,6 +58,8 @@ function pan(dx, dy = 0) {
   view.top += dy;
   keepInSight();
 }
+
+const refit = () => (view.fitted ? fit() : keepInSight());
 
 // Brings an operation into sight, large enough to be seen.
 function goTo(index) {

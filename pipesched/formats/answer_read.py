@@ -1,0 +1,64 @@
+"""The JSON that `pipesched optimize --json` prints, read back to be checked by others.
+
+source         the schedule, a .ps file as text
+release, mem_cap, objective       what it was asked for
+certificate    what is said about it (`check.optimum_told`)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.model.numbers import number
+from pipesched.model.release import Release
+from pipesched.source import Source
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """caps: by rank, or None. schedule: the text of the .ps file."""
+
+    schedule: Source
+    release: Release
+    caps: tuple[Fraction, ...] | None
+    objective: str
+    certificate: Mapping[str, object]
+
+
+def read(source: Source) -> Answer:
+    """An answer with a schedule.
+
+    Raises:
+        PipeschedError: PS710, it is no such JSON, or holds no schedule or no certificate.
+    """
+    try:
+        told = json.loads(source.text)
+        return Answer(
+            Source(f"{source.name}/source.ps", _a(str, told["source"])),
+            Release.parse(_a(str, told["release"])),
+            None if told["mem_cap"] is None else tuple(_number(cap) for cap in told["mem_cap"]),
+            _a(str, told["objective"]),
+            _a(dict, told["certificate"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, PipeschedError):
+        what = f"{source.name} is no answer with a schedule and a certificate"
+        raise fail(Code.CERTIFICATE, what, help="give what `pipesched optimize --json` prints") from None
+
+
+def _a(kind: type[Kind], value: object) -> Kind:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def _number(value: object) -> Fraction:
+    return number(
+        str(_a(int, value)) if isinstance(value, int) and not isinstance(value, bool) else _a(str, value), "a cap"
+    )

@@ -1,0 +1,60 @@
+"""What a run measured as Chrome's trace events, which Perfetto, chrome://tracing and `pipesched calibrate` open.
+
+    process  one a rank         slice (X)  an instruction, under torch's name: 0F1, 2SEND_B0, (3F0;3B1)OVERLAP
+    args     op, stage, microbatch, step, index; start, end, waited in seconds; `with`: the second part of an overlap
+
+`ts` and `dur` are microseconds from the first instruction; `waited` is how much of a slice a message was waited for.
+Clocks of processes of one machine agree (`clock`); those of several machines do as well as they are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pipesched.stream import Instruction, Stream
+
+Steps = Sequence[Sequence[Sequence[float]]]
+"""Of a rank: by step [index, begin, end, waited] of each instruction, as `clock.Clock.steps` keeps them."""
+
+
+def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, Any]:
+    """The trace of some ranks, or of one, with times from the first instruction of them all."""
+    zero = min((step[0][1] for steps in ranks.values() for step in steps if step), default=0.0)
+    about = {"version": 1, "name": stream.name, "fingerprint": stream.fingerprint}
+    events = [event for rank, steps in sorted(ranks.items()) for event in _events(stream, rank, steps, zero)]
+    return {"displayTimeUnit": "ms", "otherData": about, "traceEvents": events}
+
+
+def dumps(stream: Stream, ranks: Mapping[int, Steps]) -> str:
+    """The same as JSON, an event a line."""
+    made = trace(stream, ranks)
+    events = ",\n".join(json.dumps(event) for event in made.pop("traceEvents"))
+    return json.dumps(made)[:-1] + ', "traceEvents": [\n' + events + "\n]}\n"
+
+
+def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "pid": rank, "tid": 0, "ts": 0, "name": "process_name", "args": {"name": f"rank {rank}"}}
+    yield {"ph": "M", "pid": rank, "tid": 0, "ts": 0, "name": "process_sort_index", "args": {"sort_index": rank}}
+    for number, step in enumerate(steps):
+        for index, begin, end, waited in step:
+            instruction = stream.ranks[rank][int(index)]
+            times = {"start": round(begin - zero, 9), "end": round(end - zero, 9), "waited": round(waited, 9)}
+            args = {"rank": rank, **_told(instruction), "step": number, "index": int(index), **times}
+            span = _span(begin - zero, end - zero)
+            yield {"ph": "X", "pid": rank, "tid": 0, **span, "name": str(instruction), "cat": instruction.op, "args": args}
+
+
+def _span(begin: float, end: float) -> dict[str, float]:
+    """Microseconds, to the nanosecond; both ends are rounded, so that slices that do not overlap still do not."""
+    low, high = round(begin * 1e6, 3), round(end * 1e6, 3)
+    return {"ts": low, "dur": max(round(high - low, 3), 0.001)}
+
+
+def _told(instruction: Instruction) -> dict[str, Any]:
+    """An overlap under its first part, with the second beside it, as in the trace of a schedule."""
+    first, *others = instruction.parts or (instruction,)
+    told = {"op": first.op, "stage": first.stage, "microbatch": first.microbatch}
+    told = {key: value for key, value in told.items() if value != -1}
+    return {**told, "with": _told(others[0])} if others else told

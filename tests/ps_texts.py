@@ -1,0 +1,52 @@
+"""Schedules as .ps text and back: what the tests of `formats.ps_write` share."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+import pipesched
+from pipesched.diagnostics import Code, PipeschedError
+from pipesched.formats import ps_write
+from pipesched.language.evaluate import Unit, evaluate
+from pipesched.language.parser import grammar, parse
+from pipesched.language.printer import format_source
+from pipesched.model.schedule import Schedule
+from pipesched.source import Source
+
+COLUMNS = ("op", "stage", "microbatch", "second", "start")
+
+
+def read(text: str, **sizes: int) -> Unit:
+    return evaluate(parse(Source("x.ps", text)), sizes)
+
+
+def laws(schedule: Schedule, text: str, **sizes: int) -> None:
+    """What holds of every schedule and its text."""
+    assert format_source(Source("x.ps", text)) == text
+    again = read(text, **sizes).schedule
+    for column in COLUMNS:
+        assert np.array_equal(getattr(again, column), getattr(schedule, column)), column
+    assert np.array_equal(again.placement.table, schedule.placement.table)
+    assert again.ranks == schedule.ranks
+
+
+def built_in(name: str, **sizes: int) -> Schedule:
+    schedule = pipesched.load(name, **sizes)
+    assert isinstance(schedule, Schedule)
+    return schedule
+
+
+def tokens(text: str) -> int:
+    """The words of the programs, from the first `rank` on."""
+    words = [token.text for token in grammar().words.scan(text)]
+    return len(words) - next(i for i, (a, b) in enumerate(pairwise(words)) if a == "rank" and b != "s" and i > 8)
+
+
+def written(schedule: Schedule) -> str | list[Code]:
+    """The text, or the codes of why there is none."""
+    try:
+        return ps_write.write(schedule)
+    except PipeschedError as error:
+        return [diagnostic.code for diagnostic in error.diagnostics]

@@ -1,0 +1,45 @@
+"""A word is folded into the shortest nest of loops that spells it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesched.formats.ps_fold import LETTER, LOOP, Folder, spelled
+
+
+@cache
+def least(word: tuple[int, ...]) -> int:
+    """The least cost of a nest of loops that spells a word, by trying everything."""
+    if len(word) < 2:
+        return LETTER * len(word)
+    costs = [least(word[:i]) + least(word[i:]) for i in range(1, len(word))]
+    powers = [q for q in range(1, len(word) // 2 + 1) if word == word[:q] * (len(word) // q) and len(word) % q == 0]
+    return min(costs + [LOOP + least(word[:q]) for q in powers])
+
+
+def cost(tree: object) -> int:
+    assert isinstance(tree, tuple)
+    return sum(LETTER if isinstance(x, int) else LOOP + cost(x.body) for x in tree)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 2), max_size=14))
+def test_short_words_fold_to_the_shortest_nest(word: list[int]) -> None:
+    """No nest of loops is shorter than what is found, and it spells the word."""
+    tree = Folder([LETTER] * 3).fold(tuple(word))
+    assert spelled(tree) == tuple(word)
+    assert cost(tree) == least(tuple(word))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=150), st.integers(2, 9), st.integers(0, 40))
+def test_long_words_fold(piece: list[int], times: int, more: int) -> None:
+    """A long word of a repeated piece is spelled by its tree, which costs at most a loop and the piece and the rest."""
+    folder = Folder([LETTER] * 3)
+    word = tuple(piece * times + piece[:more])
+    assert spelled(folder.fold(word)) == word
+    if len(piece) <= 90:
+        assert cost(folder.fold(word)) <= LOOP + cost(folder.fold(tuple(piece))) + LETTER * len(piece[:more])

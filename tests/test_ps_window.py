@@ -1,0 +1,160 @@
+"""A file with a window is, at every number of microbatches, the order with the window repeated."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesched.diagnostics import PipeschedError
+from pipesched.formats import ps_write
+from pipesched.model.ops import Compute, Op
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+from pipesched.model.window import Window, unrolled
+from tests.ps_texts import built_in, laws, read
+from tests.strategies import SEEDS
+
+
+def in_turn(words: list[str], ranks_of: list[int]) -> Schedule:
+    """The schedule of words such as F0 I0 W0 B1 (kind, stage), microbatches in order."""
+    orders = []
+    for word in words:
+        done: dict[str, int] = {}
+        order = []
+        for x in word.split():
+            done[x] = done.get(x, -1) + 1
+            order.append(Compute(Op[x[0]], int(x[1:]), done[x]))
+        orders.append(order)
+    m = 1 + max(x.microbatch for order in orders for x in order)
+    placement = Placement(np.array([ranks_of], dtype=np.int32), np.zeros(m, np.int32), max(ranks_of) + 1, ("",))
+    return Schedule.from_orders(orders, placement, "in_turn")
+
+
+def windowed(parts: list[tuple[str, str, str]], ranks_of: list[int], k: int) -> tuple[Schedule, Window]:
+    """A schedule from (prefix, window, suffix) by rank, in which the window stands once."""
+    schedule = in_turn([" ".join(x) for x in parts], ranks_of)
+    low = [len(x.split()) for x, _, _ in parts]
+    return schedule, Window(k, low, [a + len(x.split()) for a, (_, x, _) in zip(low, parts, strict=True)])
+
+
+def without_sizes(text: str) -> str:
+    return text.partition("\n")[2]
+
+
+def times(word: str, n: int) -> str:
+    return " ".join([word] * n)
+
+
+ONE_F_ONE_B = [
+    (times(f"F{r}", 3 - r), times(f"F{r} B{r}", 1), times(f"F{r} B{r}", r + 1) + " " + times(f"B{r}", 3 - r))
+    for r in range(4)
+]
+WINDOWS = {
+    "1f1b": (ONE_F_ONE_B, [0, 1, 2, 3], 1),
+    "two of a kind": (
+        [("F0", "F0 F0 I0 I0 W0 W0", "F0 I0 W0 I0 W0"), ("", "F1 I1 F1 W1 I1 W1", "F1 I1 W1 F1 I1 W1")],
+        [0, 1],
+        2,
+    ),
+    "two chunks": (
+        [
+            ("F0 F0", "F0 F3 I3 I0 W3 W0", "F3 I3 F3 I3 W3 W3 I0 I0 W0 W0"),
+            ("F1 F1", "F1 F2 I2 I1 W2 W1", "F2 F2 I2 I1 I2 I1 W1 W2 W1 W2"),
+        ],
+        [0, 1, 1, 0],
+        1,
+    ),
+    "two chunks, two of a kind": (
+        [
+            ("F0 F0 F3", "F0 F3 I3 I0 F0 F3 W3 W0 I3 I0 W3 W0", "F3 I3 I0 W3 W0 I3 I0 W3 W0"),
+            ("F1 F2", "F2 F1 I1 I2 F1 F2 W1 W2 I2 I1 W1 W2", "F1 F2 I2 I1 W1 W2 I2 I1 W1 W2"),
+        ],
+        [0, 1, 1, 0],
+        2,
+    ),
+    "a window that is a power": (
+        [("F0 F0", "F0 B0 F0 B0", "F0 B0 B0 B0"), ("", "F1 B1 F1 B1", "F1 B1 F1 B1 F1 B1")],
+        [0, 1],
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_file_with_a_window_is_every_unrolled_schedule(name: str) -> None:
+    """evaluate(text, m0 + jK) is the order with the window repeated j times more, letter by letter."""
+    parts, ranks_of, k = WINDOWS[name]
+    schedule, window = windowed(parts, ranks_of, k)
+    text = ps_write.write(schedule, microbatch_window=window)
+    for j in (0, 1, 2, 3, 7, 20):
+        longer = in_turn([" ".join(filter(None, [a, *[b] * (1 + j), c])) for a, b, c in parts], ranks_of)
+        again = unrolled(schedule, window, j)
+        assert [again.order(r) for r in range(again.ranks)] == [longer.order(r) for r in range(longer.ranks)]
+        laws(longer, text, m=schedule.microbatches + j * k)
+        assert without_sizes(ps_write.write(again, microbatch_window=replace(window, copies=j))) == without_sizes(text)
+    if k > 1:
+        with pytest.raises(PipeschedError, match="the part that repeats runs 2 microbatches"):
+            read(text, m=schedule.microbatches + 1)
+    with pytest.raises(PipeschedError, match="the part that repeats"):
+        read(text, m=schedule.microbatches - k)
+
+
+def test_a_window_joins_what_goes_on_with_it() -> None:
+    """1F1B with the window once is written as people write it: the count of the steady part says m."""
+    schedule, window = windowed(*WINDOWS["1f1b"])
+    assert "  repeat m - 3 + r { F  B }\n" in ps_write.write(schedule, microbatch_window=window)
+
+
+@settings(max_examples=50, deadline=None)
+@given(SEEDS, st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
+def test_random_windows(seed: int, ranks: int, chunks: int, k: int) -> None:
+    """So it is for random windows between a regular prefix and suffix."""
+    rng = random.Random(seed)
+    parts = []
+    for rank in range(ranks):
+        alone = " ".join(f"F{s} I{s} W{s}" for s in range(rank, ranks * chunks, ranks))
+        before = rng.choice((0, 1, 2))
+        parts.append((times(alone, before), " ".join(_lawful(alone.split() * k, rng)), times(alone, 4 - before)))
+    schedule, window = windowed(parts, [s % ranks for s in range(ranks * chunks)], k)
+    text = ps_write.write(schedule, microbatch_window=window)
+    for j in (0, 1, 4):
+        laws(unrolled(schedule, window, j), text, m=schedule.microbatches + j * k)
+
+
+def _lawful(window: list[str], rng: random.Random) -> list[str]:
+    """The same operations in another order, no I before its F and no W before its I."""
+    left = list(window)
+    done: dict[str, int] = {}
+    order = []
+    while left:
+        ready = [x for x in left if x[0] == "F" or done.get("FI"["IW".index(x[0])] + x[1:], 0) > done.get(x, 0)]
+        x = rng.choice(sorted(ready))
+        left.remove(x)
+        done[x] = done.get(x, 0) + 1
+        order.append(x)
+    return order
+
+
+def test_no_window() -> None:
+    """What does not run each stage K times, or is not within the order, is no window."""
+    schedule, window = windowed(*WINDOWS["1f1b"])
+    for wrong in (
+        Window(2, window.low, window.high),
+        Window(1, window.low, [x + 1 for x in window.high]),
+        Window(1, window.low[1:], window.high[1:]),
+        Window(1, [-1, *window.low[1:]], window.high),
+        Window(0, window.low, window.low),
+        replace(window, copies=3),
+        replace(window, copies=-1),
+        replace(window, copies=100),
+    ):
+        assert wrong.fault(schedule)
+        with pytest.raises(ValueError, match=re.escape(wrong.fault(schedule))):
+            ps_write.write(schedule, microbatch_window=wrong)
+    assert Window(1, [0], [1]).fault(built_in("dualpipe", p=2, m=4))
