@@ -119,9 +119,9 @@ def _verify_answer(source: Source, options: Options) -> Report:
     from pipesched.formats import answer_read
 
     told = answer_read.read(source)
-    loaded, told_caps = load(told.schedule, options), told.caps
-    if told_caps is not None and len(told_caps) != loaded.schedule.ranks:
-        raise fail(Code.CERTIFICATE, f"the answer has {len(told_caps)} caps for {loaded.schedule.ranks} ranks")
+    loaded = load(told.schedule, options)
+    if told.caps is not None and len(told.caps) != loaded.schedule.ranks:
+        raise fail(Code.CERTIFICATE, f"the answer has {len(told.caps)} caps for {loaded.schedule.ranks} ranks")
     report = examine(loaded, replace(options, release=told.release, mem_cap=told.caps))
     if report.subject is None or any(d.severity == "error" for d in report.diagnostics):
         return report

@@ -83,6 +83,8 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     """
     started = time.monotonic()
     target = aim(request)
+    if request.all_m and target.instance.placement.routes > 1:
+        raise fail(Code.NOT_OPTIMIZED, "two routes share the microbatches, so no part of one order repeats for every m")
     problem = target.instance.problem()
     reason = infeasible(problem)
     if reason is not None:

@@ -19,7 +19,6 @@ from pipesched.optimize.instance import Instance as Asked
 from pipesched.optimize.least_cap import infeasible, least_cap
 from pipesched.optimize.machine import busiest
 from pipesched.optimize.problem import Problem
-from pipesched.optimize.strengthen import strengthen
 from pipesched.optimize.windows import paths
 from tests.brute import optimum, random_instance, steps
 from tests.instances import problem_of
@@ -98,21 +97,19 @@ def test_heads_and_tails_are_longest_paths(seed: int) -> None:
 
 
 def test_every_schedule_keeps_its_windows() -> None:
-    """Heads and tails, plain and strengthened, hold in schedules made by chance; strengthened ones are no weaker."""
-    schedules, better = 0, 0
+    """Heads and tails, memory's links among them, hold in schedules made by chance."""
+    schedules = 0
     for seed in range(250):
         x = random_instance(seed, ranks=3, microbatches=6)
         problem = problem_of(x)
         if infeasible(problem):
             continue
-        plain, strong = paths(problem), strengthen(problem)
-        assert (strong.head >= plain.head).all() and (strong.tail >= plain.tail).all()
-        better += bool((strong.head > plain.head).any())
+        found = paths(problem)
         for start in _by_chance(problem, random.Random(seed)):
             rest = problem.value(start) - start - problem.duration[problem.sequence]
-            assert (start >= strong.head).all() and (rest >= strong.tail).all(), seed
+            assert (start >= found.head).all() and (rest >= found.tail).all(), seed
             schedules += 1
-    assert schedules > 500 and better > 50
+    assert schedules > 500
 
 
 def _by_chance(problem: Problem, rng: random.Random) -> Iterator[Ints]:

@@ -27,7 +27,8 @@ from pipesched.optimize.portfolio.kernel import patterns
 from pipesched.optimize.portfolio.known import known
 from pipesched.optimize.portfolio.listing import listed, listings, policies
 from pipesched.optimize.portfolio.local import Search
-from pipesched.optimize.portfolio.vee import blocks, in_slots, slots, vee
+from pipesched.optimize.portfolio.safe import one_by_one
+from pipesched.optimize.portfolio.vee import blocks, building_blocks, in_slots, slots
 from pipesched.optimize.portfolio.zero_bubble import zero_bubble
 from pipesched.optimize.problem import Orders, Problem
 from tests import brute
@@ -164,7 +165,7 @@ def words(problem: Problem, found: Orders) -> list[str]:
 def test_the_known_orders_are_the_published_ones(kind: str, name: str, file: str, fused: bool) -> None:
     """Word for word, where there is room."""
     problem = instance(kind, 4, 8, fused=fused).problem()
-    made = dict(vee(problem) if kind == "vee" else known(problem))
+    made = dict(known(problem))
     lines = (HERE / "orders" / f"{file}.txt").read_text("utf-8").splitlines()
     assert words(problem, made[name]) == [line for line in lines if line.startswith("rank")]
 
@@ -175,7 +176,7 @@ def test_blocks_pushed_together_are_not_worse_than_the_published_ones(cap: int, 
     asked = instance("vee", 4, 8, [Fraction(cap)] * 4, costs)
     problem = asked.problem()
     justifier = Justifier(problem)
-    fit = [found for _, found in vee(problem) if convert.value(problem, found) is not None]
+    fit = [found for _, found in building_blocks(problem) if convert.value(problem, found) is not None]
     assert min(measured(asked, problem, justifier.push(found)) for found in fit) <= published
 
 
@@ -245,3 +246,12 @@ def test_a_coarse_clock(ticks: int) -> None:
     assert (np.abs(coarse.lag * ticks - problem.lag) <= ticks / 2).all()
     for _, found in orders(coarse, 0):
         measured(asked, problem, found)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_by_one_needs_least(seed: int) -> None:
+    """One microbatch at a time holds what every schedule must, and no more."""
+    problem = problem_of(brute.random_instance(seed, ranks=4, microbatches=4))
+    found = one_by_one(problem)
+    assert convert.run(problem, found) is not None
+    assert (convert.peak(problem, found) <= least_cap(problem)).all()

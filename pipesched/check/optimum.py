@@ -34,7 +34,7 @@ from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 
 KINDS = ("path", "one-machine", "ends")
-ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice")
+ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice", "paths", "cap")
 PROVED, FOUND = "proved optimal", "best found"
 
 

@@ -14,15 +14,16 @@ their route and half-open.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from pipesched.check.optimum_bound import Part
 from pipesched.check.optimum_paths import Line
-from pipesched.diagnostics import PipeschedError
-from pipesched.model.numbers import number
 from pipesched.model.ops import Op
+
+_NUMBER = re.compile(r"-?\d{1,30}(/[1-9]\d{0,29})?", re.ASCII)
 
 
 class Unreadable(Exception):
@@ -55,10 +56,9 @@ class Told:
 
     def time(self, name: str) -> Fraction:
         text = str(self._get(name, (int, str)))
-        try:
-            return -number(text[1:], name) if text.startswith("-") else number(text, name)
-        except PipeschedError:
-            raise Unreadable(f"{name} is not a number") from None
+        if not _NUMBER.fullmatch(text):
+            raise Unreadable(f"{name} is not a number")
+        return Fraction(text)
 
     def ticks(self, name: str) -> int:
         value = self.time(name) * self.scale

@@ -12,36 +12,20 @@ all ranks, and tells how long an operation waited. An operation that is there se
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any
 
-from pipesched.diagnostics import Code, Label, PipeschedError, fail
-from pipesched.formats.measured_steps import together
+from pipesched.diagnostics import Code, Label, fail
+from pipesched.formats.measured_steps import Entry, Record, together
 from pipesched.formats.torch_cells import Bad, read_cell
 from pipesched.model.measured import Measured
-from pipesched.model.ops import Op
 from pipesched.source import Source
-
-Entry: TypeAlias = tuple[Op, int, int]
 
 _PREFIX = "PP:"
 _TORCH = (2, 15)  # the version that knows all actions
 _WHERE = "traces of `pipesched run --trace FILE`, or of torch's profiler with a schedule of torch's pipeline runtime"
 _LONGEST = 2**62  # nanoseconds, 146 years
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One slot that ran: its one or two operations, on a rank, in nanoseconds. waited: -1 where nobody tells."""
-
-    rank: int
-    entries: tuple[Entry, ...]
-    begin: int
-    end: int
-    waited: int = -1
 
 
 def read(sources: Sequence[Source]) -> Measured:
@@ -167,5 +151,3 @@ def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
-
-__all__ = ["Record", "read"]

@@ -79,7 +79,8 @@ class Optimum:
 
     makespan, span, peak: of the schedule, None and () where there is none. lower_bound: of the objective; gap: how much
     more than the bound the objective is, as a fraction of the bound. proved_by: what shows that there is no less.
-    every: (m0, K) where the schedule is given for every m = m0 + jK. Exit status 0, 3 (not proved) or 1 (infeasible).
+    every: (m0, K) where the schedule is given for every m = m0 + jK; growth: (objective at m0, for each microbatch
+    more). Exit status 0, 3 (not proved) or 1 (infeasible).
     """
 
     status: str
@@ -95,6 +96,7 @@ class Optimum:
     reason: str = ""
     found_by: str = ""
     every: tuple[int, int] | None = None
+    growth: tuple[Fraction, Fraction] | None = None
     seconds: float = 0.0
     known: Sequence[Known] = ()
     notes: tuple[str, ...] = ()
@@ -170,6 +172,7 @@ class Optimum:
             work=max(spent.work),
             peak=memory(schedule, instance.release, instance.costs.sizes(schedule.stages)).peak,
             every=(repeated.seam.microbatches, repeated.seam.every) if repeated else None,
+            growth=_growth(problem, repeated) if repeated else None,
         )
 
     @property
@@ -191,6 +194,13 @@ class Optimum:
             return ""
         first, step = self.every
         return f", and for every m = {first} + {step}j" if step > 1 else f", and for every m from {first} up"
+
+    @property
+    def _every(self) -> dict[str, object] | None:
+        if self.every is None or self.growth is None:
+            return None
+        base, more = self.growth
+        return {"microbatches": self.every[0], "step": self.every[1], "value": _json(base), "growth": _json(more)}
 
     @property
     def terms(self) -> str:
@@ -238,10 +248,14 @@ class Optimum:
     @property
     def claims(self) -> list[str]:
         """What the printed file claims, checked by verify."""
-        if self.every is not None or self.makespan is None or self.span is None:
+        if self.makespan is None or self.span is None:
             return []
         when = _condition(self.instance.costs, self.instance.fused)
         rule = "" if self.instance.release.name == "W" else f" release {self.instance.release.name}"
+        if self.every is not None and self.growth is not None:
+            base, more = self.growth
+            grown = f"{_exact(base)} + {_exact(more)} * (m - {self.every[0]})"
+            return [f"{self.objective} == {grown}{when}", f"peak == {_exact(max(self.peak))}{rule}"]
         return [
             f"makespan == {_exact(self.makespan)}{when}",
             f"span == {_exact(self.span)}{when}",
@@ -305,7 +319,7 @@ class Optimum:
             "proved_by": self.proved_by or None,
             "found_by": self.found_by or None,
             "reason": self.reason or None,
-            "every": None if self.every is None else {"microbatches": self.every[0], "step": self.every[1]},
+            "every": self._every,
             "mem_cap": None if self.instance.caps is None else [_json(cap) for cap in self.instance.caps],
             "peak": [_json(peak) for peak in self.peak],
             "release": self.instance.release.name,
@@ -326,6 +340,11 @@ class Optimum:
             "source": self.source or None,
             "certificate": dict(self.certificate) or None,
         }
+
+
+def _growth(problem: Problem, repeated: Periodic) -> tuple[Fraction, Fraction]:
+    seam = repeated.seam
+    return problem.time(seam.value), problem.time(seam.period) / seam.every
 
 
 def _proved_by(state: State) -> str:

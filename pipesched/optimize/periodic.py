@@ -32,6 +32,7 @@ from pipesched.optimize.windows import links, longest, paths
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)
 _MOST = 8  # microbatches of a kernel whose period is longer than the work
+_STEPS = 40  # into which the time of a microbatch is divided when longer periods are tried
 _LIMIT, _LOADING = 3.0, 4e-5  # seconds for one question, and for each operation and tick of it
 
 
@@ -69,7 +70,8 @@ class Periodic:
             period, every = shown(problem.time(self.seam.period)), self.seam.every
             rate = shown(self.rate / problem.scale)
             state.stopped = (
-                f"{every} microbatches take {period} in the long run; no schedule takes less than {rate} for one"
+                f"in the long run {f'{every} microbatches take' if every > 1 else 'a microbatch takes'} {period}; "
+                f"no schedule takes less than {rate} for one"
             )
         return state
 
@@ -265,8 +267,10 @@ def _above(instance: Instance) -> Iterator[Try | Periodic]:
     problem = instance.problem(max(3 * _MOST, 4 * instance.placement.ranks))
     bound, work = lower_bound(problem), _work(problem)
     rate = least_rate(instance)
-    longest_period = [ceil(2 * max(rate, work) * every) for every in range(_MOST + 1)]
-    kernels = [(k, period) for k in range(1, _MOST + 1) for period in range(ceil(rate * k), longest_period[k] + 1)]
+    ample_rate = 2 * max(rate, Fraction(work))
+    longest_period = [ceil(ample_rate * every) for every in range(_MOST + 1)]
+    step = max(1, int(rate) // _STEPS)
+    kernels = [(k, x) for k in range(1, _MOST + 1) for x in range(ceil(rate * k), longest_period[k] + 1, step)]
     for every, period in sorted(kernels, key=lambda kernel: (kernel[1] / kernel[0], kernel[0])):
         ample = bound.value + 4 * period + period * problem.placement.microbatches // every // 2
         yield Try(problem, bound, ample, every, period)

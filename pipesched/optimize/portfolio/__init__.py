@@ -22,55 +22,69 @@ from pipesched.optimize.portfolio.kernel import patterns
 from pipesched.optimize.portfolio.known import in_flight, known
 from pipesched.optimize.portfolio.listing import listings
 from pipesched.optimize.portfolio.local import walks
-from pipesched.optimize.portfolio.pool import Pool
-from pipesched.optimize.portfolio.vee import vee
+from pipesched.optimize.portfolio.pool import Clock, Entry, Pool
+from pipesched.optimize.portfolio.safe import one_by_one
+from pipesched.optimize.portfolio.vee import building_blocks
 from pipesched.optimize.portfolio.zero_bubble import zero_bubble
 from pipesched.optimize.problem import Orders, Problem
 
 WALKED = 20_000  # operations beyond which a step of local search takes too long to be worth it
+FAMILIES, PUSHES = 0.5, 0.75  # of the time has gone when these stop
 
 
 def orders(problem: Problem, seconds: float) -> Iterator[tuple[str, Orders]]:
     """(name, orders), each better than all before, until the time is over or nothing more is known to be tried.
 
-    Yields nothing if a cap is below `least_cap`, else at least once. seconds: wall; looked at between two orders, not
-    within one.
+    Yields nothing if a cap is below `least_cap`, else at least once. seconds: wall; looked at between two orders, and
+    within what takes long.
     """
-    began = time.monotonic()
     if bool((problem.cap < least_cap(problem)).any()):
         return
-    until = began + seconds
-    pool, justifier = Pool(problem), Justifier(problem)
-    for share, made in ((0.5, _made(problem)), (0.75, _pushed(pool, justifier, until))):
-        while not pool.entries or time.monotonic() - began < share * seconds:
-            entry = next(made, None)
-            if entry is None:
-                break
-            while entry and pool.offer(*entry):
-                yield entry
-                over = time.monotonic() - began >= share * seconds
-                entry = None if over else (pushed(entry[0]), justifier.push(entry[1], until))
+    pool, clock = Pool(problem), Clock(time.monotonic(), seconds)
+    justifier = Justifier(problem)
+    for entry in _candidates(pool, justifier, clock):
+        if pool.offer(*entry):
+            yield entry
+        if pool.entries and clock.gone() >= PUSHES:
+            break
     if problem.operations <= WALKED:
-        yield from walks(pool, justifier, until)
+        yield from walks(pool, justifier, clock.at(1.0))
 
 
-def _made(problem: Problem) -> Iterator[tuple[str, Orders]]:
-    """The known orders first, then one of every family in turn."""
+def _candidates(pool: Pool, justifier: Justifier, clock: Clock) -> Iterator[tuple[str, Orders]]:
+    """What is known first, then the families in turn, then all of the pool pushed together."""
+    problem, until = pool.problem, clock.at(PUSHES)
     yield from known(problem)
     yield from zero_bubble(problem)
-    families = [listings(problem), vee(problem), patterns(problem), in_flight(problem)]
-    while families:
-        for family in list(families):
+    yield "one microbatch at a time", one_by_one(problem)
+    yield from _push(pool.entries[:1], justifier, until)
+    for entry in _in_turn(
+        listings(problem, clock.at(FAMILIES)), building_blocks(problem), patterns(problem), in_flight(problem)
+    ):
+        before = pool.best
+        yield entry
+        if pool.best < before:
+            yield from _push(pool.entries[:1], justifier, until)
+        if clock.gone() >= FAMILIES:
+            break
+    yield from _push(list(pool.entries), justifier, until)
+
+
+def _push(entries: list[Entry], justifier: Justifier, until: float) -> Iterator[tuple[str, Orders]]:
+    for _, name, found in entries:
+        yield pushed(name), justifier.push(found, until)
+
+
+def _in_turn(*families: Iterator[tuple[str, Orders]]) -> Iterator[tuple[str, Orders]]:
+    """One of each, until all are at their end."""
+    left = list(families)
+    while left:
+        for family in list(left):
             entry = next(family, None)
             if entry is None:
-                families.remove(family)
+                left.remove(family)
             else:
                 yield entry
-
-
-def _pushed(pool: Pool, justifier: Justifier, until: float) -> Iterator[tuple[str, Orders]]:
-    for _, name, found in list(pool.entries):
-        yield pushed(name), justifier.push(found, until)
 
 
 __all__ = ["coarsened", "orders"]

@@ -17,6 +17,7 @@ from itertools import accumulate
 
 from pipesched.model.ops import Op
 from pipesched.optimize.portfolio.shape import Shape, Token, shape, written
+from pipesched.optimize.portfolio.vee import zb_v
 from pipesched.optimize.problem import Orders, Problem
 
 
@@ -27,6 +28,8 @@ def known(problem: Problem) -> Iterator[tuple[str, Orders]]:
         yield from _linear(problem, form)
     elif form.kind == "loop":
         yield from _loop(problem, form)
+    elif form.kind == "vee" and not problem.fused:
+        yield "ZB-V", zb_v(problem, form)
 
 
 def warmups(problem: Problem, form: Shape, wanted: Sequence[int]) -> list[int]:

@@ -12,8 +12,11 @@ any schedule does. Events: O(operations x log ranks), beside what `safe` asks fo
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
+from math import inf
 
 import numpy as np
 
@@ -22,6 +25,8 @@ from pipesched.model.ops import Op
 from pipesched.optimize.convert import producers
 from pipesched.optimize.portfolio.safe import Room
 from pipesched.optimize.problem import Orders, Problem
+
+LOOK = 256  # events between two looks at the clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +42,10 @@ class Policy:
     filling: bool = True
 
 
-def listed(problem: Problem, policy: Policy) -> Orders | None:
-    """The orders that the policy makes; None if no schedule fits the caps."""
+def listed(problem: Problem, policy: Policy, until: float = inf) -> Orders | None:
+    """The orders that the policy makes; None if no schedule fits the caps, or the time (monotonic) is over."""
     run = _Run(problem, policy)
-    run.all()
+    run.all(until)
     return run.orders if run.left == 0 else None
 
 
@@ -68,9 +73,11 @@ class _Run:
         self.events = [(0, rank) for rank in range(problem.ranks)]
         self.denied: set[int] = set()
 
-    def all(self) -> None:
+    def all(self, until: float) -> None:
         events, free = self.events, self.free
-        while events:
+        for turn in count():
+            if not events or (turn % LOOK == 0 and time.monotonic() >= until):
+                return
             now, rank = heapq.heappop(events)
             if free[rank] <= now:
                 q = self.choose(rank, now)
@@ -214,9 +221,9 @@ def policies(problem: Problem) -> Iterator[tuple[str, Policy]]:
                 yield name, Policy(key, share, patience)
 
 
-def listings(problem: Problem) -> Iterator[tuple[str, Orders]]:
-    """The orders of the whole family."""
+def listings(problem: Problem, until: float = inf) -> Iterator[tuple[str, Orders]]:
+    """The orders of the whole family, until a time (monotonic)."""
     for name, policy in policies(problem):
-        found = listed(problem, policy)
+        found = listed(problem, policy, until)
         if found is not None:
             yield f"list schedule, {name}", found

@@ -20,7 +20,7 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
-from pipesched.optimize.problem import Problem
+from pipesched.optimize.problem import Orders, Problem
 
 Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts) where there are any
 
@@ -55,6 +55,21 @@ def alone(problem: Problem, route: int) -> Alone:
     need = np.zeros_like(held)
     need[:-1] = np.maximum(later[1:] - held[:-1], 0)
     return Alone(chain, held, need)
+
+
+def one_by_one(problem: Problem) -> Orders:
+    """One microbatch after another, W right after I: it needs least memory, and most time."""
+    weight = {(int(problem.route[q]), int(problem.stage[q])): q for q in np.flatnonzero(problem.op == Op.W).tolist()}
+    orders: list[list[int]] = [[] for _ in range(problem.ranks)]
+    first, rank = problem.first.tolist(), problem.rank.tolist()
+    for route in sorted(set(problem.route.tolist())):
+        chain = alone(problem, route).chain
+        whole = [part for q in chain for part in (q, weight.get((route, int(problem.stage[q])), -1))]
+        turn = [q for k, q in enumerate(whole) if q >= 0 and (k % 2 == 0 or k > len(chain))]
+        for i in range(int(problem.length[chain[0]])):
+            for q in turn:
+                orders[rank[q]].append(first[q] + i)
+    return orders
 
 
 class Room:

@@ -109,12 +109,11 @@ def in_slots(problem: Problem, at: Ints) -> Orders:
     return [order[low:high].tolist() for low, high in pairwise(cut.tolist())]
 
 
-def vee(problem: Problem) -> Iterator[tuple[str, Orders]]:
-    """Named orders for the vee placement with the backward split; not all keep to the caps."""
+def building_blocks(problem: Problem) -> Iterator[tuple[str, Orders]]:
+    """Named orders for the vee placement with the backward split, of all blocks within the largest cap."""
     form = shape(problem)
     if form.kind != "vee" or problem.fused:
         return
-    yield "ZB-V", zb_v(problem, form)
     takes = int(problem.takes.max(initial=0))
     room = int(problem.cap.max()) // takes if takes else problem.operations
     for made in blocks(len(form.way)):
