@@ -170,6 +170,10 @@ def optimize(
 
     if isinstance(target, Schedule | Program):
         _loaded(target, Options(parameters))
+    if proof and all_m:
+        raise fail(Code.USAGE, "a proof is of one m", help="leave out proof, or all_m")
+    if not time_limit >= 0:
+        raise fail(Code.USAGE, f"a time limit of {time_limit} s", help="give a number of seconds from 0 up")
     request = Request(
         None if target is None else _written(target),
         parameters,

@@ -78,7 +78,6 @@ class Code(enum.StrEnum):
 
     INFEASIBLE = "PS701"
     NOT_OPTIMIZED = "PS702"
-    OPTIMUM = "PS703"
     CERTIFICATE = "PS710"
     VERDICT = "PS711"
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fractions import Fraction
+from pathlib import PurePath
 
 import numpy as np
 
@@ -29,15 +30,17 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
-from pipesched.optimize import convert
-from pipesched.optimize.answer import Known, Optimum
+from pipesched.optimize import convert, refutation
+from pipesched.optimize.answer import Optimum
+from pipesched.optimize.beside import Known
 from pipesched.optimize.certificate import certificate
+from pipesched.optimize.engines import cp_sat
 from pipesched.optimize.frontier import Frontier
 from pipesched.optimize.instance import Instance
 from pipesched.optimize.least_cap import infeasible
 from pipesched.optimize.periodic import Periodic, periodic
 from pipesched.optimize.problem import Orders, Problem
-from pipesched.optimize.search import Limits, State, search
+from pipesched.optimize.search import INTERRUPTED, Limits, State, search
 from pipesched.report import Report
 from pipesched.source import Source
 
@@ -82,6 +85,8 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         PipeschedError: PS2xx, options that mean nothing; PS702, what cannot be optimized; all that is wrong in a file.
     """
     started = time.monotonic()
+    if request.limits.engine == "cpsat":
+        cp_sat.require()
     target = aim(request)
     if request.all_m and target.instance.placement.routes > 1:
         raise fail(Code.NOT_OPTIMIZED, "two routes share the microbatches, so no part of one order repeats for every m")
@@ -99,6 +104,8 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     else:
         candidates = [(k.name, k.orders) for k in known if k.orders is not None and k.fits]
         state = search(problem, request.limits, candidates if request.limits.portfolio else (), progress)
+        if request.limits.proof and state.stopped != INTERRUPTED:
+            state.notes.append(refutation.write(state, request.limits.proof, max(10.0, request.limits.seconds)))
     return _answer(request, target, state, known, repeated, started)
 
 
@@ -229,8 +236,9 @@ def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> N
     """Every rank has a stage, and as many as told."""
     listed = ",".join(map(str, ranks[:16])) + (",…" if len(ranks) > 16 else "")
     missing = sorted(set(range(min(p, len(ranks) + 1))) - set(ranks))
-    if missing or max(ranks, default=0) >= p:
-        wrong = f"rank {missing[0]} has no stage" if missing else f"there is no rank {max(ranks)}"
+    beyond = [rank for rank in ranks if not 0 <= rank < p]
+    if missing or beyond:
+        wrong = f"rank {missing[0]} has no stage" if missing else f"there is no rank {beyond[0]}"
         raise fail(
             Code.USAGE, f"the placement {listed} is none of {p} ranks: {wrong}", help="give a rank to each stage"
         )
@@ -280,7 +288,7 @@ def place(
 
 def _known(target: Target, problem: Problem) -> Iterator[Known]:
     """The schedule that was given, and those of the library with the same stages and microbatches."""
-    loaded = [] if target.given is None else [(target.given.schedule.name, target.given.schedule)]
+    loaded = [] if target.given is None else [(PurePath(target.given.source).stem, target.given.schedule)]
     size = {name: target.sizes[name] for name in ("p", "v", "m") if name in target.sizes}
     for name in built_in():
         try:

@@ -8,8 +8,10 @@ Each format is one function of a chart. What is wrong with a file does not keep 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipesched.analysis.against import Against
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.examine import Options, sizes
@@ -49,6 +51,35 @@ def picture(source: Source, options: Options) -> Picture:
     costs = own if options.costs is None else options.costs.over(own)
     drawn = chart(loaded.schedule, costs, options.release, sizes=sizes(loaded))
     return Picture(drawn, report.diagnostics)
+
+
+def laid_over(made: Picture, traces: Sequence[Source]) -> Against:
+    """The measured run of which these are the traces, beside the plan.
+
+    Raises:
+        PipeschedError: PS816, PS818, no trace; PS817, of another schedule; what is wrong with a file that does not end.
+    """
+    from pipesched.analysis.against import against
+    from pipesched.formats import measured
+
+    plan = made.chart
+    if not plan.times.finished and made.fault is not None:
+        raise PipeschedError([made.fault])
+    return against(plan.schedule, plan.times, plan.costs.ticks(plan.schedule.stages), measured.read(traces))
+
+
+def against_text(chart: Chart, run: Against, how: Text | None = None) -> str:
+    """Plan and run in characters, and where the run leaves the plan."""
+    from pipesched.views import against
+
+    return against.text(chart, run, how)
+
+
+def against_svg(chart: Chart, run: Against, how: Svg | None = None) -> str:
+    """Plan and run as an SVG file."""
+    from pipesched.views import against
+
+    return against.figure(chart, run, how)
 
 
 def text(chart: Chart, how: Text | None = None) -> str:

@@ -203,6 +203,7 @@ def random_instance(seed: int, *, ranks: int = 2, microbatches: int = 3, chunks:
     inner, weight = costs(0 if zeros else 1, 3), costs(0 if zeros else 1, 3)
     return Instance(
         tables, routes, p, rng.random() < 0.3, costs(1, 3), inner, weight,
-        [max(1, i + w) for i, w in zip(inner, weight, strict=True)], costs(0, 2) if rng.random() < 0.5 else [0] * stages,
+        [max(1, i + w) for i, w in zip(inner, weight, strict=True)],
+        costs(0, 2) if rng.random() < 0.5 else [0] * stages,
         takes, [int(x * at_input) for x in takes], [int(x * at_weight) for x in takes], cap,
     )  # fmt: skip

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
-from pipesched.model.placement import Placement
-from pipesched.model.release import AT_W
+from pipesched.model.placement import Placement, linear
+from pipesched.model.release import AT_W, Release
 from pipesched.optimize.bounds import lower_bound
 from pipesched.optimize.instance import Instance as Asked
 from pipesched.optimize.least_cap import infeasible, least_cap
 from pipesched.optimize.machine import busiest
 from pipesched.optimize.problem import Problem
-from pipesched.optimize.windows import paths
+from pipesched.optimize.windows import links, paths
 from tests.brute import optimum, random_instance, steps
 from tests.instances import problem_of
 
+ROWS = json.loads((Path(__file__).parent / "data" / "zb_iclr_table5_6.json").read_text("utf-8"))["rows"]
 SMALL = [seed for seed in range(900) if len(steps(random_instance(seed))) <= 14]
 
 
@@ -90,8 +94,11 @@ def test_heads_and_tails_are_longest_paths(seed: int) -> None:
     head, rest = np.zeros(problem.operations, dtype=np.int64), problem.duration[problem.sequence]
     rest = rest - problem.due[problem.rank[problem.sequence]]
     for _ in range(problem.operations):
-        np.maximum.at(head, found.later, head[found.earlier] + found.delay)
-        np.maximum.at(rest, found.earlier, rest[found.later] + found.delay)
+        for link in links(problem):
+            one, two = (np.arange(problem.first[q], problem.first[q + 1]) for q in (link.earlier, link.later))
+            one, two = one[: max(0, len(one) - link.offset)], two[link.offset :]
+            head[two] = np.maximum(head[two], head[one] + link.delay)
+            rest[one] = np.maximum(rest[one], rest[two] + link.delay)
     assert (found.head == head).all()
     assert (found.tail == rest - problem.duration[problem.sequence]).all()
 
@@ -182,6 +189,24 @@ def test_one_stage_a_rank(cap: int, best: int) -> None:
     bound = lower_bound(_asked(Placement(line, np.zeros(16, dtype=np.int32), 8), cap, Costs()))
     assert bound.value <= best
     assert cap < 6 or best - bound.value <= 1
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['model']}-m{row['m']}")
+def test_published_schedules_reach_the_bound(row: dict[str, Any]) -> None:
+    """Measured costs of the zero-bubble paper (ICLR 2024, tables 5 and 6), microseconds, span: at cap p its automatic
+    schedules cannot be beaten, at cap 2p by less than one per cent.
+    """
+    p, m = row["p"], row["m"]
+    share = Fraction(-row["mem_B"], row["mem_F"])
+    times = {
+        key: Fraction(round(1000 * row[name]))
+        for key, name in zip("FIWC", ("T_F", "T_B", "T_W", "T_comm"), strict=True)
+    }
+    for caps, name, least in ((p, "zb-1p", 1), (2 * p, "zb-2p", Fraction(99, 100))):
+        asked = Asked(linear(p, m), Costs(times), Release("", share, 1 - share), (Fraction(caps),) * p, False, "span")
+        problem = asked.problem()
+        value = problem.time(lower_bound(problem).value)
+        assert least * row["cost_microsec"][name] <= value <= row["cost_microsec"][name]
 
 
 def test_large_sizes_are_told_at_once() -> None:

@@ -14,7 +14,7 @@ from pipesched.__main__ import main
 from pipesched.cli.explain import page, slug
 from pipesched.diagnostics import Code
 
-_BLOCK = re.compile(r"^```(ps|csv|order|json|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(r"^```(ps|csv|order|json|trace|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,10 @@ class Example:
 
 def examples(code: Code) -> list[Example]:
     """The blocks of a page. ``ps p=2 m=4 --mem-cap=4``: parameters first, then options as typed."""
-    return [Example(language, _flags(info), text) for language, info, text in _BLOCK.findall(page(code))]
+    found = _BLOCK.findall(page(code))
+    return [
+        Example(language, _flags(info) if language != "trace" else info.split(), text) for language, info, text in found
+    ]
 
 
 def _flags(info: str) -> list[str]:
@@ -46,6 +49,10 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
     if example.language == "console":
         (command,) = re.findall(r"^\$ pipesched (.+)$", example.text, re.M)
         arguments = shlex.split(command)
+    elif example.language == "trace":  # the flags are the command that reads it
+        file = folder / "trace.json"
+        file.write_text(example.text, encoding="utf-8")
+        arguments = [*example.flags, str(file)]
     else:
         file = folder / f"example.{'txt' if example.language == 'order' else example.language}"
         file.write_text(example.text, encoding="utf-8")

@@ -23,6 +23,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pipesched.__main__ import main
 from pipesched.assets import asset
 from pipesched.diagnostics import Code
+from tests.rup import refusal
 
 ORDERS = Path(__file__).parent / "orders"
 REPORT, OPTIMUM = (
@@ -91,6 +92,8 @@ MISTAKES = [
     Case(("-o", "nowhere/x.ps"), 2, USAGE, "cannot write nowhere/x.ps"),
     Case(("-o", "."), 2, USAGE, "it is a folder"),
     Case(("--proof", "nowhere/x"), 2, USAGE, "cannot write nowhere/x"),
+    Case(("--proof", "x", "--mem-cap", "1..2"), 2, USAGE, "one cap and one m"),
+    Case(("--proof", "x", "--all-m"), 2, USAGE, "one cap and one m"),
     Case(("none.csv",), 2, Code.UNREADABLE, "none.csv"),
     Case(("zb_h3",), 2, UNKNOWN, "did you mean"),
     Case(("dualpipe", "--p", "4"), 1, Code.NOT_OPTIMIZED, "overlap slots"),
@@ -148,7 +151,9 @@ EDGES = [
     Edge(("--p", "3", "--m", "1", "--backward", "fused"), 9),
     Edge(("--p", "2", "--v", "3", "--placement", "vee", "--m", "1"), 13),  # F x 6, I x 6, W
     Edge(("--p", "1", "--v", "2", "--placement", "loop", "--m", "2"), 12),
-    Edge(("--placement", "0,1,0", "--p", "2", "--m", "1"), 8),  # F F F I I I W W: two stages on rank 0
+    Edge(
+        ("--placement", "0,1,0", "--p", "2", "--m", "1"), 7
+    ),  # F F F I I I W; rank 0 runs W of stage 2 while rank 1 runs I
     Edge(("--placement", "loop", "--v", "1", "--p", "2", "--m", "1"), 5),
     Edge((*SMALL, "--cost", "W=0"), 8),  # 1F1B of F and I: 2 (m + p - 1)
     Edge((*SMALL, "--cost", "F=0,I=0,W=0"), 0),
@@ -237,6 +242,13 @@ def test_a_range_prints_a_line_a_cap_with_what_is_infeasible(capsys: pytest.Capt
     assert status == 0 and [one["makespan"] for one in value["frontier"]] == [None, *spans]
 
 
+def test_an_answer_for_every_m_is_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where m0, the step, the makespan at m0 and its growth are told; growth is the work of a microbatch, 3."""
+    status, value = answered(("--p", "2", "--mem-cap", "2", "--all-m"), capsys)
+    assert status == 0
+    assert value["every"]["growth"] == 3 and value["every"]["value"] <= value["makespan"]
+
+
 def test_every_way_to_write_the_schedule_writes_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     """Below the verdict, with -o to a file or to stdout, and in --json; it verifies."""
     assert main(["optimize", *SMALL, "-o", "best.ps"]) == 0
@@ -247,6 +259,7 @@ def test_every_way_to_write_the_schedule_writes_the_same(capsys: pytest.CaptureF
     assert main(["optimize", *SMALL, "-o", "-"]) == 0
     assert capsys.readouterr().out == text
     assert answered(SMALL, capsys)[1]["source"] == text
+    assert answered((*SMALL, "-o", "again.ps"), capsys)[1]["source"] == Path("again.ps").read_text() == text
     assert main(["verify", "best.ps"]) == 0
     assert "claims 3 of 3 hold" in capsys.readouterr().out
 
@@ -261,9 +274,29 @@ def test_other_forms_say_the_verdict(form: str, capsys: pytest.CaptureFixture[st
     assert "PS701" in line and "rank 0 alone needs 1" in line
 
 
+@pytest.mark.parametrize("arguments", [("--p", "3", "--m", "5", "--mem-cap", "2"), ("--p", "2", "--mem-cap", "2")])
+def test_a_written_proof_convinces_a_checker(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """What is just below the optimum is refuted in two files, which the checker of the tests accepts step by step."""
+    assert main(["optimize", *arguments, "--proof", "why"]) == 0
+    out = capsys.readouterr().out
+    optimum = re.match(r"proved optimal: makespan (\d+)", out)
+    assert optimum and f"refutation of {int(optimum[1]) - 1}" in out and "why.cnf and why.drat" in out
+    cnf, drat = (Path(f"why.{end}").read_text() for end in ("cnf", "drat"))
+    assert refusal(cnf, drat) == "" and f"at most {int(optimum[1]) - 1} " in cnf
+    assert refusal(cnf, "1 0\n0\n") != ""
+
+
+def test_where_there_is_no_proof_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing takes less than no time; engines decline forwards of no length. No file is there then."""
+    for costs in ("F=0,I=0,W=0", "F=0"):
+        assert main(["optimize", *SMALL, "--cost", costs, "--proof", "why"]) == 0
+        assert re.search(r"note: (nothing is below 0|no refutation of)", capsys.readouterr().out)
+        assert list(Path().glob("why*")) == []
+
+
 # Real processes
 
-HARD = ("--p", "8", "--m", "16", "--placement", "vee", "--mem-cap", "6.5")
+HARD = ("--p", "8", "--m", "24", "--placement", "vee", "--mem-cap", "5.5", "--cost", "F=97,I=103,W=61,C=7")
 
 
 def start(*arguments: str, **how: Any) -> subprocess.Popen[str]:

@@ -13,7 +13,7 @@ from pipesched.optimize.engines.decide import clauses, task
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Question
 from tests.rup import refusal
-from tests.test_engines import linear
+from tests.walk import linear
 
 REFUTED = {
     "linear": (linear(4, 8, 3), 30, None),

@@ -78,6 +78,26 @@ WINDOWS = {
         [0, 1, 1, 0],
         2,
     ),
+    "two chunks, W in the order of the I in the short order alone": (
+        [
+            (
+                "F0 F1 F1 F0 I0 I1 I1 I0 W0 W1",
+                "F0 F1 I0 I1 W1 W0",
+                "F0 F1 I0 I1 W0 W1 W0 W1",
+            )
+        ],
+        [0, 0],
+        1,
+    ),
+    "the same order with its windows elsewhere": (
+        [
+            ("", "F0 B0 F0 B0", "F0 F0 B0 B0"),
+            ("F1 B1 F1 B1", "F1 F1 B1 B1", ""),
+            ("", "F2 B2 F2 B2", "F2 F2 B2 B2"),
+        ],
+        [0, 1, 2],
+        2,
+    ),
     "a window that is a power": (
         [("F0 F0", "F0 B0 F0 B0", "F0 B0 B0 B0"), ("", "F1 B1 F1 B1", "F1 B1 F1 B1 F1 B1")],
         [0, 1],
@@ -108,7 +128,17 @@ def test_a_file_with_a_window_is_every_unrolled_schedule(name: str) -> None:
 def test_a_window_joins_what_goes_on_with_it() -> None:
     """1F1B with the window once is written as people write it: the count of the steady part says m."""
     schedule, window = windowed(*WINDOWS["1f1b"])
-    assert "  repeat m - 3 + r { F  B }\n" in ps_write.write(schedule, microbatch_window=window)
+    text = ps_write.write(schedule, microbatch_window=window)
+    assert "  repeat m - 3 + r { F  B }\n" in text
+    later = replace(window, low=[x + 1 for x in window.low], high=[x + 1 for x in window.high])
+    assert ps_write.write(schedule, microbatch_window=later) == text
+
+
+def test_a_window_begins_with_its_forward() -> None:
+    """Of ways to cut the period that are as short, the one is taken that a person would."""
+    schedule, window = windowed([("F0 F0 F0 B0 B0 F0 B0", "F0 B0", "F0 B0 B0")], [0], 1)
+    text = ps_write.write(schedule, microbatch_window=window)
+    assert "  F  F  F  B  B\n  repeat m - 3 { F  B }\n  B\n" in text
 
 
 @settings(max_examples=50, deadline=None)
@@ -157,4 +187,6 @@ def test_no_window() -> None:
         assert wrong.fault(schedule)
         with pytest.raises(ValueError, match=re.escape(wrong.fault(schedule))):
             ps_write.write(schedule, microbatch_window=wrong)
+    elsewhere, _ = windowed(*WINDOWS["the same order with its windows elsewhere"])
+    assert "copies" in Window(2, [0] * 3, [4] * 3, copies=1).fault(elsewhere)
     assert Window(1, [0], [1]).fault(built_in("dualpipe", p=2, m=4))

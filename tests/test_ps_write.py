@@ -146,6 +146,10 @@ def test_costs_name_and_documentation() -> None:
     assert [claim.text for claim in unit.checked.claims] == ["makespan >= 1", "peak(0) == 8 when m >= 8"]
     assert unit.checked.file.documentation == "says 'so'\non two lines"
     assert "costs" not in ps_write.write(schedule, costs=Costs({"F": Fraction(1), "B": Fraction(2), "C": Fraction(0)}))
+    for some in ({"I": Fraction(3), "B": Fraction(2)}, {"I": Fraction(3), "B": Fraction(4)}, {"W": Fraction(0)}):
+        text = ps_write.write(schedule, costs=Costs(some))
+        assert [read(text).costs[key] for key in "FIWB"] == [Costs(some)[key] for key in "FIWB"]
+        assert ("B = " in text) == (some.get("B") == 2)
     assert read(ps_write.write(schedule, name="repeat")).schedule.name == "schedule_repeat"
 
 
@@ -179,6 +183,8 @@ def test_irregular_ranks_stand_beside_the_general_program() -> None:
     laws(schedule, text)
     assert text.count("\nrank ") == 2
     assert "rank 3 {" in text and "if r < 3 {" in text
+    two = ps_write.write(built_in("1f1b", p=2, m=8))
+    assert "rank 0 {" in two and "rank 1 {" in two
 
 
 def test_order_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -219,6 +225,25 @@ def test_microbatches_named_in_steps_are_a_loop() -> None:
         "for i in 0 .. 4  { F(2 * i + 4) }\n  repeat 8         { F }\n" in text
         and "for i in 0 .. 12 { I  W(11 - i) }" in text
     )
+
+
+@pytest.mark.parametrize(
+    "microbatches",
+    [
+        {"F": [*range(16)], "I": [*range(16)], "nested W": [*reversed(range(16))]},
+        {"F": [3, 2, 1, 0, 3, 2, 1, 0], "I": [3, 2, 1, 0, 4, 5, 6, 7, 4, 5, 6, 7]},
+        {"F": [2, 2, 2, 2, 2], "I": [0, 1, 2, 3], "W": [0, 1]},
+        {"F": [7, 5, 3, 1, 6, 4, 2, 0], "I": [0, 3, 6, 1, 4, 7, 2, 5], "W": [0, 1, 4, 3, 2, 5, 6, 7]},
+    ],
+)
+def test_strange_orders_are_read_back(microbatches: dict[str, list[int]]) -> None:
+    """Series within loops, series twice, one microbatch again and again, W left over: all is written as it is."""
+    order = [Compute(Op[kind], 0, i) for kind, of_kind in microbatches.items() if " " not in kind for i in of_kind]
+    nested = [Compute(Op.W, 0, i) for i in microbatches.get("nested W", [])]
+    for at in range(0, len(nested), 4):
+        order += [Compute(Op.F, 0, at), *nested[at : at + 4]]
+    schedule = Schedule.from_orders([order], linear(1, 16), "strange")
+    laws(schedule, ps_write.write(schedule))
 
 
 def test_same_bytes() -> None:

@@ -24,6 +24,7 @@ from pipesched.runtime import launch
 from pipesched.runtime.launch import Launcher
 from tests.test_faults import processes
 from tests.test_readme import TOP, blocks
+from tests.trace_rules import violations
 
 Captured = pytest.CaptureFixture[str]
 
@@ -97,16 +98,18 @@ class TestWhatItTells:
         stream = pipesched.stream.loads(capsys.readouterr().out)
         trace = json.loads(file.read_text("utf-8"))
 
-        assert trace["fingerprint"] == stream.fingerprint
-        for rank, steps in enumerate(trace["ranks"]):
-            assert len(steps) == 2
-            for events in steps:
-                assert [event["instruction"] for event in events] == list(map(str, stream.ranks[rank]))
-                assert all(a["end"] <= b["begin"] for a, b in itertools.pairwise(events))
-                computes = [event for event in events if re.fullmatch(r"\d+[FIWB]\d+", event["instruction"])]
-                assert all(event["end"] - event["begin"] - event["waited"] >= 0.0019 for event in computes)
-        times = {event["instruction"]: event for steps in trace["ranks"] for event in steps[1]}
-        assert times["0SEND_F2"]["begin"] <= times["1F2"]["end"]
+        assert trace["otherData"]["fingerprint"] == stream.fingerprint
+        slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        for rank, step in itertools.product(range(2), range(2)):
+            events = [x for x in slices if (x["pid"], x["args"]["step"]) == (rank, step)]
+            assert [event["name"] for event in events] == list(map(str, stream.ranks[rank]))
+            times = [event["args"] for event in events]
+            assert all(a["end"] <= b["start"] for a, b in itertools.pairwise(times))
+            computes = [x for x in times if x.get("op") in ("F", "I", "W", "B")]
+            assert all(x["end"] - x["start"] - x["waited"] >= 0.0019 for x in computes)
+        last = {event["name"]: event["args"] for event in slices if event["args"]["step"] == 1}
+        assert last["0SEND_F2"]["start"] <= last["1F2"]["end"]
+        assert violations(trace) == []
 
     def test_a_stream_and_a_csv_run_too(self, tmp_path: Path, capsys: Captured) -> None:
         """What `emit` writes can be run."""

@@ -57,7 +57,7 @@ def causes(schedule: Schedule, needs: Waits, times: Timeline, ticks: Ticks) -> C
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:
-    """The operations of a longest chain in the order of time, the first part of a pair for both; [] if nothing ran.
+    """The operations of a longest chain in the order of time, [] if nothing ran; either part of a pair stands for both.
 
     It ends with the first operation in the order of ranks that ends last.
     """

@@ -24,8 +24,8 @@ from pipesched.model.measured import Measured
 class Running:
     """Shape (steps, operations) throughout, in nanoseconds; both parts of a pair have the same times.
 
-    start, end: of the work, and of the operation. produced: when the input from another rank was made, or the begin
-    of an operation without one. waiting: whether the operation had begun before that. told: whether waits were measured.
+    start, end: of the work, and of the operation. produced: when the input from another rank was made, or the begin of
+    an operation without one. waiting: whether the operation had begun before that. told: whether waits were measured.
     """
 
     start: Ints

@@ -10,7 +10,7 @@ held than the cap. In the tail the same, with W and I for F.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from pipesched.check.optimum_paths import Facts, Line, heads, tails
@@ -23,8 +23,7 @@ Part: TypeAlias = tuple[Line, int, int]
 
 def fault(facts: Facts, kind: str, rank: int, told: Times, operations: Sequence[Part]) -> str:
     """What is wrong with a bound, or an empty string. told: its terms, in ticks."""
-    terms = ("head", "work", "tail") if kind != "ends" else ("head", "work", "tail", "before", "after")
-    total = sum(-told[name] if name in ("before", "after") else told[name] for name in terms)
+    total = told["head"] + told["work"] + told["tail"] - told.get("before", 0) - told.get("after", 0)
     if not 0 <= rank < len(facts.cap):
         return f"there is no rank {rank}"
     wrong = _ends(facts, rank, told) if kind == "ends" else _busy(facts, rank, told, operations, kind == "path")
@@ -34,9 +33,7 @@ def fault(facts: Facts, kind: str, rank: int, told: Times, operations: Sequence[
 def _busy(facts: Facts, rank: int, told: Times, operations: Sequence[Part], single: bool) -> str:
     for line, low, high in operations:
         if facts.rank.get(line) != rank or not 0 <= low < high <= facts.length[line]:
-            return (
-                f"rank {rank} has no {line.op.name} of stage {line.stage} for microbatches {low} .. {high} of its route"
-            )
+            return f"rank {rank} has no {line.op.name} of stage {line.stage} for microbatches {low} .. {high}"
     number = sum(high - low for _, low, high in operations)
     if not number or len({line for line, _, _ in operations}) != len(operations) or (single and number != 1):
         return "it names no operations, the same ones twice, or more than one on a path"
@@ -67,17 +64,9 @@ def _fits(facts: Facts, rank: int, time: Mapping[Line, list[int]], t: int, *, ba
     best, cap = {0: 0}, facts.cap[rank]
     for line in [line for line in facts.on(rank) if line.op == Op.F]:
         stage = [x for x in facts.on(rank) if x[1:] == line[1:]]
-        choices = _most((_tail if back else _head)(facts, stage, time, t))
-        best = _most((held + h, work + w) for held, work in best.items() for h, w in choices.items())
+        choices = dict(sorted((_tail if back else _head)(facts, stage, time, t)))  # of equal held, the most work
+        best = dict(sorted((held + h, work + w) for held, work in best.items() for h, w in choices.items()))
     return max((work for held, work in best.items() if cap is None or held <= cap), default=0)
-
-
-def _most(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """The most work for all that is held."""
-    best: dict[int, int] = {}
-    for held, work in pairs:
-        best[held] = max(work, best.get(held, work))
-    return best
 
 
 def _done(facts: Facts, line: Line, time: list[int], n: int, t: int) -> int:

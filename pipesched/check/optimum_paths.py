@@ -89,18 +89,17 @@ def facts(
 
 def _memory(made: Facts, line: Line) -> list[Arc]:
     """What an F waits for because of memory."""
-    rank, arcs = made.rank[line], []
-    cap = made.cap[rank]
-    same = [x for x in made.on(rank) if x.route == line.route]
+    cap, arcs = made.cap[made.rank[line]], []
+    same = [x for x in made.on(made.rank[line]) if x.route == line.route]
     before = [x for x in same if x.op == Op.F and x.stage <= line.stage]
     own = sum(made.gains[x] for x in before)
     for w in [] if cap is None or own > cap else [x for x in same if x.op != Op.F]:
+        both = [x for x in before if x.stage <= w.stage]
+        each = sum(made.gains[x] for x in both)
         if w.op == Op.W:
-            each = sum(min(made.gains[x], -made.gains[w]) for x in before if x.stage == w.stage)
-        else:
-            each = sum(made.gains[x] for x in before if x.stage <= w.stage)
+            each = sum(min(made.gains[x], -made.gains[w]) for x in both if x.stage == w.stage)
         more = sum(max(0, made.gains[x]) for x in same if x.op == Op.I and x.stage == w.stage <= line.stage)
-        late = sum(made.gains[x] for x in before if x.stage <= w.stage) + more if more else 0
+        late = sum(made.gains[x] for x in both) + more if more else 0
         if each > 0 and cap is not None and late <= cap:
             arcs.append((w, line, (cap - max(own, late)) // each + 1, 0))
     return arcs

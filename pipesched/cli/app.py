@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from pipesched.cli import terminal
+from pipesched.cli.calibrate import calibrate
 from pipesched.cli.compare import compare
 from pipesched.cli.diff import diff
 from pipesched.cli.emit import emit
@@ -68,7 +69,22 @@ def app(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (verify, optimize, show, why, compare, diff, emit, run_command, order, fmt, list_schedules, explain):
+_COMMANDS = (
+    verify,
+    optimize,
+    show,
+    why,
+    compare,
+    diff,
+    emit,
+    run_command,
+    calibrate,
+    order,
+    fmt,
+    list_schedules,
+    explain,
+)
+for _command in _COMMANDS:
     app.add_command(_command)
 
 

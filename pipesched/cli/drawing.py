@@ -18,6 +18,7 @@ from pipesched.cli.terminal import Output, replace_file, wants_color
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
+    from pipesched.analysis.against import Against
     from pipesched.views.chart import Chart
 
 FORMATS = ("text", "svg", "html", "trace", "dag", "csv")
@@ -42,6 +43,7 @@ _ONLY = {  # what an option is for; elsewhere it would be silently ignored
     "messages": ("svg",),
     "memory": ("svg",),
     "force": ("svg", "dag"),
+    "traces": ("text", "svg"),
 }
 _PIPED = 80
 
@@ -82,15 +84,17 @@ def _by_suffix(suffix: str) -> str:
 def _require_fit(format: str, given: Mapping[str, Any]) -> None:
     """Whether every option that was given means something for the format, else PS225."""
     for name, formats in _ONLY.items():
-        if given[name] not in (None, False) and format not in formats:
-            option = {"begin": "from", "end": "to"}.get(name, name)
+        if given[name] not in (None, False, ()) and format not in formats:
+            option = {"begin": "from", "end": "to", "traces": "measured"}.get(name, name)
             raise fail(Code.USAGE, f"--{option} is for {' and '.join(formats)}, not for {format}")
+    if given["traces"] and given["messages"]:
+        raise fail(Code.USAGE, "--messages is for a plan alone, not with --measured")
     if given["end"] == GRAPHML:
         raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {format}")
 
 
-def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output) -> str:
-    """The picture as a text; the bytes of a PNG as what UTF-8 makes of them, with surrogates.
+def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output, run: Against | None = None) -> str:
+    """The picture as a text, with a measured run if there is one; the bytes of a PNG with surrogates (PEP 383).
 
     Raises:
         PipeschedError: PS225, PS815, what cannot be drawn; PS820, no program `dot`, in which case the DOT is written.
@@ -104,11 +108,13 @@ def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output) ->
         case "text":
             width = given["width"] or shutil.get_terminal_size((_PIPED, 24)).columns
             plain = given["ascii"] or not _utf8(out)
-            return picture.text(chart, Text(width, Window(given["begin"], given["end"]), _color(given, out), plain))
+            characters = Text(width, Window(given["begin"], given["end"]), _color(given, out), plain)
+            return picture.text(chart, characters) if run is None else picture.against_text(chart, run, characters)
         case "svg":
             style, messages, memory = given["style"] or "default", given["messages"], given["memory"]
             window = Window(given["begin"], given["end"])
-            return picture.svg(chart, Svg(style, messages, memory, window, given["force"]))
+            shapes = Svg(style, messages, memory, window, given["force"])
+            return picture.svg(chart, shapes) if run is None else picture.against_svg(chart, run, shapes)
         case "html":
             return picture.html(chart)
         case "trace":

@@ -81,12 +81,14 @@ def optimize(schedule: str | None, **given: Any) -> int:
       pipesched optimize --p 8 --mem-cap 8 --all-m -o best.ps   one file for every m
 
     \b
-    Caps are in microbatches through 1/p of the model.
+    Caps are in microbatches through 1/p of the model. -o writes the schedule; the verdict, and --json, go to stdout.
     Exit status: 0 proved optimal, 1 infeasible, 2 the command line, 3 not proved (a time limit, or interrupted).
     """
     ranged, listed = given["mem_cap"] or (False, None)
     if given["plot"] and not ranged:
         raise fail(Code.USAGE, "a plot is of a range of caps", help="give one, such as --mem-cap 2..8")
+    if given["proof"] and (ranged or given["all_m"]):
+        raise fail(Code.USAGE, "a proof is of one cap and one m", help="leave out the range, or --all-m")
     for path in filter(None, (given["output"], given["plot"], given["proof"])):
         writable(path)
     with options.output_of(given) as out:
@@ -136,24 +138,22 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
 
 def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
     """The verdict, and the schedule: in the file of -o, else below the verdict if it is short."""
+    path, out.path = given["output"], None
+    if path and path != "-" and answer.source:
+        replace_file(path, answer.source)
     if out.format == "json":
         out.line(dumps(answer.to_json()))
-        return answer.exit_status
-    if out.format != "text" and not given["output"]:
-        line = render.github if out.format == "github" else render.concise
-        out.write("".join(line(found) + "\n" for found in answer.diagnostics) or answer.verdict + "\n")
-        return answer.exit_status
-    if given["output"] == "-" and answer.source:
+    elif path == "-" and answer.source:
         out.write(answer.source)
         out.complain(answer.text(color=False))
-        return answer.exit_status
-    if given["output"] and answer.source:
-        replace_file(given["output"], answer.source)
-    out.path = None
-    out.line(answer.text(color=out.color))
-    if answer.source and not given["output"]:
-        short = answer.source.count("\n") <= SHOWN_LINES
-        out.line("\n" + answer.source.rstrip("\n") if short else "\nwrite the schedule to a file with -o FILE")
+    elif out.format != "text":
+        line = render.github if out.format == "github" else render.concise
+        out.write("".join(line(found) + "\n" for found in answer.diagnostics) or answer.verdict + "\n")
+    else:
+        out.line(answer.text(color=out.color))
+        if answer.source and not path:
+            short = answer.source.count("\n") <= SHOWN_LINES
+            out.line("\n" + answer.source.rstrip("\n") if short else "\nwrite the schedule to a file with -o FILE")
     return answer.exit_status
 
 
@@ -161,11 +161,14 @@ def _frontier(schedule: str | None, given: dict[str, Any], listed: tuple[Fractio
     """Every cap of a range, a line each."""
     from pipesched.optimization import optimize as run
     from pipesched.optimize.frontier import Frontier
+    from pipesched.optimize.search import INTERRUPTED
 
     points = []
     for cap in listed:
         with Ticker(out) as ticker:
             points.append((cap, run(_request(schedule, given, (cap,)), ticker.state)))
+        if points[-1][1].reason == INTERRUPTED:
+            break
     frontier = Frontier(tuple(points))
     if given["plot"]:
         from pipesched.optimization import frontier_plot

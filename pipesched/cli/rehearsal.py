@@ -21,8 +21,9 @@ from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W
+from pipesched.runtime import recorded
 from pipesched.runtime.launch import Job, Outcome
-from pipesched.stream import Instruction, loads
+from pipesched.stream import loads
 
 TOLERANCE = 1e-12
 """Of gradients in float64: sums of a few hundred terms, in another order."""
@@ -187,21 +188,9 @@ def pace_of(emission: Emission, pace: float) -> dict[str, tuple[float, ...]]:
     }
 
 
-def trace(job: Job, outcome: Outcome) -> dict[str, object]:
-    """When each instruction began and ended: seconds from the first one, `waited` of them for a message."""
-    stream = loads(job.stream)
-    steps = [rank.data["steps"] if rank.data else [] for rank in outcome.ranks]
-    zero = min((step[0][1] for own in steps for step in own if step), default=0.0)
-    ranks = [
-        [[_event(stream.ranks[rank], event, zero) for event in step] for step in own] for rank, own in enumerate(steps)
-    ]
-    return {"version": 1, "name": stream.name, "fingerprint": stream.fingerprint, "unit": "s", "ranks": ranks}
-
-
-def _event(instructions: Sequence[Instruction], event: Sequence[float], zero: float) -> dict[str, object]:
-    index, begin, end, waited = event
-    times = {"begin": round(begin - zero, 9), "end": round(end - zero, 9), "waited": round(waited, 9)}
-    return {"index": int(index), "instruction": str(instructions[int(index)]), **times}
+def trace(job: Job, outcome: Outcome) -> str:
+    """When each instruction began and ended, as Chrome's trace events."""
+    return recorded.dumps(loads(job.stream), {rank.rank: rank.data["steps"] for rank in outcome.ranks if rank.data})
 
 
 def _ends(losses: Sequence[float]) -> list[float]:

@@ -7,7 +7,6 @@ time        of a step                        with the makespan at the measured t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,9 @@ MAX_STEPS = 10_000
 @click.option("--cost", metavar="F=1,...", help="Costs of F, I, W, B and FB [default: F=1,I=1,W=1].")
 @click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each.")
 @click.option("--comm", default="strict", show_default=True, metavar="MODEL", help="The model whose failure counts.")
-@click.option("--trace", metavar="FILE", help="Write when each instruction began and ended, as JSON.")
+@click.option(
+    "--trace", metavar="FILE", help="Write when each instruction began and ended, for Perfetto and `calibrate`."
+)
 @click.option("--fault", "faults", multiple=True, metavar="KIND@RANK[:N]", help="Break something, to see it told.")
 @options.size_options
 @options.torch_options
@@ -204,7 +205,7 @@ def _tell(emission: Emission, job: Job, outcome: Outcome, out: Output, given: Ma
     from pipesched.cli.rehearsal import rehearsal, trace
 
     if given["trace"] is not None:
-        terminal.replace_file(given["trace"], json.dumps(trace(job, outcome)) + "\n")
+        terminal.replace_file(given["trace"], trace(job, outcome))
     found = rehearsal(emission, job, outcome, given["pace"] / 1000)
     if out.format == "json":
         out.line(terminal.dumps(found.to_json()))

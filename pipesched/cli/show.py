@@ -13,6 +13,7 @@ from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import Code, PipeschedError, fail
 
 if TYPE_CHECKING:
+    from pipesched.analysis.against import Against
     from pipesched.picture import Picture
 
 
@@ -44,6 +45,9 @@ def end(text: str) -> Fraction | str:
 @click.option("--style", type=click.Choice(("default", "zero-bubble", "megatron")), help="svg: the look of a paper.")
 @click.option("--messages", is_flag=True, help="svg: arrows from sender to receiver.")
 @click.option("--memory", is_flag=True, help="svg: what each rank holds, under it.")
+@click.option(
+    "traces", "--measured", multiple=True, metavar="TRACE", help="text, svg: a run of it under the plan; a file a rank."
+)
 @click.option("--force", is_flag=True, help="svg, dag: draw more than 50,000 and 3,000 operations.")
 @options.size_options
 @options.check_options
@@ -58,6 +62,7 @@ def show(file: str, **given: Any) -> int:
     pipesched show dualpipe --p 8 --m 20 -o dp.svg    a figure for a paper
     pipesched show 1f1b --p 4 -o 1f1b.html            a page to zoom and to point at
     pipesched show 1f1b --p 4 -o 1f1b.json            a trace for Perfetto
+    pipesched show 1f1b --p 4 --measured run.json     a measured run under the plan
 
     A file that is wrong is drawn as far as it runs, with exit status 1.
     """
@@ -70,13 +75,19 @@ def show(file: str, **given: Any) -> int:
     with Output("json" if given["json"] else "text", given["color"], given["output"]) as out:
         source = compile.read(file)
         made = picture.picture(source, options.compile_options(given, next(options.combinations(values))))
-        drawn = drawing.draw(made.chart, wanted, given, out)
-        out.write(dumps(_json(made, source.name, wanted.format, drawn)) + "\n" if given["json"] else drawn)
+        run = (
+            picture.laid_over(made, [options.read_path(trace) for trace in given["traces"]])
+            if given["traces"]
+            else None
+        )
+        drawn = drawing.draw(made.chart, wanted, given, out, run)
+        told = _json(made, source.name, wanted.format, drawn) | ({} if run is None else {"measured": _measured(run)})
+        out.write(dumps(told) + "\n" if given["json"] else drawn)
         if made.fault is None:
             return 0
         if not given["json"]:
-            told = render.concise(made.fault, source.name)
-            out.complain(f"{told}; drawn as far as it runs, `pipesched verify` tells more")
+            fault = render.concise(made.fault, source.name)
+            out.complain(f"{fault}; drawn as far as it runs, `pipesched verify` tells more")
         return 1
 
 
@@ -89,4 +100,29 @@ def _json(made: Picture, source: str, format: str, drawn: str) -> dict[str, obje
         "format": format,
         "picture": drawn,
         "diagnostics": [render.as_json(found) for found in made.diagnostics],
+    }
+
+
+def _measured(run: Against) -> dict[str, object]:
+    """Measured times as JSON numbers: seconds, and units of cost."""
+    return {
+        "unit": run.unit / 1e9,
+        "step": run.step,
+        "steps": [length / 1e9 for length in run.lengths],
+        "makespan": float(run.makespan),
+        "ratios": [
+            {
+                "kind": x.kind,
+                "stage": None if x.stage < 0 else x.stage,
+                "cost": float(x.planned),
+                "ran": float(x.ran),
+                "ratio": None if x.ratio is None else float(x.ratio),
+            }
+            for x in (*run.kinds, *run.stages)
+        ],
+        "late": [
+            {"rank": x.rank, "operation": str(x.operation), "planned": float(x.planned), "ran": float(x.ran)}
+            for x in run.late
+        ],
+        "clocks_disagree": run.skew / 1e9,
     }

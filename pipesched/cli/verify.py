@@ -27,7 +27,8 @@ MAX_RUNS = 10_000
 @click.option("--fsdp", is_flag=True, help="Ask for UNSHARD and RESHARD in a torch CSV.")
 @options.output_options
 def verify(files: tuple[str, ...], **given: Any) -> int:
-    """Check schedules: .ps files, torch CSV files, orders, streams, built-in names, or - for stdin.
+    """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,
+    built-in names, or - for stdin.
 
     \b
     A size may be a list or an inclusive range; several files or sizes print a line each:

@@ -150,4 +150,3 @@ def _nanoseconds(value: object, unit: int) -> int | None:
 def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."
-

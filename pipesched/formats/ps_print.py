@@ -95,9 +95,9 @@ class _Printer:
         return kept if several and all(self.words.drained[r] for r in ranks) else len(nodes)
 
     def _only_weights(self, node: Node) -> bool:
-        """Whether this is W, or a loop of nothing else that runs as often whatever m is."""
+        """Whether this is W, or a loop of nothing else."""
         if isinstance(node, Loop):
-            return not node.count.growth and len(node.body) == 1 and self._only_weights(node.body[0])
+            return len(node.body) == 1 and self._only_weights(node.body[0])
         return self.words.letters[node] == "W"
 
     def _lines(self, nodes: Sequence[Node], depth: int, inside: int = 0) -> Iterator[_Line]:

@@ -64,7 +64,7 @@ def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
         step, high = numbers[low + 1] - numbers[low], low + 2
         while high < len(numbers) and numbers[high] - numbers[high - 1] == step:
             high += 1
-        if high - low >= LEAST and step:
+        if high - low >= LEAST:
             yield low, high
             low = high
         else:

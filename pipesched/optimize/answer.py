@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-
-import numpy as np
+from textwrap import fill
 
 from pipesched import render
 from pipesched.analysis.idle import idle
@@ -21,56 +20,15 @@ from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
-from pipesched.model.schedule import Schedule
-from pipesched.optimize import convert
-from pipesched.optimize.bounds import Bound
+from pipesched.optimize import convert, words
+from pipesched.optimize.beside import Known
 from pipesched.optimize.instance import Instance
 from pipesched.optimize.periodic import Periodic
-from pipesched.optimize.problem import Orders, Problem
+from pipesched.optimize.problem import Problem
 from pipesched.optimize.search import State
-from pipesched.optimize.warmup import Ends
 
 PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
-
-
-@dataclass(frozen=True, eq=False)
-class Known:
-    """A published schedule at the same size. Times in the user's unit; peak: the largest over the ranks.
-
-    fits: whether its placement is that of the problem and its peaks are within the caps. orders: None if its placement
-    is another.
-    """
-
-    name: str
-    makespan: Fraction
-    span: Fraction
-    peak: Fraction
-    fits: bool
-    orders: Orders | None
-
-    @property
-    def remark(self) -> str:
-        """Why it is not an answer to the question, if it is not."""
-        return (
-            ""
-            if self.fits and self.orders is not None
-            else "another placement"
-            if self.orders is None
-            else "over the cap"
-        )
-
-    @classmethod
-    def of(cls, name: str, schedule: Schedule, instance: Instance, problem: Problem) -> Known:
-        """A schedule that finishes, at the costs of the instance."""
-        ticks = instance.costs.ticks(schedule.stages)
-        spent = idle(schedule, timeline(schedule, waits(schedule), ticks), ticks)
-        peaks = memory(schedule, instance.release, instance.costs.sizes(schedule.stages)).peak
-        same = np.array_equal(schedule.placement.rank_of, instance.placement.rank_of)
-        orders = convert.to_orders(problem, schedule) if same else None
-        fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
-        return cls(name, spent.makespan, spent.span, max(peaks), fits, orders)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +110,12 @@ class Optimum:
             sizes,
             problem.objective,
             lower_bound=problem.time(state.lower),
-            proved_by=_proved_by(state),
+            proved_by=words.proved_by(state),
             reason=state.stopped,
             found_by=state.source,
             seconds=seconds,
             known=tuple(known),
-            notes=_notes(instance, state),
+            notes=words.notes(instance, state),
         )
         if state.best is None:
             return plain
@@ -200,13 +158,18 @@ class Optimum:
         if self.every is None or self.growth is None:
             return None
         base, more = self.growth
-        return {"microbatches": self.every[0], "step": self.every[1], "value": _json(base), "growth": _json(more)}
+        return {
+            "microbatches": self.every[0],
+            "step": self.every[1],
+            "value": words.as_json(base),
+            "growth": words.as_json(more),
+        }
 
     @property
     def terms(self) -> str:
         """What the verdict is for."""
         caps = self.instance.caps
-        cap = "no cap" if caps is None else f"cap {_caps(caps)}"
+        cap = "no cap" if caps is None else f"cap {words.caps(caps)}"
         return f"{self.terms_without_cap}, {cap}"
 
     @property
@@ -216,7 +179,7 @@ class Optimum:
         backward = "full backward" if self.instance.fused else "split backward"
         left = ("I", "W", "FB") if self.instance.fused else ("B", "FB")
         told = self.instance.costs.to_json()
-        costs = ",".join(f"{key}={_cost(value)}" for key, value in told.items() if key not in left)
+        costs = ",".join(f"{key}={words.cost(value)}" for key, value in told.items() if key not in left)
         rule = self.instance.release.name
         return f"{self.placement_name} placement, {sizes}, {backward}, costs {costs}, release {rule}"
 
@@ -243,23 +206,23 @@ class Optimum:
         lines = [f"{self.verdict[0].upper()}{self.verdict[1:]}.", f"For: {self.terms}."]
         if self.status == PROVED:
             lines.insert(1, f"No schedule is shorter: {self.proved_by}.")
-        return " ".join(lines)
+        return "\n".join(fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False) for line in lines)
 
     @property
     def claims(self) -> list[str]:
         """What the printed file claims, checked by verify."""
         if self.makespan is None or self.span is None:
             return []
-        when = _condition(self.instance.costs, self.instance.fused)
+        when = words.condition(self.instance.costs, self.instance.fused)
         rule = "" if self.instance.release.name == "W" else f" release {self.instance.release.name}"
         if self.every is not None and self.growth is not None:
             base, more = self.growth
-            grown = f"{_exact(base)} + {_exact(more)} * (m - {self.every[0]})"
-            return [f"{self.objective} == {grown}{when}", f"peak == {_exact(max(self.peak))}{rule}"]
+            grown = f"{words.exact(base)} + {words.exact(more)} * (m - {self.every[0]})"
+            return [f"{self.objective} == {grown}{when}", f"peak == {words.exact(max(self.peak))}{rule}"]
         return [
-            f"makespan == {_exact(self.makespan)}{when}",
-            f"span == {_exact(self.span)}{when}",
-            f"peak == {_exact(max(self.peak))}{rule}",
+            f"makespan == {words.exact(self.makespan)}{when}",
+            f"span == {words.exact(self.span)}{when}",
+            f"peak == {words.exact(max(self.peak))}{rule}",
         ]
 
     def __str__(self) -> str:
@@ -275,7 +238,7 @@ class Optimum:
         lines += [f"    note: {note}" for note in self.notes]
         lines += [f"    help: {told.help} (pipesched explain {told.code})" for told in self.diagnostics]
         if self.makespan is not None:
-            lines += [f"    {self._times}", f"    peak {shown(max(self.peak))}      [{_listed(self.peak)}]", ""]
+            lines += [f"    {self._times}", f"    peak {shown(max(self.peak))}      [{words.listed(self.peak)}]", ""]
             lines += self._table()
         return "\n".join(lines)
 
@@ -312,24 +275,24 @@ class Optimum:
             "for": self.terms,
             "parameters": dict(self.sizes),
             "objective": self.objective,
-            "makespan": _json(self.makespan),
-            "span": _json(self.span),
-            "lower_bound": _json(self.lower_bound),
-            "gap": _json(self.gap),
+            "makespan": words.as_json(self.makespan),
+            "span": words.as_json(self.span),
+            "lower_bound": words.as_json(self.lower_bound),
+            "gap": words.as_json(self.gap),
             "proved_by": self.proved_by or None,
             "found_by": self.found_by or None,
             "reason": self.reason or None,
             "every": self._every,
-            "mem_cap": None if self.instance.caps is None else [_json(cap) for cap in self.instance.caps],
-            "peak": [_json(peak) for peak in self.peak],
+            "mem_cap": None if self.instance.caps is None else [words.as_json(cap) for cap in self.instance.caps],
+            "peak": [words.as_json(peak) for peak in self.peak],
             "release": self.instance.release.name,
             "costs": self.instance.costs.to_json(),
             "known": [
                 {
                     "name": k.name,
-                    "makespan": _json(k.makespan),
-                    "span": _json(k.span),
-                    "peak": _json(k.peak),
+                    "makespan": words.as_json(k.makespan),
+                    "span": words.as_json(k.span),
+                    "peak": words.as_json(k.peak),
                     "fits": k.fits and k.orders is not None,
                 }
                 for k in self.known
@@ -347,79 +310,11 @@ def _growth(problem: Problem, repeated: Periodic) -> tuple[Fraction, Fraction]:
     return problem.time(seam.value), problem.time(seam.period) / seam.every
 
 
-def _proved_by(state: State) -> str:
-    """What shows that there is nothing below the bound."""
-    refuted = state.refuted
-    if refuted is not None and refuted.bound + 1 > state.bound.value:
-        alone = f", on rank {refuted.ranks[0]} alone" if refuted.ranks else ""
-        return f"{refuted.engine} refuting {shown(state.problem.time(refuted.bound))}{alone}"
-    return _explained(state.problem, state.bound)
-
-
-def _explained(problem: Problem, bound: Bound) -> str:
-    """A bound with its numbers."""
-    terms = bound.terms
-    head, work, tail = (shown(problem.time(ticks)) for ticks in (terms.head, terms.work, terms.tail))
-    total = shown(problem.time(bound.value))
-    if isinstance(terms, Ends):
-        before, after = (shown(problem.time(ticks)) for ticks in (terms.before, terms.after))
-        return (
-            f"rank {bound.rank} has {work} of work, of which its cap lets {before} fit into the first {head}"
-            f" and {after} into the last {tail}: {head} + {work} - {before} - {after} + {tail} = {total}"
-        )
-    if bound.kind == "path":
-        return f"the longest path, through rank {bound.rank}: {total}"
-    return f"rank {bound.rank} has {work} of work that begins after {head} and ends {tail} before the end: {total}"
-
-
-def _notes(instance: Instance, state: State) -> tuple[str, ...]:
-    notes = list(state.notes)
-    if instance.caps is not None and instance.rounded != instance.caps:
-        assert instance.rounded is not None
-        notes.insert(0, f"the cap binds at {_caps(instance.rounded)}: activations come in no smaller pieces")
-    return tuple(notes)
-
-
 _ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
-_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+_WIDTH = 110  # characters of a line in the printed file
 
 
 def _painted(verdict: str, status: str, color: bool) -> str:
     head, rest = verdict[: len(status)], verdict[len(status) :]
     return f"\x1b[1;{_COLORS[status]}m{head}\x1b[0m{rest}" if color else verdict
-
-
-def _listed(values: Sequence[Fraction]) -> str:
-    texts = [shown(value) for value in values]
-    if len(texts) > _SHOWN:
-        texts = [*texts[: _SHOWN // 2], "…", *texts[-_SHOWN // 2 :]]
-    return "  ".join(texts)
-
-
-def _caps(caps: Sequence[Fraction]) -> str:
-    return shown(caps[0]) if len(set(caps)) == 1 else ",".join(map(shown, caps))
-
-
-def _cost(value: object) -> str:
-    return "[" + ",".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
-
-
-def _condition(costs: Costs, fused: bool) -> str:
-    """The costs under which the times hold, where each is one number."""
-    named = {"tF": "F", "tB": "B", "tC": "C"} if fused else {"tF": "F", "tI": "I", "tW": "W", "tC": "C"}
-    numbers = {name: costs.scalar(key) for name, key in named.items()}
-    if any(number is None for number in numbers.values()):
-        return ""
-    told = " and ".join(f"{name} == {_exact(number)}" for name, number in numbers.items() if number is not None)
-    return f" when {told}"
-
-
-def _exact(value: Fraction) -> str:
-    return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"
-
-
-def _json(value: Fraction | None) -> int | str | None:
-    if value is None:
-        return None
-    return value.numerator if value.denominator == 1 else str(value)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipesched.optimize.machine import Busy, busiest
+from pipesched.optimize.memory_links import told
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.warmup import Ends, ends
 from pipesched.optimize.windows import Paths, paths
@@ -57,7 +58,7 @@ def rank_bounds(problem: Problem, rank: int, found: Paths) -> list[Bound]:
         Bound(path.value, f"longest path, through rank {rank}", "path", rank, path),
         Bound(busy.value, f"work of rank {rank} between the first of it and the last", "one-machine", rank, busy),
     ]
-    if len(problem.on[rank]) > 3:
+    if rank not in told(problem):  # where links tell all of memory, heads and tails know it
         both = ends(problem, rank, found.head, found.tail)
         made.append(Bound(both.value, f"warm-up and cool-down of rank {rank} under its cap", "ends", rank, both))
     return made

@@ -42,12 +42,13 @@ class Encoding:
     """The clauses for one C, and where the counters are.
 
     low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]]; those
-    of one operation follow each other.
+    of one operation follow each other. joins: the sequences of merged W, see `merge`.
     """
 
     problem: Problem
     low: Ints
     high: Ints
+    joins: Joins = ()
     clauses: Clauses = field(default_factory=Clauses)
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ def encode(
         joins: what waits for any of several sequences.
         window: a part that is to be periodic.
     """
-    made = Encoding(problem, low, high)
+    made = Encoding(problem, low, high, joins)
     made.clauses.impossible = bool((high < low).any())
     x, t = _over(low, high - 1)
     made.clauses.add(-made.started(x, low[x] + t), made.started(x, low[x] + t + 1))

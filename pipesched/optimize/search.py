@@ -25,6 +25,7 @@ from pipesched.optimize.problem import Orders, Problem
 from pipesched.optimize.question import Answer
 from pipesched.optimize.windows import paths
 
+INTERRUPTED = "interrupted"
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
 _COARSE = 20.0  # seconds for each rounding
 _LOOK, _MOST_LOOK = 0.4, 5.0  # seconds of heuristics before the engines start; more for large problems
@@ -123,7 +124,7 @@ def search(
             _on_a_coarse_grid(state, limits, progress)
             _climb(state, limits, progress)
     except KeyboardInterrupt:
-        state.stopped = "interrupted"
+        state.stopped = INTERRUPTED
     if not state.proved and not state.stopped:
         state.stopped = (
             f"time limit of {limits.seconds:g} s" if state.seconds >= limits.seconds else "no engine can go on"
@@ -174,7 +175,9 @@ def _offer_rounded(state: State, ticks: int, limits: Limits, progress: Callable[
         progress(state)
 
     if not state.proved and state.best is not None:
-        search(coarsened(state.problem, ticks), limits, [(state.source, state.best)], offered)
+        coarse = search(coarsened(state.problem, ticks), limits, [(state.source, state.best)], offered)
+        if coarse.stopped == INTERRUPTED:
+            raise KeyboardInterrupt
 
 
 @dataclass(eq=False)
@@ -226,8 +229,9 @@ def _take(state: State, rungs: Ladder, step: Step, answer: Answer) -> None:
     if answer.start is not None and state.offer(answer.engine, convert.by_start(state.problem, answer.start)):
         assert state.value is not None
         rungs.found(state.value)
-    if answer.reason and answer.reason not in state.notes:
-        state.notes.append(answer.reason)
+    note = f"{answer.engine} does not know: {answer.reason}"
+    if answer.verdict == "unknown" and answer.reason and note not in state.notes:
+        state.notes.append(note)
 
 
 def _drop_stale(pool: Pool, rungs: Ladder, running: dict[int, Running]) -> None:

@@ -26,7 +26,7 @@ from pipesched.model.ops import Op
 from pipesched.optimize.problem import Problem
 
 _TIMES = 500  # of one rank: warm-up and cool-down are over by then
-_FEW = 100  # times that are all tried
+_FEW = 48  # times that are all tried
 
 
 @dataclass(frozen=True)
@@ -141,42 +141,34 @@ def _over(chunk: Chunk, t: int, which: int) -> int:
 
 
 def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """(held just before t, work before t), for every number of F; the backwards follow as far as they can."""
-    done = _begun(chunk, t)
+    """(held just before t, work before t), for every number of F; the backwards follow as far as they can. An I that
+    takes is over only where its W is.
+    """
+    done, change = _begun(chunk, t), chunk.change
     f = np.arange(len(done[0]))
-    work, held, over = done[0].copy(), chunk.change[0] * f, f
-    for k in range(1, len(done)):
-        work += done[k][np.minimum(f, len(done[k]) - 1)]
-    last = len(done) - 1
-    for k in range(1, len(done)):
-        over = np.minimum(over, _over(chunk, t, k))
-        if k == last or chunk.change[k] <= 0:
-            held = held + chunk.change[k] * over
-    if last == 2 and chunk.change[1] > 0:
-        held = held + chunk.change[1] * over  # an I that takes is over where its W is, at least
-    return held, work
+    inner = np.minimum(f, _over(chunk, t, 1))
+    last = np.minimum(inner, _over(chunk, t, -1))
+    held = change[0] * f + change[1] * (inner if change[1] <= 0 else last)
+    return held + (change[2] * last if len(done) > 2 else 0), _sum(done, [f] * len(done))
 
 
 def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
     """(held just after t from the end, work after that), for every number of W and I; the F follow."""
-    done = _begun(chunk, t)
-    over = _over(chunk, t, 0)
-    n = len(done[-1])
-    if len(done) == 2:
-        i = np.arange(n)
-        w, gain = i, done[1]
-    else:
-        w, i = _both(chunk, n, len(done[1]))
-        gain = done[2][w] + done[1][np.minimum(i, len(done[1]) - 1)]
-    work = gain + done[0][np.minimum(i, len(done[0]) - 1)]
-    held = -sum(k * x for k, x in zip(chunk.change[1:], (i, w), strict=False))
-    if len(done) == 3:
-        held = -chunk.change[1] * i - chunk.change[2] * w
-    return np.asarray(held - chunk.change[0] * np.minimum(i, over)), work
+    done, change = _begun(chunk, t), chunk.change
+    split = len(done) > 2
+    w, i = _both(chunk, len(done[2]), len(done[1])) if split else (np.arange(len(done[1])),) * 2
+    held = -change[0] * np.minimum(i, _over(chunk, t, 0)) - change[1] * i - (change[2] * w if split else 0)
+    return held, _sum(done, [i, i, w] if split else [i, i])
+
+
+def _sum(done: list[Ints], counts: list[Ints]) -> Ints:
+    """The work of so many of each sequence, or of all that can have begun."""
+    parts = [work[np.minimum(n, len(work) - 1)] for work, n in zip(done, counts, strict=True)]
+    return np.asarray(sum(parts))
 
 
 def _both(chunk: Chunk, n: int, limit: int) -> tuple[Ints, Ints]:
-    """(W, I) left: each I holds as much as its F where I frees nothing, so it follows W then."""
+    """(W, I) that are left, any of each, I no more than W; as many I as can be where that holds no more."""
     w = np.arange(n)
     if chunk.change[1] >= 0:
         return w, np.minimum(w, limit - 1)

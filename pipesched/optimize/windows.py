@@ -12,59 +12,25 @@ microbatch: operation i of one waits for operation i - offset of the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from graphlib import TopologicalSorter
 
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimize.memory_links import Link, memory_links, told
+from pipesched.optimize.memory_links import Link, memory_links
 from pipesched.optimize.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """head, tail: int64, shape (operations,), in ticks. later, earlier, delay: all edges between operations, of the
-    same shape: start of later >= start of earlier + delay.
-    """
+    """head, tail: int64, shape (operations,), in ticks."""
 
-    problem: Problem
     head: Ints
     tail: Ints
 
     def least(self, problem: Problem) -> int:
         """The longest path: no objective is less."""
         return int((self.head + self.tail + problem.duration[problem.sequence]).max(initial=0))
-
-    @cached_property
-    def edges(self) -> tuple[Ints, Ints, Ints]:
-        """Chains, orders and memory."""
-        both = zip(self.problem.precedence, memory_edges(self.problem)[:3], strict=True)
-        later, earlier, delay = (np.concatenate(pair) for pair in both)
-        return later, earlier, delay
-
-    @property
-    def later(self) -> Ints:
-        return self.edges[0]
-
-    @property
-    def earlier(self) -> Ints:
-        return self.edges[1]
-
-    @property
-    def delay(self) -> Ints:
-        return self.edges[2]
-
-
-def memory_edges(problem: Problem) -> tuple[Ints, Ints, Ints, tuple[int, ...]]:
-    """(later, earlier, delay) where memory is a precedence, and the ranks whose memory these edges tell in full."""
-    later, earlier, delay = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for link in memory_links(problem):
-        i = np.arange(link.offset, int(problem.length[link.later]))
-        later.append(problem.first[link.later] + i)
-        earlier.append(problem.first[link.earlier] + i - link.offset)
-        delay.append(np.full(len(i), link.delay))
-    return np.concatenate(later), np.concatenate(earlier), np.concatenate(delay), told(problem)
 
 
 def links(problem: Problem) -> list[Link]:
@@ -82,7 +48,7 @@ def paths(problem: Problem) -> Paths:
     duration = problem.duration[problem.sequence]
     head = longest(problem.length, made, np.zeros(problem.operations, dtype=np.int64))
     own = -problem.due[problem.rank[problem.sequence]]
-    return Paths(problem, head, longest_from(problem.length, made, own + duration) - duration)
+    return Paths(head, longest_from(problem.length, made, own + duration) - duration)
 
 
 def longest(length: Ints, links: list[Link], least: Ints) -> Ints:

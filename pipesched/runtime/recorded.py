@@ -35,15 +35,17 @@ def dumps(stream: Stream, ranks: Mapping[int, Steps]) -> str:
 
 
 def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[dict[str, Any]]:
-    yield {"ph": "M", "pid": rank, "tid": 0, "ts": 0, "name": "process_name", "args": {"name": f"rank {rank}"}}
-    yield {"ph": "M", "pid": rank, "tid": 0, "ts": 0, "name": "process_sort_index", "args": {"sort_index": rank}}
+    for kind, value in (("process", f"rank {rank}"), ("thread", "instructions")):
+        about = {"ph": "M", "pid": rank, "tid": 0, "ts": 0}
+        yield {**about, "name": f"{kind}_name", "args": {"name": value}}
+        yield {**about, "name": f"{kind}_sort_index", "args": {"sort_index": rank if kind == "process" else 0}}
     for number, step in enumerate(steps):
         for index, begin, end, waited in step:
             instruction = stream.ranks[rank][int(index)]
             times = {"start": round(begin - zero, 9), "end": round(end - zero, 9), "waited": round(waited, 9)}
             args = {"rank": rank, **_told(instruction), "step": number, "index": int(index), **times}
-            span = _span(begin - zero, end - zero)
-            yield {"ph": "X", "pid": rank, "tid": 0, **span, "name": str(instruction), "cat": instruction.op, "args": args}
+            where = {"ph": "X", "pid": rank, "tid": 0, **_span(begin - zero, end - zero)}
+            yield {**where, "name": str(instruction), "cat": instruction.op, "args": args}
 
 
 def _span(begin: float, end: float) -> dict[str, float]:

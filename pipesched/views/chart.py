@@ -10,9 +10,12 @@ An order in which ranks wait for each other is drawn as far as it runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+import numpy as np
+
+from pipesched.analysis.against import Against
 from pipesched.analysis.memory import Memory, memory
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.analysis.waits import Waits, waits
@@ -72,3 +75,20 @@ def chart(
         title or schedule.name,
         dict(sizes if sizes is not None else schedule.parameters),
     )
+
+
+def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
+    """A plan and a step of a run of it on one clock: a tick is a nanosecond, a unit the time that a cost of 1 took."""
+    schedule, scale = plan.schedule, run.unit
+    never = (-1,) * schedule.ranks
+    planned = Timeline(
+        _rescaled(plan, plan.times.start, scale), _rescaled(plan, plan.times.end, scale), plan.times.turn, never
+    )
+    ran = Timeline(run.start, run.end, plan.times.turn, never)
+    ticks = {"scale": scale, "message": np.zeros_like(plan.message)}
+    return replace(plan, times=planned, **ticks), replace(plan, times=ran, **ticks)
+
+
+def _rescaled(plan: Chart, ticks: Ints, scale: int) -> Ints:
+    """Ticks of the plan as nanoseconds, rounded down."""
+    return np.array([int(x) * scale // plan.scale for x in ticks.tolist()], dtype=np.int64)

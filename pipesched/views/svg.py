@@ -41,13 +41,18 @@ _TOP = 52
 
 @dataclass(frozen=True)
 class Svg:
-    """What to draw. style: default, zero-bubble or megatron. force: any number of operations."""
+    """What to draw. style: default, zero-bubble or megatron. force: any number of operations.
+
+    pixels: of a tick, None for as many as there is room for. words: in the place of the cost, if there are any.
+    """
 
     style: str = "default"
     messages: bool = False
     memory: bool = False
     window: Window = WHOLE
     force: bool = False
+    pixels: Fraction | None = None
+    words: str = ""
 
 
 def render(chart: Chart, how: Svg | None = None) -> str:
@@ -92,6 +97,8 @@ class _Page:
 
     def _pixels(self) -> Fraction:
         """Pixels a tick: whole ones a unit of time where there is room."""
+        if self.how.pixels is not None:
+            return self.how.pixels
         one = unit(self.chart, self.begin)
         slot = 4 + _LETTER * max(3, cells.widest(self.chart, stages=False))
         per_unit = Fraction(slot * one, min(shortest(self.chart), self.end - self.begin))
@@ -109,7 +116,7 @@ class _Page:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" width="{self.width}" height="{self.height}" '
             f'viewBox="0 0 {self.width} {self.height}" role="img">'
         )
-        yield f"<title>{escape(self._name())}, {escape(verdict.cost(self.chart))}</title>"
+        yield f"<title>{escape(self._name())}, {escape(self.how.words or verdict.cost(self.chart))}</title>"
         yield f"<style>{css}</style>"
         yield f'<text class="t h" x="12" y="20">{escape(self._name())}</text>'
         yield f'<text class="t" x="12" y="38">{escape(self._cost())}</text>'
@@ -131,7 +138,9 @@ class _Page:
         return "  ".join(part for part in (self.chart.title, sizes) if part)
 
     def _cost(self) -> str:
-        """In the words of the style."""
+        """In the words of the style, or in those that were given."""
+        if self.how.words:
+            return self.how.words
         choices = {"zero-bubble": verdict.span, "megatron": verdict.overhead}
         cost = choices.get(self.style.name, verdict.cost)(self.chart)
         if (self.begin, self.end) == (0, max(self.chart.times.makespan, 1)):
@@ -207,3 +216,14 @@ class _Page:
         if self.how.messages:
             yield "f0", "activation"
             yield "g0", "gradient"
+
+
+def pixels(chart: Chart, how: Svg) -> Fraction:
+    """How many a tick of the chart is wide."""
+    return _Page(chart, how).frame.pixels
+
+
+def size(document: str) -> tuple[int, int]:
+    """Width and height of a document that `render` made."""
+    width, height = (int(document.split(f'{key}="', 1)[1].split('"', 1)[0]) for key in ("width", "height"))
+    return width, height

@@ -130,16 +130,25 @@ class Cells:
         for i in np.flatnonzero(needs.crosses & (times.start >= 0)).tolist():
             sender = int(needs.needs[i])
             begin, end = int(times.end[sender]), int(times.start[i])
-            if begin >= self.frame.begin and end <= self.frame.end:
-                look = f'class="{"f" if schedule.op[i] == Op.F else "g"}" marker-end="url(#{scope}p)"'
-                yield f'<path {look} d="{self._arrow(int(schedule.rank[sender]), begin, int(schedule.rank[i]), end)}"/>'
+            if self._visible(begin, end):
+                head = f' marker-end="url(#{scope}p)"' if end <= self.frame.end else ""
+                line = self._arrow(int(schedule.rank[sender]), begin, int(schedule.rank[i]), end)
+                yield f'<path class="{"f" if schedule.op[i] == Op.F else "g"}"{head} d="{line}"/>'
 
     def _arrow(self, source: int, begin: int, target: int, end: int) -> str:
-        """From the lower edge of a row to the upper edge of one below it, or the other way round."""
-        row, down = self.frame.row, target > source
-        y0 = self.frame.y(source) + (row if down else 0)
-        y1 = self.frame.y(target) + (0 if down else row)
-        return f"M{number(self.frame.x(begin))} {y0}L{number(self.frame.x(end))} {y1}"
+        """From the lower edge of a row to the upper edge of one below it, or the other way round; cut at the window."""
+        frame, down = self.frame, target > source
+        top = frame.y(source) + (frame.row if down else 0)
+        rise = frame.y(target) + (0 if down else frame.row) - top
+        first, last, whole = max(begin, frame.begin), min(end, frame.end), (end - begin) or 1
+        y0 = top + Fraction(rise * (first - begin), whole)
+        y1 = top + rise - Fraction(rise * (end - last), whole)
+        return f"M{number(frame.x(first))} {number(y0)}L{number(frame.x(last))} {number(y1)}"
+
+    def _visible(self, begin: int, end: int) -> bool:
+        """Whether some of a message is in the window; one that takes no time may be at its edge."""
+        first, last = max(begin, self.frame.begin), min(end, self.frame.end)
+        return first < last or first == last == begin == end
 
     def curves(self) -> Iterator[str]:
         """What each rank holds, on one scale for all, and its peak at the right."""

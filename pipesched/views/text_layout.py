@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from math import ceil
 
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.views import cells
 from pipesched.views.axis import WHOLE, Axis, Window, axis, shortest
 from pipesched.views.chart import Chart
+from pipesched.views.phases import Phases, phases
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,22 @@ class Layout:
         """Stages are named where a rank has more than two chunks, and the shortest slot has room."""
         fits = cells.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
         return cells.Labels(self.chart, self.chunk, self._many and fits, self.how.color)
+
+    @property
+    def naming(self) -> int:
+        """The width from which on stages are named: the shortest slot has room for the longest name."""
+        slots = Fraction(self.axis.end - self.axis.begin, shortest(self.chart))
+        return self.left + ceil(slots * cells.widest(self.chart, stages=True)) + 1 + self.right
+
+    @cached_property
+    def phases(self) -> Phases:
+        """The phases of every rank."""
+        return phases(self.chart.schedule, self.chart.times)
+
+    @property
+    def phased(self) -> bool:
+        """Whether any rank has a backward, and so leaves its warm-up."""
+        return bool((self.phases.steady >= 0).any())
 
     @cached_property
     def _many(self) -> bool:

@@ -13,7 +13,6 @@ import numpy as np
 
 from pipesched.model.numbers import shown
 from pipesched.views.levels import highest
-from pipesched.views.phases import phases
 from pipesched.views.text_layout import Layout
 from pipesched.views.text_words import wrapped
 
@@ -24,18 +23,17 @@ def memory(layout: Layout) -> Iterator[str]:
     """A heading, and the line of each rank with its peak."""
     top = max(layout.chart.held.peak, default=Fraction(0))
     head, wide = (
-        f"memory: 0 to {shown(top)} activations, {layout.bar} between phases",
+        f"memory: 0 to {shown(top)} activations" + (f", {layout.bar} between phases" if layout.phased else ""),
         layout.left + layout.axis.columns,
     )
     if len(head) > wide:
         yield from wrapped(layout, head)
         head = ""
     yield f"{head:<{wide}} {'peak':>{layout.right}}"
-    ends = phases(layout.chart.schedule, layout.chart.times)
     blocks = partial(_blocks, layout, max(int(top / layout.chart.held.part), 1))
     for rank, peak in enumerate(layout.peaks):
         line = blocks(rank)
-        for instant in (int(ends.steady[rank]), int(ends.cooling[rank])):
+        for instant in (int(layout.phases.steady[rank]), int(layout.phases.cooling[rank])):
             if layout.axis.begin < instant < layout.axis.end:
                 line[int(layout.axis.column(np.array(instant)))] = layout.bar
         yield f"{layout.name(rank)}{''.join(line)} {peak:>{layout.right}}"

@@ -35,7 +35,7 @@ def title(layout: Layout) -> Iterator[str]:
         part = f"time {shown(chart.time(at.begin))} to {shown(chart.time(at.end))} of {shown(chart.makespan)}; "
     columns = max(at.unit, 1)
     unit = columns * at.step / chart.scale
-    scale = f"{columns} column{'s' * (columns > 1)} = {shown(unit)} unit{'s' * (unit != 1)} of time"
+    scale = f"{columns} column{'s' * (columns > 1)} = {shown(unit)} unit{'s' * (unit > 1)} of time"
     yield from wrapped(layout, part + scale)
 
 
@@ -59,7 +59,8 @@ def legend(layout: Layout) -> Iterator[str]:
     unseen = verdict.timeless(layout.chart)
     if unseen:
         yield from wrapped(layout, f"{unseen} operation{'s' * (unseen > 1)} of no duration cannot be seen")
-    yield from wrapped(layout, "phases: warm-up until a rank's first backward, cool-down after its last forward")
+    if layout.phased:
+        yield from wrapped(layout, "phases: warm-up until a rank's first backward, cool-down after its last forward")
 
 
 def _letters(layout: Layout) -> str:
@@ -67,7 +68,10 @@ def _letters(layout: Layout) -> str:
         return f"a column shows what takes most of it; in lower case less than {NEARLY * 100} %"
     if layout.labels.stages:
         return "F9.5 is stage 9, microbatch 5; odd chunks of a rank in lower case"
-    return "the number is the microbatch" + ("; odd chunks of a rank in lower case" if layout.chunks > 1 else "")
+    words = "the number is the microbatch"
+    if layout.chunks > 1:
+        words += "; odd chunks of a rank in lower case"
+    return words + (f", stages named at --width {layout.naming}" if layout.chunks > 2 else "")
 
 
 def wrapped(layout: Layout, text: str) -> list[str]:

@@ -24,6 +24,18 @@ class UnknownError(Exception):
     """CP-SAT does not know, and why."""
 
 
+def require() -> None:
+    """Nothing, if CP-SAT is here.
+
+    Raises:
+        PipeschedError: PS820, OR-Tools is not installed.
+    """
+    if find_spec("ortools") is None:
+        raise fail(
+            Code.NEEDS, "the engine cpsat needs OR-Tools, which is not installed", help="pip install 'pipesched[cpsat]'"
+        )
+
+
 def solve(
     problem: Problem,
     low: Ints,
@@ -39,10 +51,7 @@ def solve(
         PipeschedError: PS820, OR-Tools is not installed.
         UnknownError: CP-SAT does not know.
     """
-    if find_spec("ortools") is None:
-        raise fail(
-            Code.NEEDS, "the engine cpsat needs OR-Tools, which is not installed", help="pip install 'pipesched[cpsat]'"
-        )
+    require()
     from ortools.sat.python import cp_model
 
     if window is not None:

@@ -48,6 +48,8 @@ def _comments(question: Question, made: Encoding) -> Iterator[str]:
     if question.window is not None:
         yield "c periodic from {} to {}: {} microbatches every {} ticks\n".format(*question.window)
     yield "c Variable a + k is true if the operation has started by tick t + k; the others are auxiliary.\n"
+    if made.joins:
+        yield "c The W of a rank with several stages are counted together: microbatch n is the n-th W of the rank.\n"
     yield "c   operation route stage microbatch rank: starts t .. u, takes duration; variables a .. b\n"
     columns = (problem.sequence, problem.index, made.low, made.high, made.base)
     for q, i, low, high, base in zip(*(column.tolist() for column in columns), strict=True):

@@ -28,7 +28,7 @@ from pipesched.optimize.portfolio.vee import building_blocks
 from pipesched.optimize.portfolio.zero_bubble import zero_bubble
 from pipesched.optimize.problem import Orders, Problem
 
-WALKED = 20_000  # operations beyond which a step of local search takes too long to be worth it
+WALKED = 20_000  # operations beyond which a step of local search, or pushing each better one, takes too long
 FAMILIES, PUSHES = 0.5, 0.75  # of the time has gone when these stop
 
 
@@ -56,14 +56,15 @@ def _candidates(pool: Pool, justifier: Justifier, clock: Clock) -> Iterator[tupl
     problem, until = pool.problem, clock.at(PUSHES)
     yield from known(problem)
     yield from zero_bubble(problem)
-    yield "one microbatch at a time", one_by_one(problem)
     yield from _push(pool.entries[:1], justifier, until)
+    if not pool.entries:
+        yield "one microbatch at a time", one_by_one(problem)
     for entry in _in_turn(
-        listings(problem, clock.at(FAMILIES)), building_blocks(problem), patterns(problem), in_flight(problem)
+        building_blocks(problem), patterns(problem), listings(problem, clock.at(FAMILIES)), in_flight(problem)
     ):
         before = pool.best
         yield entry
-        if pool.best < before:
+        if pool.best < before and problem.operations <= WALKED:
             yield from _push(pool.entries[:1], justifier, until)
         if clock.gone() >= FAMILIES:
             break

@@ -3,7 +3,6 @@
     key[x]     the most urgent has the smallest; only among what has arrived
     W          fills: a gap that holds enough of it, and the rank's memory when a forward finds no room
     patience   for how much of an operation's duration its rank stays idle for a more urgent one that is on its way
-    limit[q]   microbatches between F and its backward on one stage
 
 A forward starts only if all that is under way can still be finished (`safe`), so a run ends whatever the placement, if
 any schedule does. Events: O(operations x log ranks), beside what `safe` asks for.
@@ -31,15 +30,11 @@ LOOK = 256  # events between two looks at the clock
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """How to choose. key: int64, shape (operations,). share: the part of a W that must fit into a gap. limit: by
-    sequence, None for no limit. filling: whether W only fills; else it competes by its key.
-    """
+    """How to choose. key: int64, shape (operations,). share: the part of a W that must fit into a gap."""
 
     key: Ints
     share: float = 1.0
     patience: float = 0.0
-    limit: Sequence[int] | None = None
-    filling: bool = True
 
 
 def listed(problem: Problem, policy: Policy, until: float = inf) -> Orders | None:
@@ -64,10 +59,8 @@ class _Run:
         self.follow: list[list[tuple[int, int]]] = [[] for _ in range(problem.sequences)]
         for b, a, lag in zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True):
             self.follow[b].append((a, lag))
-        fills = policy.filling
-        self.chains = [[q for q in held if not fills or problem.op[q] != Op.W] for held in problem.on]
-        self.fillers = [[q for q in held if fills and problem.op[q] == Op.W] for held in problem.on]
-        self.limits = _limits(problem, policy.limit)
+        self.chains = [[q for q in held if problem.op[q] != Op.W] for held in problem.on]
+        self.fillers = [[q for q in held if problem.op[q] == Op.W] for held in problem.on]
         self.orders: list[list[int]] = [[] for _ in range(problem.ranks)]
         self.free = [0] * problem.ranks
         self.events = [(0, rank) for rank in range(problem.ranks)]
@@ -91,14 +84,11 @@ class _Run:
         for key, q in here:
             if not self.room.fits(q):
                 full = True
-            elif self._within_limit(q):
-                if not self.room.safe(q):
-                    self.denied.add(rank)
-                    continue
-                patient = self.patience * self.duration[q]
-                end = now + self.duration[q]
-                if patient and any(a < end and a - now <= patient and k < key for a, k in coming):
-                    break
+            elif not self.room.safe(q):
+                self.denied.add(rank)
+            elif self._waits(q, key, now, coming):
+                break
+            else:
                 return q
         gap = min(coming)[0] - now if coming else None
         q = self._filler(rank)
@@ -107,6 +97,12 @@ class _Run:
         if gap is not None:
             heapq.heappush(self.events, (now + gap, rank))
         return -1
+
+    def _waits(self, q: int, key: int, now: int, coming: Sequence[tuple[int, int]]) -> bool:
+        """Whether something more urgent comes before this would end, and soon."""
+        soon = now + self.patience * self.duration[q]
+        end = now + self.duration[q]
+        return any(arrival < end and arrival <= soon and urgent < key for arrival, urgent in coming)
 
     def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """(key, sequence) of what has arrived, most urgent first; (arrival, key) of what is on its way."""
@@ -123,10 +119,6 @@ class _Run:
         if len(here) > 1:
             here.sort()
         return here, coming
-
-    def _within_limit(self, q: int) -> bool:
-        limit = self.limits[q]
-        return limit is None or self.next[q] - self.next[limit[0]] < limit[1]
 
     def _filler(self, rank: int) -> int:
         """The W that is due first of those that wait, -1 if none."""
@@ -156,21 +148,6 @@ class _Run:
             for other in self.denied:
                 heapq.heappush(self.events, (now, other))
             self.denied.clear()
-
-
-def _limits(problem: Problem, limit: Sequence[int] | None) -> list[tuple[int, int] | None]:
-    """By sequence: the sequence of the backward and how far it may be behind."""
-    found: list[tuple[int, int] | None] = [None] * problem.sequences
-    if limit is not None:
-        back = {
-            (int(problem.route[q]), int(problem.stage[q])): q
-            for q in range(problem.sequences)
-            if problem.op[q] in (Op.I, Op.B)
-        }
-        for q in range(problem.sequences):
-            if problem.op[q] == Op.F:
-                found[q] = (back[int(problem.route[q]), int(problem.stage[q])], limit[q])
-    return found
 
 
 def heads(problem: Problem) -> Ints:

@@ -25,6 +25,7 @@ from pipesched.optimize.portfolio.shape import Shape, Token, shape, written
 from pipesched.optimize.problem import Orders, Problem
 
 PERIOD = 6
+FEW = 16
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,19 @@ def _after(residue: int, least: int) -> int:
 
 
 def blocks(size: int) -> list[Block]:
-    """All blocks of a step that changes once, without doubles; those that hold least first."""
+    """All blocks of a step that changes once, without doubles; those that hold most first.
+
+    At more than FEW positions only those of one step: there are as many of the others as positions times these.
+    """
     found: dict[bytes, Block] = {}
-    for first, then in product(range(1, 6), repeat=2):
-        if then > first:
-            continue
-        for turn in range(size if first != then else 1):
+    for first, then in product(range(1, PERIOD), repeat=2):
+        for turn in range(size if first > then and size <= FEW else first == then):
             steps = tuple(first if j < turn else then for j in range(size - 1))
             for starts in permutations(range(1, PERIOD), 3):
                 made = block(_name(steps), steps, starts)
                 if made is not None:
                     found.setdefault(made.slots.tobytes(), made)
-    return sorted(found.values(), key=lambda b: (b.chunks, int(b.slots[3].max())))
+    return sorted(found.values(), key=lambda b: (-b.chunks, int(b.slots.max())))
 
 
 def _name(steps: tuple[int, ...]) -> str:

@@ -1,0 +1,124 @@
+"""Costs from a measured run: what each kind of operation of each stage took, and each message of its stage.
+
+    F, I, W, B   the work of an operation            FB   of a pair F + B
+    C            from the end of the operation that made a message to its arrival, where its receiver stood waiting
+
+The median over steps and microbatches, without what warms up (the first step of several, else the first operation of
+each kind and stage, if two more are left) and without outliers (further from the median than `FAR` median absolute
+deviations, scaled as for a normal distribution, and than `NEAR` of the median). Where waits are not told, an operation that waited for its input holds the
+way of its message too, and is left out wherever one is left that did not wait.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.running import Running, running
+from pipesched.analysis.waits import waits
+from pipesched.model.columns import Bools, Ints
+from pipesched.model.measured import Measured
+from pipesched.model.ops import Op
+
+FAR = 5
+NEAR = 0.02
+_NORMAL = 1.4826  # standard deviations in a median absolute deviation
+_LEFT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One cost of one stage in nanoseconds. low, high: the quartiles. samples: those that count; left_out: outliers."""
+
+    cost: str
+    stage: int
+    value: Fraction
+    low: Fraction
+    high: Fraction
+    samples: int
+    left_out: int
+
+    @property
+    def spread(self) -> float:
+        """The distance of the quartiles, as a part of the value."""
+        return float((self.high - self.low) / self.value) if self.value else 0.0
+
+
+def fits(measured: Measured) -> list[Fit]:
+    """Every cost that the run tells, by F, I, W, B, FB, C and stage."""
+    seen = running(measured)
+    kept = _warm(measured)
+    found = _computes(measured, seen, kept)
+    found |= _messages(measured, seen, kept, found)
+    order = ("F", "I", "W", "B", "FB", "C")
+    return [found[key] for key in sorted(found, key=lambda key: (order.index(key[0]), key[1]))]
+
+
+def _warm(measured: Measured) -> Bools:
+    """What counts, shape (steps, operations)."""
+    kept = np.ones(measured.begin.shape, dtype=np.bool_)
+    if measured.steps > 1:
+        kept[0] = False
+        return kept
+    groups: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
+    schedule = measured.schedule
+    paired = _paired(measured)
+    for i in np.argsort(measured.begin[0], kind="stable").tolist():
+        groups[int(schedule.op[i]), int(schedule.stage[i]), bool(paired[i])].append(i)
+    for members in groups.values():
+        if len(members) > _LEFT:
+            kept[0, members[0]] = False
+    return kept
+
+
+def _paired(measured: Measured) -> Bools:
+    """Which operations are part of an overlap pair."""
+    joined = measured.schedule.joined
+    return np.asarray(joined | np.append(joined[1:], False))
+
+
+def _computes(measured: Measured, seen: Running, kept: Bools) -> dict[tuple[str, int], Fit]:
+    """The cost of every kind and stage."""
+    schedule, paired = measured.schedule, _paired(measured)
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for i, (op, stage) in enumerate(zip(schedule.op.tolist(), schedule.stage.tolist(), strict=True)):
+        if not paired[i]:
+            groups[Op(op).name, stage].append(i)
+        elif not schedule.joined[i] and schedule.op[i + 1] == Op.B:
+            groups["FB", stage].append(i)
+    return {key: _fit(key, _samples(seen, kept, members)) for key, members in groups.items()}
+
+
+def _samples(seen: Running, kept: Bools, members: list[int]) -> Ints:
+    """The work of some operations."""
+    work, counts, waiting = seen.work[:, members], kept[:, members], seen.waiting[:, members]
+    if not seen.told and (counts & ~waiting).any():
+        counts = counts & ~waiting
+    return np.asarray(work[counts] if counts.any() else work.ravel())
+
+
+def _fit(key: tuple[str, int], samples: Ints) -> Fit:
+    middle = np.median(samples)
+    far = max(FAR * _NORMAL * float(np.median(np.abs(samples - middle))), NEAR * middle)
+    near = samples[np.abs(samples - middle) <= far]
+    low, value, high = (Fraction(float(x)) for x in np.quantile(near, [0.25, 0.5, 0.75]))
+    return Fit(*key, value, low, high, len(near), len(samples) - len(near))
+
+
+def _messages(
+    measured: Measured, seen: Running, kept: Bools, computes: dict[tuple[str, int], Fit]
+) -> dict[tuple[str, int], Fit]:
+    """The latency of the messages of every stage that sends any to a rank that waits."""
+    schedule, needs = measured.schedule, waits(measured.schedule)
+    single = needs.crosses & ~_paired(measured)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for step, i in np.argwhere(seen.waiting & kept & single).tolist():
+        way = int(seen.start[step, i] - seen.produced[step, i])
+        if not seen.told:
+            own = computes[Op(int(schedule.op[i])).name, int(schedule.stage[i])]
+            way = int(seen.end[step, i] - seen.produced[step, i] - own.value)
+        groups[int(schedule.stage[needs.needs[i]])].append(max(way, 0))
+    return {("C", stage): _fit(("C", stage), np.array(found, dtype=np.int64)) for stage, found in groups.items()}

@@ -1,0 +1,93 @@
+"""Bounds, caps and costs in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import shown
+from pipesched.optimize.bounds import Bound
+from pipesched.optimize.instance import Instance
+from pipesched.optimize.problem import Problem
+from pipesched.optimize.search import State
+from pipesched.optimize.warmup import Ends
+
+SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+
+
+def proved_by(state: State) -> str:
+    """What shows that there is nothing below the bound."""
+    refuted = state.refuted
+    if refuted is not None and refuted.bound + 1 > state.bound.value:
+        alone = f", on rank {refuted.ranks[0]} alone" if refuted.ranks else ""
+        return f"{refuted.engine} refuting {shown(state.problem.time(refuted.bound))}{alone}"
+    return explained(state.problem, state.bound)
+
+
+def explained(problem: Problem, bound: Bound) -> str:
+    """A bound with its numbers, which add up."""
+    terms = bound.terms
+    head, work, tail = (shown(problem.time(ticks)) for ticks in (terms.head, terms.work, terms.tail))
+    total = shown(problem.time(bound.value))
+    if isinstance(terms, Ends):
+        before, after = (shown(problem.time(ticks)) for ticks in (terms.before, terms.after))
+        fits = [f"{before} fit into the first {head}"] * (terms.head > 0)
+        fits += [f"{after} into the last {tail}" if fits else f"{after} fit into the last {tail}"] * (terms.tail > 0)
+        total_of = _sum((terms.head, head), (terms.work, work), (-terms.before, before), (-terms.after, after))
+        told = f"rank {bound.rank} has {work} of work, of which its cap lets {' and '.join(fits)}"
+        return f"{told}: {total_of}{f' + {tail}' * (terms.tail > 0)} = {total}"
+    if bound.kind == "path":
+        return f"the longest path, through rank {bound.rank}: {total}"
+    where = [f"begins after {head}"] * (terms.head > 0) + [f"ends {tail} before the end"] * (terms.tail > 0)
+    told = f"rank {bound.rank} has {work} of work" + f" that {' and '.join(where)}" * bool(where)
+    return told + f": {_sum((terms.head, head), (terms.work, work), (terms.tail, tail))} = {total}" * bool(where)
+
+
+def _sum(*parts: tuple[int, str]) -> str:
+    """``8 + 10 - 3``: the parts that are not 0, those with a minus whose number is negative."""
+    there = [(sign, text) for sign, text in parts if sign]
+    return "".join(f" {'-' if sign < 0 else '+'} {text}" for sign, text in there).removeprefix(" + ")
+
+
+def notes(instance: Instance, state: State) -> tuple[str, ...]:
+    notes = list(state.notes)
+    if instance.caps is not None and instance.rounded != instance.caps:
+        assert instance.rounded is not None
+        notes.insert(0, f"the cap binds at {caps(instance.rounded)}: activations come in no smaller pieces")
+    return tuple(notes)
+
+
+def listed(values: Sequence[Fraction]) -> str:
+    texts = [shown(value) for value in values]
+    if len(texts) > SHOWN:
+        texts = [*texts[: SHOWN // 2], "…", *texts[-SHOWN // 2 :]]
+    return "  ".join(texts)
+
+
+def caps(caps: Sequence[Fraction]) -> str:
+    return shown(caps[0]) if len(set(caps)) == 1 else ",".join(map(shown, caps))
+
+
+def cost(value: object) -> str:
+    return "[" + ",".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
+
+
+def condition(costs: Costs, fused: bool) -> str:
+    """The costs under which the times hold, where each is one number."""
+    named = {"tF": "F", "tB": "B", "tC": "C"} if fused else {"tF": "F", "tI": "I", "tW": "W", "tC": "C"}
+    numbers = {name: costs.scalar(key) for name, key in named.items()}
+    if any(number is None for number in numbers.values()):
+        return ""
+    told = " and ".join(f"{name} == {exact(number)}" for name, number in numbers.items() if number is not None)
+    return f" when {told}"
+
+
+def exact(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"
+
+
+def as_json(value: Fraction | None) -> int | str | None:
+    if value is None:
+        return None
+    return value.numerator if value.denominator == 1 else str(value)

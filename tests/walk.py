@@ -1,0 +1,193 @@
+"""The least makespan of a tiny instance, by walking through time and trying everything that a rank could do.
+
+Tick by tick: every task whose inputs are there may begin on a rank that is free, or wait. It knows nothing of
+microbatch order, of windows or of counters; memory is what the rank has taken and freed so far, one task after the
+other. Shares no code with the optimizer.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.model.placement import Placement
+from pipesched.model.release import Release
+from pipesched.optimize.problem import Problem, Sizes, build
+
+
+@dataclass(frozen=True)
+class Case:
+    """One instance in plain numbers, by stage where lists; memory in tenths and thirds of an activation: 30 = 1."""
+
+    ranks: int
+    routes: tuple[tuple[int, ...], ...]
+    route_of: tuple[int, ...]
+    forward: tuple[int, ...]
+    input: tuple[int, ...]
+    weight: tuple[int, ...]
+    message: tuple[int, ...]
+    size: tuple[int, ...]
+    release: str
+    caps: tuple[int, ...]
+    fused: bool
+
+    def problem(self) -> Problem:
+        rule = Release.parse(self.release)
+        placement = Placement(np.array(self.routes), np.array(self.route_of), self.ranks)
+        size = np.array(self.size)
+        at_input, at_weight = (
+            np.array([int(x * share) for x in self.size]) for share in (rule.at_input, rule.at_weight)
+        )
+        f, i, w, c, caps = (np.array(x) for x in (self.forward, self.input, self.weight, self.message, self.caps))
+        sizes = Sizes(Fraction(1), f, i, w, i + w, c, Fraction(1, 30), size, at_input, at_weight, caps)
+        return build(placement, sizes, fused=self.fused)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One operation of one microbatch: where, how long, what it waits for (task, delay after its end), its memory."""
+
+    rank: int
+    length: int
+    after: tuple[tuple[int, int], ...]
+    at_start: int
+    at_end: int
+
+
+def tasks(case: Case) -> list[Task]:
+    """Every operation of a case, from the definitions of F, I, W and B."""
+    rule = Release.parse(case.release)
+    number: dict[tuple[str, int, int], int] = {}
+    made: list[Task] = []
+
+    def add(kind: str, i: int, s: int, length: int, at_start: int, at_end: Fraction, *before: str | None) -> None:
+        ranks = case.routes[case.route_of[i]]
+        after = []
+        for key in before:
+            if key is not None:
+                which, there = key[0], s + int(key[1:])
+                lag = case.message[there] if ranks[there] != ranks[s] else 0
+                after.append((number[which, i, there], lag))
+        number[kind, i, s] = len(made)
+        assert at_end.denominator == 1
+        made.append(Task(ranks[s], length, tuple(after), at_start, int(at_end)))
+
+    for i, route in enumerate(case.route_of):
+        stages = len(case.routes[route])
+        for s in range(stages):
+            add("F", i, s, case.forward[s], case.size[s], Fraction(0), "F-1" if s else None)
+        for s in reversed(range(stages)):
+            above = None if s == stages - 1 else ("B+1" if case.fused else "I+1")
+            size = case.size[s]
+            if case.fused:
+                add("B", i, s, case.input[s] + case.weight[s], 0, Fraction(-size), "F+0", above)
+            else:
+                add("I", i, s, case.input[s], 0, -size * rule.at_input, "F+0", above)
+                add("W", i, s, case.weight[s], 0, -size * rule.at_weight, "I+0")
+    return made
+
+
+WAITING = -1
+State = tuple[int, ...]
+"""The end of every task, WAITING before it begins; 0 where it ended long ago."""
+
+
+def least(case: Case) -> int | None:
+    """The least makespan over all schedules with whole starts, None if there is none; everything is tried."""
+    jobs = tasks(case)
+    memory = max((lag for job in jobs for _, lag in job.after), default=0)
+    states, now = {(WAITING,) * len(jobs)}, 0
+    best: int | None = None
+    while states and (best is None or now < best):
+        after: set[State] = set()
+        for state in reached(case, jobs, states, now):
+            if WAITING not in state:
+                best = min(max(state), best if best is not None else max(state))
+            elif any(end >= now - memory for end in state if end != WAITING):  # else nothing will ever change
+                after.add(canonical(case, tuple(e if e == WAITING or e >= now - memory else 0 for e in state)))
+        now += 1
+        states = {s for s in after if all(held(case, jobs, s, r, now) <= case.caps[r] for r in range(case.ranks))}
+    return best
+
+
+def reached(case: Case, jobs: list[Task], states: set[State], now: int) -> set[State]:
+    """All that can be made of the states by beginning tasks at this very time, in any order; nothing is one of it."""
+    seen, stack = set(states), list(states)
+    while stack:
+        state = stack.pop()
+        busy = {job.rank for job, end in zip(jobs, state, strict=True) if end > now}
+        for j, job in enumerate(jobs):
+            if state[j] != WAITING or job.rank in busy:
+                continue
+            if all(state[before] != WAITING and state[before] + lag <= now for before, lag in job.after):
+                begun = (*state[:j], now + job.length, *state[j + 1 :])
+                if begun not in seen and held(case, jobs, begun, job.rank, now) <= case.caps[job.rank]:
+                    seen.add(begun)
+                    stack.append(begun)
+    return seen
+
+
+def held(case: Case, jobs: list[Task], state: State, rank: int, now: int) -> int:
+    """What a rank holds."""
+    there = [(job, end) for job, end in zip(jobs, state, strict=True) if job.rank == rank and end != WAITING]
+    return sum(job.at_start + (job.at_end if end <= now else 0) for job, end in there)
+
+
+def canonical(case: Case, state: State) -> State:
+    """The same state with the microbatches of a route in some fixed order: they are alike."""
+    each = len(state) // len(case.route_of)
+    blocks = sorted(zip(case.route_of, (state[i : i + each] for i in range(0, len(state), each)), strict=True))
+    places = sorted(range(len(case.route_of)), key=lambda i: case.route_of[i])
+    made: list[State] = [()] * len(blocks)
+    for place, (_, block) in zip(places, blocks, strict=True):
+        made[place] = block
+    return tuple(end for block in made for end in block)
+
+
+def random_case(seed: int) -> Case:
+    """Up to 3 ranks, and about a dozen tasks: any placement, one route or two, any costs, sizes, rule and caps."""
+    rng = random.Random(seed)
+    ranks = rng.choice((1, 2, 2, 2, 3))
+    fused = rng.random() < 0.5
+    line = list(range(ranks))
+    shapes = [line, line, line + line, line + line[::-1], [rng.randrange(ranks) for _ in range(rng.randint(1, 3))]]
+    down = rng.choice(shapes)
+    routes = [down] if rng.random() < 0.7 else [down, down[::-1]]
+    stages = len(down)
+    fit = max(1, (15 if fused else 14) // (stages * (2 if fused else 3)))
+    route_of = sorted(rng.randrange(len(routes)) for _ in range(rng.randint(1, min(4, fit))))
+
+    def numbers(low: int, high: int) -> tuple[int, ...]:
+        if rng.random() < 0.5:
+            return (rng.randint(low, high),) * stages
+        return tuple(rng.randint(low, high) for _ in range(stages))
+
+    release = rng.choice(("W", "W", "I", "split:1/3", "split:1/2", "torch"))
+    size = (30,) * stages if rng.random() < 0.7 else tuple(rng.choice((30, 30, 60, 90)) for _ in range(stages))
+    needs = [max(sum(size[s] for s in range(stages) if way[s] == r) for way in routes) for r in line]
+    caps = tuple(need * rng.choice((9, 10, 10, 12, 13, 15, 20, 30)) // 10 for need in needs)
+    return Case(
+        ranks,
+        tuple(map(tuple, routes)),
+        tuple(route_of),
+        numbers(1, 3),
+        numbers(0, 3),
+        numbers(0, 3),
+        numbers(0, 2),
+        size,
+        release,
+        caps,
+        fused,
+    )
+
+
+def linear(ranks: int, microbatches: int, cap: int, *, folded: bool = False) -> Problem:
+    """Unit costs, split, cap in activations; stages 0 .. p-1, and back where folded."""
+    stages = (*range(ranks), *(reversed(range(ranks)) if folded else ()))
+    one = (1,) * len(stages)
+    caps, sizes = (cap * 30,) * ranks, (30,) * len(stages)
+    none = (0,) * len(stages)
+    return Case(ranks, (stages,), (0,) * microbatches, one, one, one, none, sizes, "W", caps, False).problem()
