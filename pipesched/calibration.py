@@ -106,7 +106,7 @@ def _missing(key: str, stages: Sequence[int]) -> str:
         "FB": f"{which} never ran an overlap pair: FB is F + B there",
         "F": f"{which} ran F in overlap pairs alone: F is that part of FB which it is elsewhere",
     }
-    return reasons.get(key, f"{which} ran backwards whole: {key} is that part of B which it is elsewhere")
+    return reasons.get(key, f"{which} never ran {key} alone: it is that part of B which it is elsewhere")
 
 
 def _instead(key: str, stage: int, values: Values) -> Fraction:

@@ -121,6 +121,7 @@ def _answer(
     """The search's result, printed, read back and checked."""
     problem = state.problem
     found = Optimum.of(target.instance, state, target.sizes, known, repeated, time.monotonic() - started)
+    found = replace(found, given=known[0] if target.given else None)
     if state.best is None:
         return found
     schedule = replace(convert.to_schedule(problem, state.best), name=request.name)

@@ -24,7 +24,7 @@ Captured = pytest.CaptureFixture[str]
 Seconds = list[tuple[float, float, float]]
 
 STEPS = 3
-# Seconds of F, I and W by stage: long beside what torch adds, some 0.3 ms. No two are the same: no fit can be another's.
+# Seconds of F, I and W by stage: long beside the 0.3 ms that torch adds. No two are the same: no fit can be another's.
 ASLEEP: Seconds = [(0.040, 0.060, 0.030), (0.044, 0.064, 0.034), (0.048, 0.068, 0.038)]
 
 

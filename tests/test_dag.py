@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
+from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.views import dag, graph, timings
 from pipesched.views.chart import chart
@@ -163,7 +164,7 @@ def test_a_title_is_text_whatever_it_holds() -> None:
 @CALM
 @given(strategies.schedules(), st.data())
 def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject) -> None:
-    """A line an operation with its exact times, and the producer of its input."""
+    """A line an operation with its exact times, the producer of its input, and what its rank holds after it."""
     costs = data.draw(strategies.costs(schedule.stages))
     played = simulate.run(schedule, rows(costs, schedule.stages))
     made_by = simulate.producers(played.orders, schedule.stages)
@@ -174,7 +175,10 @@ def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject)
             there = made_by.get((rank, i))
             needs = str(played.orders[there[0]][there[1]]) if there else ""
             at = (played.start[rank, i], played.end[rank, i])
-            expected.append((rank, i + 1, x.op.name, x.stage, x.microbatch, *at, needs))
+            held = sum({Op.F: 1, Op.I: 0}.get(y.op, -1) for y in order[: i + 1]) * Fraction(
+                schedule.ranks, schedule.stages
+            )
+            expected.append((rank, i + 1, x.op.name, x.stage, x.microbatch, *at, needs, held))
     whole = ("rank", "step", "stage", "microbatch")
     assert expected == [
         (
@@ -182,6 +186,7 @@ def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject)
             Fraction(line["start"]),
             Fraction(line["end"]),
             line["needs"],
+            Fraction(line["held"]),
         )
         for line in lines
     ]

@@ -18,8 +18,8 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.moves import moves
 from pipesched.comparison import differ_text
-from pipesched.comparison.differ import differ
-from pipesched.comparison.run import timed
+from pipesched.comparison.differ import Difference, differ
+from pipesched.comparison.run import Run, timed
 from pipesched.compile import examine
 from pipesched.examine import Loaded, Options
 from pipesched.formats import order_write
@@ -222,10 +222,7 @@ def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> No
     schedules = [
         make(seed) for make in (strategies.random_schedule, strategies.broken_schedule, strategies.shuffled_schedule)
     ]
-    runs = []
-    for schedule in schedules:
-        loaded = Loaded("order", schedule)
-        runs.append(timed(loaded, examine(loaded, Options()), None))
+    runs = runs_of(*schedules)
     for a, b in itertools.product(runs, repeat=2):
         same = [a.schedule.order(r) for r in range(a.schedule.ranks)] == [
             b.schedule.order(r) for r in range(b.schedule.ranks)
@@ -233,6 +230,70 @@ def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> No
         found = differ(a, b)
         assert found.equal == same
         assert differ_text.text(found, every=True)
+
+
+def applied(found: Difference, rank: int, order: list[str], length: int) -> list[str]:
+    """The first order with what is told done to it: what moved or is gone taken out, the rest put where it is told."""
+    moves = [move for move in found.moves if move.rank == rank]
+    gone = {step for entry in found.only_a if entry.rank == rank for step in entry.steps}
+    gone |= {move.step_a + i for move in moves for i in range(len(move.operations))}
+    stays = iter(x for step, x in enumerate(order, 1) if step not in gone)
+    new = {move.step_b + i: x for move in moves for i, x in enumerate(move.operations)}
+    for entry in found.only_b:
+        if entry.rank == rank:
+            new |= dict(zip(entry.steps, entry.operations, strict=True))
+    made = [new[step] if step in new else next(stays) for step in range(1, length + 1)]
+    assert not list(stays)
+    for move in moves:
+        after = move.step_b + len(move.operations)
+        settled = next((made[step - 1] for step in range(after, length + 1) if step not in new), None)
+        assert move.before == settled
+    return made
+
+
+def runs_of(*schedules: Schedule) -> list[Run]:
+    loaded = [Loaded("order", schedule) for schedule in schedules]
+    return [timed(x, examine(x, Options()), None) for x in loaded]
+
+
+@CALM
+@given(strategies.SEEDS, st.integers(0, 8))
+def test_the_difference_done_to_the_first_order_is_the_second(seed: int, changes: int) -> None:
+    """Random orders, with operations of each rank moved, lost and doubled: both ways round."""
+    rng = random.Random(seed)
+    schedule = strategies.random_schedule(seed)
+    orders = [[Compute(x.op, x.stage, x.microbatch) for x in schedule.order(r)] for r in range(schedule.ranks)]
+    other = [list(order) for order in orders]
+    for _ in range(changes):
+        order = rng.choice(other)
+        if order:
+            x = order.pop(rng.randrange(len(order)))
+            for _ in range(rng.choice((0, 1, 1, 1, 2))):
+                order.insert(rng.randint(0, len(order)), x)
+    both = runs_of(*(Schedule.from_orders(x, schedule.placement) for x in (orders, other)))
+    for a, b in (both, both[::-1]):
+        found = differ(a, b)
+        if found.split_a or found.split_b:  # an I was lost: its W and the B of the other order count as one
+            continue
+        for rank in range(schedule.ranks):
+            names, wanted = ([str(x) for x in side.schedule.order(rank)] for side in (a, b))
+            assert applied(found, rank, names, len(wanted)) == wanted
+
+
+def test_operations_that_move_to_one_place_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """1F1B to GPipe, p = 2, m = 3, by hand: F F B F B B, and F B F B F B, to F F F B B B."""
+    assert main(["diff", "1f1b", "gpipe", "--p", "2", "--m", "3"]) == 1
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "rank 0: B0.0 moved from step 3 to 4, before B0.1",
+        "rank 1: B1.0 B1.1 moved from steps 2, 4 to 4, before B1.2",
+    ]
+
+
+def test_what_has_other_neighbours_at_its_old_step_has_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    """ZB-H1 and ZB-H2: I2.3 is the tenth of rank 2 in both, and no line says that it moved from step 10 to 10."""
+    assert all(str(order_of(name, p=4, m=8).order(2)[9]) == "I2.3" for name in ("zb_h1", "zb_h2"))
+    assert main(["diff", "zb_h1", "zb_h2", "--p", "4", "--m", "8"]) == 1
+    assert "rank 2: I2.3 moved, still at step 10, before F2.6\n" in capsys.readouterr().out
 
 
 def test_other_sizes_and_placements_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ rank is free, waits for its input, works, ends.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import tomllib
@@ -39,7 +40,7 @@ LIBRARY = {
     "dualpipe": {"p": 4, "m": 8},
     "dualpipev": {"p": 2, "m": 6},
 }
-COSTS = "F=120,I=170,W=90,B=275,FB=410,C=15"  # microseconds; no two sums of two are the same
+COSTS = "F=241/2,I=170,W=90,B=275,FB=410,C=15"  # microseconds; no two sums of two are the same
 
 
 def built(name: str) -> Schedule:
@@ -94,8 +95,10 @@ def written(folder: Path, ranks: list[Events], *, torch: bool) -> list[str]:
     files = []
     for rank, events in enumerate(ranks):
         file = folder / f"rank{rank}.json"
-        about = {"distributedInfo": {"rank": rank}, "baseTimeNanoseconds": 1_790_857_026_000_000_000}
-        file.write_text(json.dumps({**about, "traceEvents": events}), "utf-8")
+        base = 1_790_857_026_000_000_000 + rank * 1_000_000  # each file counts from a time of its own
+        about = {"distributedInfo": {"rank": rank}, "baseTimeNanoseconds": base}
+        moved = [{**x, "ts": x["ts"] - rank * 1000} for x in events]
+        file.write_text(json.dumps({**about, "traceEvents": moved}), "utf-8")
         files.append(str(file))
     return files[::-1]
 
@@ -190,6 +193,136 @@ def test_both_pictures_of_a_figure_are_on_one_clock(tmp_path: Path, capsys: Capt
     assert figures[0] == figures[1]
     assert [x for part in (plan, run) for x in part.itertext() if x.startswith(("plan: ", "run: "))]
     assert len(boxes(plan)) > len(built("zb_h1")) and boxes(plan) == boxes(run)
+
+
+def later(events: Events, by: float, slower: float = 1) -> Events:
+    """The same operations once more, later, and so many times slower."""
+    return [{**x, "ts": by + x["ts"] * slower, "dur": x["dur"] * slower} for x in events]
+
+
+@pytest.mark.parametrize("torch", [False, True], ids=["ours", "torch"])
+def test_warm_up_and_outliers_do_not_count(torch: bool, tmp_path: Path, capsys: Captured) -> None:
+    """A first step three times slower, and one operation of a later step a hundred times, change no fit."""
+    schedule = built("zb_h1")
+    once = played(schedule, COSTS, torch=torch)
+    ranks = [[y for i in range(3) for y in later(events, 100_000.0 * i, 3 if i == 0 else 1)] for events in once]
+    steady = calibrated(once, torch, tmp_path, capsys)
+    for events in ranks:
+        w = max(i for i, x in enumerate(events) if "W" in x["name"])
+        events[w] = {**events[w], "dur": 100 * events[w]["dur"]}
+    told = calibrated(ranks, torch, tmp_path, capsys)
+    picture = json.loads(shown("zb_h1", written(tmp_path, ranks, torch=torch), capsys, "--json")[1])
+
+    assert picture["measured"]["step"] == 2  # the first warms up, the third has the outlier
+    assert told["steps"] == 3
+    for fit in told["fits"]:
+        if not torch or fit["cost"] == "W":
+            assert fit["median"] == Costs.parse(COSTS)[fit["cost"]]
+        assert fit["cost"] != "W" or fit["left_out"] == 1
+    assert {(x["cost"], x["stage"]) for x in steady["fits"]} == {(x["cost"], x["stage"]) for x in told["fits"]}
+
+
+def calibrated(ranks: list[Events], torch: bool, folder: Path, capsys: Captured) -> dict[str, Any]:
+    """The object of `calibrate`."""
+    assert main(["calibrate", *written(folder, ranks, torch=torch), "--digits", "9", "--json"]) == 0
+    made: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return made
+
+
+@pytest.mark.parametrize("torch", [False, True], ids=["ours", "torch"])
+def test_clocks_that_disagree_are_told(torch: bool, tmp_path: Path, capsys: Captured) -> None:
+    """The clock of rank 2 is 9 ms behind: it uses what is made only after that; both commands say so."""
+    ranks = [
+        later(events, 1_000 if rank == 2 else 10_000)
+        for rank, events in enumerate(played(built("zb_h1"), COSTS, torch=torch))
+    ]
+    files = written(tmp_path, ranks, torch=torch)
+    assert main(["calibrate", *files]) == 0
+    assert "the clocks of the ranks disagree" in capsys.readouterr().out
+    assert re.search(r"^the clocks of the ranks disagree by [89](\.\d+)? ms", shown("zb_h1", files, capsys)[1], re.M)
+
+
+def test_backwards_that_are_whole_are_split_as_others_are(tmp_path: Path, capsys: Captured) -> None:
+    """Of B = 40, I and W take the parts that they take of stage 1, 30 to 10; B of stage 1 is their sum."""
+    first = [("0F0", 0, 20), ("0B0", 400, 40)]
+    last = [("1F0", 100, 20), ("1I0", 200, 30), ("1W0", 300, 10)]
+    ranks = [[{"ph": "X", "name": f"PP:{x}", "ts": t, "dur": d} for x, t, d in rank] for rank in (first, last)]
+    made = calibrated(ranks, True, tmp_path, capsys)
+
+    assert {key: row for key, row in made["costs"].items() if key != "C"} == {
+        "F": [20, 20],
+        "I": [30, 30],
+        "W": [10, 10],
+        "B": [40, 40],
+    }
+    assert "stage 0 never ran I alone: it is that part of B which it is elsewhere" in made["notes"]
+    assert "stage 1 never ran a full backward: B is I + W there" in made["notes"]
+
+
+@pytest.mark.parametrize("width", [32, 60, 100, 200])
+@pytest.mark.parametrize("plain", [False, True])
+def test_nothing_is_wider_than_it_may_be(width: int, plain: bool, tmp_path: Path, capsys: Captured) -> None:
+    """Every line fits, whatever the width; in ASCII on demand; a part of time has rows of its own."""
+    files = written(tmp_path, played(built("interleaved"), COSTS, torch=False), torch=False)
+    window = ("--from", "500", "--to", "1200") if plain else ()
+    status, out, _ = shown(
+        "interleaved", files, capsys, "--width", str(width), *window, *(["--ascii"] if plain else [])
+    )
+
+    assert status == 0 and out.isascii() == plain
+    assert max(map(len, out.splitlines())) <= width
+    assert len(re.findall(r"^rank \d plan  \S", out, re.M)) == 2
+
+
+def test_a_plan_that_never_ends_is_told(tmp_path: Path, capsys: Captured) -> None:
+    """There is nothing to lay a run over: what is wrong with the file is said."""
+    file = tmp_path / "stuck.txt"
+    file.write_text("rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n", "utf-8")
+    assert main(["show", str(file), "--measured", TORCH[0], "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert found["code"] == "PS306"
+
+
+@pytest.mark.usefixtures("one_supervisor")
+def test_what_run_writes_is_read(tmp_path: Path, capsys: Captured) -> None:
+    """Real processes: the trace of `run` is laid over what ran, and fits are not below the pace."""
+    file = tmp_path / "run.json"
+    asked = ["dualpipev", "--p", "2", "--m", "5"]
+    assert main(["run", *asked, "--steps", "2", "--pace", "2", "--trace", str(file)]) == 0
+    assert main(["show", *asked, "--measured", str(file)]) == 0
+    capsys.readouterr()
+    assert main(["calibrate", str(file), "--json"]) == 0
+    fits = [(x["cost"], x["low"]) for x in json.loads(capsys.readouterr().out)["fits"]]
+    paced = {"F": 2000, "I": 2000, "W": 2000, "B": 4000, "FB": 6000}
+    assert {cost for cost, _ in fits} >= {"F", "FB"}
+    assert all(low >= 0.95 * paced[cost] for cost, low in fits if cost != "C")
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_packed_traces_are_read(cut: bool, tmp_path: Path, capsys: Captured) -> None:
+    """A file that ends in .gz says what it says unpacked; one that was cut off cannot be read."""
+    packed = []
+    for number, name in enumerate(TORCH):
+        content = gzip.compress(Path(name).read_bytes())
+        packed.append(str(tmp_path / f"{number}.json.gz"))
+        Path(packed[-1]).write_bytes(content[: len(content) // 2] if cut else content)
+    assert main(["calibrate", *TORCH]) == 0
+    table = capsys.readouterr().out
+    assert main(["calibrate", *packed]) == (2 if cut else 0)
+    said = capsys.readouterr()
+    assert said.out == ("" if cut else table) and said.err.startswith("error[PS809]: ") == cut
+
+
+def test_a_rank_without_operations_needs_no_trace(tmp_path: Path, capsys: Captured) -> None:
+    """One of three ranks holds no stage: the run of the other two is that of the schedule."""
+    file = tmp_path / "idle.ps"
+    file.write_text(
+        "schedule idle(m = 2)\nstage s in 0 .. 2 on rank 2 * s\nrank r { if r != 1 { repeat m { F B } } }\n", "utf-8"
+    )
+    made = pipesched.load(file)
+    assert isinstance(made, Schedule) and made.ranks == 3
+    files = written(tmp_path, [x for x in played(made, COSTS, torch=True) if x], torch=True)
+    assert main(["show", str(file), *(x for name in files for x in ("--measured", name))]) == 0
 
 
 class TestTorchsOwnTrace:

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from pipesched.analysis.critical import causes, critical_path
 from pipesched.model.columns import Column
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
@@ -147,6 +148,9 @@ def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -
         late = latency[0] if one[0] != two[0] else 0
         assert played.start[two] == played.end[one] + late
     told = page.evaluate("document.getElementById('detail').textContent")
+    ticks = drawn.costs.ticks(drawn.schedule.stages)
+    heads = critical_path(drawn.times, causes(drawn.schedule, drawn.needs, drawn.times, ticks))
+    assert path == [i - int(drawn.schedule.joined[i]) for i in heads]  # as `why` tells it
     assert f"critical path: {len(path)} operations" in told and f"length {shown(played.makespan)} =" in told
 
 

@@ -255,3 +255,27 @@ def test_one_by_one_needs_least(seed: int) -> None:
     found = one_by_one(problem)
     assert convert.run(problem, found) is not None
     assert (convert.peak(problem, found) <= least_cap(problem)).all()
+
+
+@pytest.mark.parametrize("kind", PLACEMENTS)
+def test_a_pattern_holds_no_more_with_more_microbatches(kind: str) -> None:
+    """Once it repeats, it repeats; and it leaves no bubble that grows, where its period is the work."""
+    few, many = (instance(kind, 3, m).problem() for m in (40, 80))
+    work = int(few.work.max())
+    for (_, one), (_, two) in islice(zip(patterns(few), patterns(many), strict=True), 0, 70, 7):
+        assert (convert.peak(few, one) == convert.peak(many, two)).all()
+        short, long = convert.value(few, one), convert.value(many, two)
+        assert short is not None and long is not None and long - short == work
+
+
+@pytest.mark.parametrize("costs", ["", "F=2,I=3,W=1", "F=3,I=3,W=2"])
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_interleaved_zero_bubble_is_what_is_published(ranks: int, costs: str) -> None:
+    """Idle (p - 1)(tF + tI - tW), and p microbatches held on every rank; two chunks."""
+    asked = instance("loop", ranks, 3 * ranks, costs=costs)
+    problem = asked.problem()
+    found = dict(known(problem))["interleaved zero bubble"]
+    f, i, w = (asked.costs.scalar(key) or 0 for key in "FIW")
+    work = 2 * 3 * ranks * (f + i + w)
+    assert measured(asked, problem, found) - work == (ranks - 1) * (f + i - w)
+    assert (convert.peak(problem, found) * problem.part == ranks).all()

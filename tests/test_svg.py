@@ -5,7 +5,6 @@ Each operation is a group with a title and a rectangle; the numbers under the ax
 
 from __future__ import annotations
 
-import itertools
 import re
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.views import palette
 from pipesched.views.axis import Window
 from pipesched.views.chart import chart
 from pipesched.views.svg import MAX_OPS, Svg, render
@@ -202,6 +200,40 @@ def test_messages_go_from_the_end_of_a_producer_to_the_start_of_a_consumer(name:
     assert 'class="f"' not in render(chart(schedule))
 
 
+def arrows(text: str, pixels: Fraction) -> set[tuple[str, float, float, float, float]]:
+    """Class, and both ends: ticks from the left edge of the picture, pixels from its top."""
+    root = ElementTree.fromstring(text)
+    zero, _ = scale(root)
+    return {
+        (path.attrib["class"], *(float((Fraction(x) - zero) / pixels if i % 2 == 0 else Fraction(x)) for i, x in found))
+        for path in root.iter(f"{NS}path")
+        if path.attrib.get("class") in ("f", "g")
+        for found in [list(enumerate(re.findall(r"-?[\d.]+", path.attrib["d"])))]
+    }
+
+
+@pytest.mark.parametrize(("begin", "end"), [(4, 11), (6, 7), (0, 5)])
+def test_a_window_cuts_arrows_and_leaves_none_out(begin: int, end: int) -> None:
+    """Of every arrow of the whole picture the part within the window, on the same line; a head where it arrives."""
+    picture, pixels = chart(loaded("1f1b", p=4, m=8), Costs.parse("F=1,I=1,W=1,C=3/2")), Fraction(10)
+    whole = arrows(render(picture, Svg(messages=True, pixels=pixels)), pixels)
+    window = Window(Fraction(begin), Fraction(end))
+    low, high = begin * picture.scale, end * picture.scale
+    text = render(picture, Svg(messages=True, pixels=pixels, window=window))
+    known = {
+        (kind, a, top + (base - top) * (a - x0) / (x1 - x0), b, top + (base - top) * (b - x0) / (x1 - x0), x1 <= high)
+        for kind, x0, top, x1, base in whole
+        for a, b in [(max(x0, low), min(x1, high))]
+        if a < b
+    }
+    drawn = arrows(text, pixels)
+    assert (0 < len(known) < len(whole) and any(x0 < low for _, x0, _, x1, _ in whole if x1 > low)) or begin == 0
+    assert len(drawn) == len(known)
+    for one, two in zip(sorted(drawn), sorted(known), strict=True):
+        assert one[0] == two[0] and one[1:] == pytest.approx(two[1:5], abs=0.01)
+    assert text.count("marker-end") == sum(arrives for *_, arrives in known)
+
+
 def stairs(path: str) -> list[tuple[float, float]]:
     """The corners of a closed path of horizontals and verticals: x, and the height above the base from there on."""
     base = float(re.match(r"M\S+ ([\d.]+)", path)[1])  # type: ignore[index]
@@ -285,92 +317,3 @@ def test_a_large_schedule_is_refused_unless_forced(folder: Path, capsys: pytest.
     assert (folder / "large.svg").read_text("utf-8").count("<rect") > MAX_OPS
     with pytest.raises(PipeschedError, match="PS815"):
         render(chart(loaded("gpipe", p=8, m=3200)))
-
-
-@pytest.mark.parametrize("style", ["zero-bubble", "megatron"])
-def test_the_styles_of_the_papers(style: str) -> None:
-    """Devices in touching rows, microbatches as numbers alone, and the cost in the paper's terms."""
-    text = render(chart(loaded("zb_h2", p=4, m=8)), Svg(style=style))
-    root = ElementTree.fromstring(text)
-    words = [element.text for element in root.iter(f"{NS}text")]
-    first = 1 if style == "megatron" else 0
-
-    assert [word for word in words if word and word.startswith("Device")] == [f"Device {first + r}" for r in range(4)]
-    labels = [e.text or "" for e in root.iter(f"{NS}text") if e.attrib.get("class", "").startswith("c ")]
-    assert {int(label) for label in labels} == set(range(first, first + 8)) and len(labels) == 4 * 8 * 3
-    told = {"zero-bubble": "span 24, bubble rate 0 %", "megatron": "makespan 27, bubble fraction 1/8 = 12.5 %"}
-    assert told[style] in words
-    tops = sorted({float(box.attrib["y"]) for box in root.iter(f"{NS}rect") if "height" in box.attrib})[:4]
-    assert {b - a for a, b in itertools.pairwise(tops)} == {24.0}
-
-
-def test_zero_bubble_figures_call_the_input_backward_b() -> None:
-    """The paper's letters: F, B for our I, W."""
-    root = ElementTree.fromstring(render(chart(loaded("zb_h1", p=4, m=8)), Svg(style="zero-bubble")))
-    words = [e.text for e in root.iter(f"{NS}text") if e.attrib.get("class") == "t"]
-    assert words[-3:] == ["F", "B", "W"]
-
-
-def linear(colour: str) -> list[float]:
-    """Linear red, green and blue of ``#rrggbb`` (IEC 61966-2-1)."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    return [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
-
-
-def luminance(colour: str) -> float:
-    return sum(share * x for share, x in zip((0.2126, 0.7152, 0.0722), linear(colour), strict=True))
-
-
-@pytest.mark.parametrize("style", sorted(palette.STYLES))
-def test_labels_can_be_read(style: str) -> None:
-    """Every shade of every kind and its ink have a contrast of at least 4.5 to 1 (WCAG 2.2, 1.4.3)."""
-    look = palette.STYLES[style]
-    for op, chunks in itertools.product((Op.F, Op.I, Op.W, Op.B), (1, 2, 4)):
-        for chunk in range(chunks):
-            fill = palette.shade(look.fill[op], chunk, chunks, look.lighten)
-            ink = {"#000": 0.0, "#fff": 1.0}[palette.ink(fill)]
-            low, high = sorted((luminance(fill), ink))
-            assert (high + 0.05) / (low + 0.05) >= 4.5, (style, op, chunk)
-
-
-# Linear light as seen without the long, the middle, or the short cones (Machado et al., IEEE TVCG 15(6), 2009).
-SEEN = {
-    "all": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-    "protanopia": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deuteranopia": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-    "tritanopia": [
-        [1.255528, -0.076749, -0.178779],
-        [-0.078411, 0.930809, 0.147602],
-        [0.004733, 0.691367, 0.303900],
-    ],
-}
-
-
-def lab(light: list[float]) -> list[float]:
-    """CIE 1976 L*a*b* of linear light, white D65."""
-    matrix = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    xyz = [sum(a * max(b, 0.0) for a, b in zip(row, light, strict=True)) for row in matrix]
-    scaled = [value / white for value, white in zip(xyz, (0.9505, 1.0, 1.089), strict=True)]
-    f = [t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116 for t in scaled]
-    return [116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])]
-
-
-@pytest.mark.parametrize("eyes", sorted(SEEN))
-def test_kinds_are_told_apart_by_all_eyes(eyes: str) -> None:
-    """Any two kinds of the default palette differ by more than 15 in L*a*b*, whichever cones are missing."""
-    fills = palette.STYLES["default"].fill
-    seen = {
-        op: lab([sum(a * b for a, b in zip(row, linear(fills[op]), strict=True)) for row in SEEN[eyes]])
-        for op in (Op.F, Op.I, Op.W, Op.B)
-    }
-    for one, two in itertools.combinations(seen, 2):
-        distance = sum((a - b) ** 2 for a, b in zip(seen[one], seen[two], strict=True)) ** 0.5
-        assert distance > 15, (one, two, distance)

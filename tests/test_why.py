@@ -5,13 +5,11 @@ The oracle is the simulation of `tests.simulate`: dicts of fractions, in which e
 
 from __future__ import annotations
 
-import itertools
 import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,20 +19,19 @@ from pipesched.__main__ import main
 from pipesched.analysis import attribution
 from pipesched.analysis.attribution import PARTS
 from pipesched.analysis.critical import causes, critical_path
-from pipesched.analysis.recognition import likeness, window
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
 from pipesched.comparison.known import recognize
 from pipesched.comparison.run import timed
 from pipesched.comparison.why import Why, explained
 from pipesched.comparison.why_json import as_json
-from pipesched.comparison.why_text import known_text, text
+from pipesched.comparison.why_text import text
 from pipesched.compile import examine
 from pipesched.examine import Loaded, Options
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
-from pipesched.model.placement import Placement, linear
+from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from tests import simulate, strategies
 from tests.simulate import Played, Spot, rows
@@ -304,48 +301,6 @@ def order_of(name: str, **sizes: int) -> Schedule:
     return schedule
 
 
-def rewritten(schedule: Schedule, orders: list[list[Compute]]) -> Schedule:
-    return Schedule.from_orders(orders, schedule.placement, "mine")
-
-
-@pytest.mark.parametrize("name", built_in())
-def test_a_published_order_is_recognized(name: str) -> None:
-    """Written out without its name every library schedule is found again."""
-    schedule = order_of(name, p=4, m=8)
-    known = recognize(rewritten(schedule, [schedule.order(r) for r in range(4)]))
-    assert known is not None and known.like.whole and known.like.reading == "exactly"
-    alike = order_of(known.name, p=4, m=8)
-    assert [alike.order(r) for r in range(4)] == [schedule.order(r) for r in range(4)]
-
-
-def fused(*words: tuple[str, int, int]) -> list[Compute]:
-    return [Compute(Op[kind], stage, microbatch) for kind, stage, microbatch in words]
-
-
-def test_known_variants_are_recognized() -> None:
-    """GPipe last microbatch first, twice the warm-up, breadth first: each written out here by its rule."""
-    p, m, v = 3, 4, 2
-    back = [fused(*(("F", r, i) for i in range(m)), *(("B", r, i) for i in reversed(range(m)))) for r in range(p)]
-    eager = []
-    for r in range(p):
-        forward, backward = (fused(*((kind, r, i) for i in range(m))) for kind in "FB")
-        ahead = min(2 * (p - 1 - r) + 1, m)
-        pairs = itertools.zip_longest(forward[ahead:], backward)
-        eager.append([*forward[:ahead], *(x for f, b in pairs for x in (b, f) if x is not None)])
-    wide = [
-        fused(
-            *(("F", c * p + r, i) for c in range(v) for i in range(m)),
-            *(("B", c * p + r, i) for c in reversed(range(v)) for i in reversed(range(m))),
-        )
-        for r in range(p)
-    ]
-    looped = order_of("interleaved", p=3, v=2, m=6).placement.rank_of
-    for orders, stages, name in ((back, 1, "gpipe,"), (eager, 1, "eager"), (wide, 2, "interleaved, breadth")):
-        placement = linear(p, m) if stages == 1 else Placement(looped, linear(p, m).route_of, p, ("",))
-        known = recognize(Schedule.from_orders(orders, placement))
-        assert known is not None and known.name.startswith(name) and known.like.reading == "exactly"
-
-
 @settings(CALM, max_examples=60)
 @given(strategies.SEEDS)
 def test_any_broken_order_is_told(seed: int) -> None:
@@ -361,69 +316,6 @@ def test_any_broken_order_is_told(seed: int) -> None:
         lengths[rank] += run.time(length)
     assert lengths == list(why.idle())
     assert text(why, every=True).count(" idles ") == len(gaps) == len(as_json(why)["gaps"])  # type: ignore[arg-type]
-
-
-def test_an_order_with_its_w_elsewhere_is_recognized() -> None:
-    """ZB-H1 with every W at the end of its rank is ZB-H1 up to the order of W."""
-    schedule = order_of("zb_h1", p=4, m=8)
-    late = [sorted(schedule.order(r), key=lambda x: x.op is Op.W) for r in range(4)]
-    known = recognize(rewritten(schedule, late))
-    assert known is not None and (known.name, known.like.reading, known.like.whole) == ("zb_h1", "up to W", True)
-
-
-def test_an_order_with_its_backwards_split_is_recognized() -> None:
-    """GPipe with I and W in the place of each B is GPipe with its backwards split."""
-    schedule = order_of("gpipe", p=2, m=3)
-    parts = {Op.F: (Op.F,), Op.B: (Op.I, Op.W)}
-    split = [
-        [Compute(kind, x.stage, x.microbatch) for x in schedule.order(rank) for kind in parts[x.op]]
-        for rank in range(2)
-    ]
-    known = recognize(rewritten(schedule, split))
-    assert known is not None and (known.name, known.like.reading) == ("gpipe", "split")
-
-
-def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
-    """Two operations of ZB-H1 changed round on one rank: that rank differs there, and nowhere else."""
-    schedule = order_of("zb_h1", p=4, m=8)
-    orders = [schedule.order(r) for r in range(4)]
-    orders[2][7], orders[2][9] = orders[2][9], orders[2][7]
-    known = recognize(rewritten(schedule, orders))
-    start = int(schedule.start[2])
-    assert known is not None and known.name == "zb_h1" and not known.like.whole
-    assert [high - low for low, high in known.like.windows] == [0, 0, 3, 0]
-    assert known.like.windows[2] == (start + 7, start + 10)
-    assert known.like.common == Fraction(96 - 2, 96)
-    assert "on rank 2 (steps 8 to 10)" in known_text(known, rewritten(schedule, orders))
-
-
-def test_a_rank_that_lacks_everything_is_said_so() -> None:
-    """ZB-H1 without its last rank is ZB-H1 but for that."""
-    schedule = order_of("zb_h1", p=4, m=8)
-    mine = rewritten(schedule, [*(schedule.order(r) for r in range(3)), []])
-    known = recognize(mine)
-    assert known is not None and known_text(known, mine) == "zb_h1 but for all of rank 3"
-
-
-def test_a_strange_order_is_nobody() -> None:
-    """Microbatches backwards: nothing stands where a published order has it, or the placement is another."""
-    schedule = order_of("gpipe", p=2, m=5)
-    strange = [[Compute(x.op, x.stage, 4 - x.microbatch) for x in schedule.order(r)] for r in range(2)]
-    assert recognize(rewritten(schedule, strange)) is None
-    assert likeness(schedule, order_of("gpipe", p=2, m=4)) is None
-
-
-@given(st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), max_size=8))
-@settings(derandomize=True, deadline=None, max_examples=300)
-def test_outside_of_its_window_a_sequence_is_the_other_one(a: list[int], b: list[int]) -> None:
-    """What is before the window and after it makes the two the same, and the window is empty for the same ones only."""
-    low, high = window(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
-    assert ((low, high) == (0, 0) and a == b) or (a != b and (low < high or high == low - 1))
-    if high > low:
-        tail = len(a) - high
-        assert a[:low] == b[:low] and (not tail or a[high:] == b[-tail:])
-    elif a != b:
-        assert any(b[:i] + b[i + len(b) - len(a) :] == a for i in range(len(a) + 1))
 
 
 def test_a_wrong_file_is_told_as_far_as_it_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,10 +117,14 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
     Raises:
         PipeschedError: PS817.
     """
-    sizes = (("ranks", "ranks"), ("stages", "stages"), ("microbatches", "microbatches"))
-    for name, words in sizes:
-        if getattr(plan, name) != getattr(ran, name):
-            raise _differ(f"{getattr(ran, name)} {words} ran; the schedule has {getattr(plan, name)}")
+    busy = np.count_nonzero(np.diff(plan.start))
+    for words, asked, did in (
+        ("ranks", busy, ran.ranks),
+        ("stages", plan.stages, ran.stages),
+        ("microbatches", plan.microbatches, ran.microbatches),
+    ):
+        if asked != did:
+            raise _differ(f"{did} {words} ran; the schedule has {asked}")
     orders = [_order(plan, rank) for rank in range(plan.ranks)]
     others = {order[0]: order for order in (_order(ran, rank) for rank in range(ran.ranks)) if order}
     where = {compute: i for i, compute in enumerate(_all(ran))}

@@ -4,9 +4,10 @@
     C            from the end of the operation that made a message to its arrival, where its receiver stood waiting
 
 The median over steps and microbatches, without what warms up (the first step of several, else the first operation of
-each kind and stage, if two more are left) and without outliers (further from the median than `FAR` median absolute
-deviations, scaled as for a normal distribution, and than `NEAR` of the median). Where waits are not told, an operation that waited for its input holds the
-way of its message too, and is left out wherever one is left that did not wait.
+each kind and stage, if two more are left; no message) and without outliers (further from the median than `FAR` median
+absolute deviations, scaled as for a normal distribution, and than `NEAR` of the median). Where waits are not told, an
+operation that waited for its input holds the way of its message too, and is left out wherever one is left that did not
+wait.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def fits(measured: Measured) -> list[Fit]:
     seen = running(measured)
     kept = _warm(measured)
     found = _computes(measured, seen, kept)
-    found |= _messages(measured, seen, kept, found)
+    found |= _messages(measured, seen, kept if measured.steps > 1 else np.ones_like(kept), found)
     order = ("F", "I", "W", "B", "FB", "C")
     return [found[key] for key in sorted(found, key=lambda key: (order.index(key[0]), key[1]))]
 

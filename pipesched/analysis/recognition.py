@@ -29,8 +29,8 @@ class Likeness:
     """A reading under which two orders of the same placement are compared.
 
     windows: per rank the operations of the first order, as a half-open range of all its operations, that differ; empty
-    where the rank is the same. common: the share of the first order's operations that stand where the other one has
-    them, counted from the begin or, outside of the windows, from the end of a rank.
+    where the rank is the same. common: the share of operations that stand where the other order has them, counted from
+    the begin or, outside of the windows, from the end of a rank; of all operations of the longer order.
     """
 
     reading: str
@@ -81,7 +81,7 @@ def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:
         common += _standing(here, there, low, high)
         first, last = a_cut[rank] + low, a_cut[rank] + high
         windows.append((int(a_at[first]), int(a_at[last - 1]) + 1) if last > first else _nothing(mine, rank, low, high))
-    return Likeness(reading, tuple(windows), Fraction(common, max(1, len(a))))
+    return Likeness(reading, tuple(windows), Fraction(common, max(1, len(a), len(b))))
 
 
 def _standing(here: Ints, there: Ints, low: int, high: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesched.cli import options
+from pipesched.cli import traces as files
 from pipesched.cli.terminal import Output, dumps, replace_file
 from pipesched.diagnostics import Code, fail
 
@@ -37,7 +38,7 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
     if not 1 <= digits <= 9:
         raise fail(Code.USAGE, f"{digits} significant digits; 1 to 9 can be given")
     out = Output("json" if json else "text", color)
-    made = calibration.calibrate([options.read_path(trace) for trace in traces], digits)
+    made = calibration.calibrate(files.read(traces), digits)
     text = calibration.toml(made, [PurePath(trace).name for trace in traces])
     if output and output != "-":
         replace_file(output, text)

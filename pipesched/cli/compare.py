@@ -56,6 +56,8 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
             from pipesched.views.plot import plot as drawn
 
             x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble ratio, %"
-            replace_file(plot, drawn(comparison.points(made), x=x, y=y, title="idle / makespan against memory"))
+            spots, title = comparison.points(made), "idle / makespan against memory"
+            one_size = len(spots) == len({spot.series for spot in spots})
+            replace_file(plot, drawn(spots, x=x, y=y, title=title, frontier=one_size))
         out.line(dumps(comparison.as_json(made)) if out.format == "json" else comparison.text(made))
         return made.exit_status

@@ -48,5 +48,5 @@ def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
         out.line(dumps(differ_text.as_json(found)) if out.format == "json" else differ_text.text(found, every=every))
         for side in (one, two):
             if side.fault is not None:
-                out.complain(f"{render.concise(side.fault, side.loaded.source)}; `pipesched verify` says more")
+                out.complain(f"{render.concise(side.fault, side.loaded.source)}; `pipesched verify` tells more")
         return 0 if found.equal else 1

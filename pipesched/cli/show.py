@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesched import render
-from pipesched.cli import drawing, options
-from pipesched.cli.terminal import Output, dumps
+from pipesched.cli import drawing, options, traces
+from pipesched.cli.terminal import Output, dumps, how_far
 from pipesched.diagnostics import Code, PipeschedError, fail
 
 if TYPE_CHECKING:
@@ -75,11 +75,7 @@ def show(file: str, **given: Any) -> int:
     with Output("json" if given["json"] else "text", given["color"], given["output"]) as out:
         source = compile.read(file)
         made = picture.picture(source, options.compile_options(given, next(options.combinations(values))))
-        run = (
-            picture.laid_over(made, [options.read_path(trace) for trace in given["traces"]])
-            if given["traces"]
-            else None
-        )
+        run = picture.laid_over(made, traces.read(given["traces"])) if given["traces"] else None
         drawn = drawing.draw(made.chart, wanted, given, out, run)
         told = _json(made, source.name, wanted.format, drawn) | ({} if run is None else {"measured": _measured(run)})
         out.write(dumps(told) + "\n" if given["json"] else drawn)
@@ -87,7 +83,8 @@ def show(file: str, **given: Any) -> int:
             return 0
         if not given["json"]:
             fault = render.concise(made.fault, source.name)
-            out.complain(f"{fault}; drawn as far as it runs, `pipesched verify` tells more")
+            drawn_as = how_far(made.fault, finished=made.chart.times.finished)
+            out.complain(f"{fault}; drawn {drawn_as}, `pipesched verify` tells more")
         return 1
 
 

@@ -144,6 +144,14 @@ def _replace(path: str, pieces: Iterable[bytes]) -> None:
         raise
 
 
+def how_far(fault: Diagnostic | None, *, finished: bool) -> str:
+    """Of a wrong order that is drawn or told all the same: what of it that is."""
+    if not finished:
+        return "as far as it runs"
+    blocked = fault is not None and fault.code is Code.DEADLOCK
+    return "as if no send blocked" if blocked else "as it stands"
+
+
 def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None:
     """What stopped a command: an object or annotations on stdout, where tools read them; text on stderr."""
     if format == "json":

@@ -8,7 +8,7 @@ import click
 
 from pipesched import render
 from pipesched.cli import options
-from pipesched.cli.terminal import dumps
+from pipesched.cli.terminal import dumps, how_far
 from pipesched.diagnostics import Code, fail
 
 
@@ -26,7 +26,7 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
     computes and for messages of other ranks between them, and imbalance, which is the work that the busiest rank
     has more. Then the growth with every microbatch, the published order that it is like, the critical path, and
-    each gap with what ends it. Exit status 1 for a file that is wrong: it is told as far as it runs.
+    each gap with what ends it. A file that is wrong is told as far as it runs, with exit status 1.
     """
     from pipesched import compile
     from pipesched.comparison import why as analysis
@@ -41,6 +41,7 @@ def why(file: str, *, every: bool, **given: Any) -> int:
         found = analysis.why(source, asked)
         out.line(dumps(why_json.as_json(found)) if out.format == "json" else why_text.text(found, every=every))
         if found.run.fault is not None:
-            told = render.concise(found.run.fault, source.name)
-            out.complain(f"{told}; it is told as far as it runs, `pipesched verify` says more")
+            fault = render.concise(found.run.fault, source.name)
+            told_as = how_far(found.run.fault, finished=found.run.times.finished)
+            out.complain(f"{fault}; told {told_as}, `pipesched verify` tells more")
         return found.run.report.exit_status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
 
@@ -38,29 +38,52 @@ def _lines(found: Difference, every: bool) -> Iterator[str]:
     names = _names(found)
     yield from found.facts
     by_rank: dict[int, list[str]] = {}
-    for move in found.moves:
-        by_rank.setdefault(move.rank, []).append(move_text(move, every=every))
+    for moved in _together(found.moves):
+        by_rank.setdefault(moved[0].rank, []).append(moved_text(moved, every=every))
     for name, alone in zip((*names, *names), (found.only_a, found.only_b, found.pairs_a, found.pairs_b), strict=True):
         for entry in alone:
             by_rank.setdefault(entry.rank, []).append(f"only in {name}: {_operations(entry.operations, every)}")
     for (mine, other), alone in zip((names, names[::-1]), (found.split_a, found.split_b), strict=True):
         for entry in alone:
-            by_rank.setdefault(entry.rank, []).append(f"{len(entry.operations)} B of {mine} are I and W in {other}")
+            by_rank.setdefault(entry.rank, []).append(f"{_split(len(entry.operations), mine)} I and W in {other}")
     for lines, ranks in groupby(sorted(by_rank), key=by_rank.__getitem__):
         same = list(ranks)
         where = f"rank {same[0]}" if len(same) == 1 else f"ranks {', '.join(map(str, same))}"
         yield from (f"{where}: {line}" for line in lines)
 
 
-def move_text(move: Move, *, every: bool = False) -> str:
-    """``W1.3 moved from step 14 to 11, before F1.5``."""
-    steps = f"step {move.step_a}" if len(move.operations) == 1 else f"steps {move.step_a} to {_last(move)}"
-    where = "at the end" if move.before is None else f"before {move.before}"
-    return f"{_operations(move.operations, every)} moved from {steps} to {move.step_b}, {where}"
+def _together(moves: Sequence[Move]) -> Iterator[list[Move]]:
+    """Moves to one place: each begins where the one before it ends in the second order."""
+    run: list[Move] = []
+    for move in moves:
+        if run and (run[-1].rank, run[-1].step_b + len(run[-1].operations)) != (move.rank, move.step_b):
+            yield run
+            run = []
+        run.append(move)
+    if run:
+        yield run
 
 
-def _last(move: Move) -> int:
-    return move.step_a + len(move.operations) - 1
+def moved_text(moves: Sequence[Move], *, every: bool = False) -> str:
+    """``W1.3 moved from step 14 to 11, before F1.5``; ``B0.0 B0.1 moved from steps 5, 7 to 9, before B0.4``."""
+    names = tuple(name for move in moves for name in move.operations)
+    where = "at the end" if moves[-1].before is None else f"before {moves[-1].before}"
+    if len(moves) == 1 and moves[0].step_a == moves[0].step_b:
+        return f"{_operations(names, every)} moved, still at step {moves[0].step_b}, {where}"
+    steps = [_steps(move) for move in moves]
+    told = steps if every or len(steps) <= _OPS else [*steps[: _OPS - 2], "..."]
+    word = "step" if len(names) == 1 else "steps"
+    return f"{_operations(names, every)} moved from {word} {', '.join(told)} to {moves[0].step_b}, {where}"
+
+
+def _steps(move: Move) -> str:
+    """``5``, or of several neighbours ``5 to 7``."""
+    last = move.step_a + len(move.operations) - 1
+    return str(move.step_a) if last == move.step_a else f"{move.step_a} to {last}"
+
+
+def _split(count: int, name: str) -> str:
+    return f"{count} B of {name} {'is' if count == 1 else 'are'}"
 
 
 def _operations(names: tuple[str, ...], every: bool) -> str:
@@ -111,7 +134,7 @@ def _move_json(move: Move) -> dict[str, object]:
         "from": move.step_a,
         "to": move.step_b,
         "before": move.before,
-        "text": move_text(move, every=True),
+        "text": moved_text([move], every=True),
     }
 
 

@@ -19,7 +19,7 @@ from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 
-LEAST = Fraction(3, 4)  # with no more in common than this an order is another one
+LEAST = Fraction(3, 4)  # with less in common than this an order is another one
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Known:
 
 
 def recognize(schedule: Schedule) -> Known | None:
-    """The library schedule that is most like this one, if more than three quarters of it stand as they do there."""
+    """The library schedule that is most like this one, if at least three quarters of both stand at the same places."""
     found = [Known(name, like) for name, known in known_orders(schedule) if (like := likeness(schedule, known))]
     best = max(found, key=_rank, default=None)
-    return best if best is not None and (best.like.whole or best.like.common > LEAST) else None
+    return best if best is not None and (best.like.whole or best.like.common >= LEAST) else None
 
 
 def _rank(known: Known) -> tuple[bool, int, Fraction]:

@@ -36,7 +36,8 @@ def _head(why: Why) -> str:
     share = f" ({ratio(most / makespan)})" if makespan else ""
     where = f" on rank {idle.index(most)}" if len(set(idle)) > 1 else ""
     sum_of = f"{shown(makespan - most)} work + {shown(most)} idle{share}{where}"
-    return f"{clean(why.run.title)}   makespan {shown(makespan)} = {sum_of}"
+    what = "makespan" if why.run.times.finished else "stops at"
+    return f"{clean(why.run.title)}   {what} {shown(makespan)} = {sum_of}"
 
 
 def _split(why: Why, every: bool) -> str:
@@ -98,8 +99,9 @@ def known_text(known: Known, schedule: Schedule) -> str:
         return f"{known.name} in {ratio(known.like.common)} of its steps; `pipesched diff` shows what has moved"
     told = []
     for rank, low, high in differing[:_OPS]:
-        if schedule.start[rank] == schedule.start[rank + 1]:
-            told.append(f"all of rank {rank}")
+        begin, end = int(schedule.start[rank]), int(schedule.start[rank + 1])
+        if (low, high) == (begin, max(end, begin + 1)):  # it lacks operations, or none is where it was
+            told.append(f"all of rank {rank}" if begin == end else f"rank {rank}")
             continue
         span = f"{schedule[low]} to {schedule[high - 1]}" if high > low + 1 else str(schedule[low])
         told.append(f"{span} on rank {rank} (steps {schedule.step(low)} to {schedule.step(high - 1)})")

@@ -36,7 +36,8 @@ class Optimum:
     """The answer. status: proved optimal, best found, infeasible or nothing found.
 
     makespan, span, peak: of the schedule, None and () where there is none. lower_bound: of the objective; gap: how much
-    more than the bound the objective is, as a fraction of the bound. proved_by: what shows that there is no less.
+    more than the bound the objective is, as a fraction of the bound. proved_by: what shows that there is no less;
+    bound_by: in a word. given: the schedule to improve on, which is then the first of `known`.
     every: (m0, K) where the schedule is given for every m = m0 + jK; growth: (objective at m0, for each microbatch
     more). Exit status 0, 3 (not proved) or 1 (infeasible).
     """
@@ -51,12 +52,14 @@ class Optimum:
     peak: tuple[Fraction, ...] = ()
     lower_bound: Fraction | None = None
     proved_by: str = ""
+    bound_by: str = ""
     reason: str = ""
     found_by: str = ""
     every: tuple[int, int] | None = None
     growth: tuple[Fraction, Fraction] | None = None
     seconds: float = 0.0
     known: Sequence[Known] = ()
+    given: Known | None = None
     notes: tuple[str, ...] = ()
     source: str = ""
     certificate: Mapping[str, object] = field(default_factory=dict)
@@ -111,6 +114,7 @@ class Optimum:
             problem.objective,
             lower_bound=problem.time(state.lower),
             proved_by=words.proved_by(state),
+            bound_by=words.bound_by(state),
             reason=state.stopped,
             found_by=state.source,
             seconds=seconds,
@@ -139,11 +143,11 @@ class Optimum:
         if self.status == INFEASIBLE:
             return f"infeasible: {self.reason}"
         if self.value is None or self.gap is None or self.lower_bound is None:
-            return f"nothing found: {self.reason}; bound {shown(self.lower_bound or Fraction(0))} by {self.proved_by}"
+            return f"nothing found: {self.reason}; bound {shown(self.lower_bound or Fraction(0))} by {self.bound_by}"
         told = f"{self.objective} {shown(self.value)}"
         if self.status == PROVED:
             return f"proved optimal: {told}{self._for_every}"
-        gap = f"gap {float(100 * self.gap):.1f} %, bound {shown(self.lower_bound)} by {self.proved_by}"
+        gap = f"gap {float(100 * self.gap):.1f} %, bound {shown(self.lower_bound)} by {self.bound_by}"
         return f"best found: {told}, {gap}"
 
     @property
@@ -205,7 +209,7 @@ class Optimum:
         """What the printed file says of itself."""
         lines = [f"{self.verdict[0].upper()}{self.verdict[1:]}.", f"For: {self.terms}."]
         if self.status == PROVED:
-            lines.insert(1, f"No schedule is shorter: {self.proved_by}.")
+            lines.insert(1, f"None is shorter: {self.proved_by}.")
         return "\n".join(fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False) for line in lines)
 
     @property
@@ -233,13 +237,15 @@ class Optimum:
         lines = [_painted(self.verdict, self.status, color), f"    for: {self.terms}"]
         if self.status == PROVED:
             lines.append(f"    no schedule is shorter: {self.proved_by}")
-        elif self.status == FOUND and self.reason:
+        elif self.proved_by and self.lower_bound is not None:
+            lines.append(f"    no schedule is below {shown(self.lower_bound)}: {self.proved_by}")
+        if self.status == FOUND and self.reason:
             lines.append(f"    stopped: {self.reason}")
         lines += [f"    note: {note}" for note in self.notes]
         lines += [f"    help: {told.help} (pipesched explain {told.code})" for told in self.diagnostics]
         if self.makespan is not None:
-            lines += [f"    {self._times}", f"    peak {shown(max(self.peak))}      [{words.listed(self.peak)}]", ""]
-            lines += self._table()
+            lines += [f"    {self._times}", f"    peak {shown(max(self.peak))}      [{words.listed(self.peak)}]"]
+            lines += [*self._beside_given, "", *self._table()]
         return "\n".join(lines)
 
     @property
@@ -250,6 +256,20 @@ class Optimum:
         ratio = f" ({float(100 * idle / value):.1f} %)" if value else ""
         other = f"span {shown(self.span)}" if self.objective == "makespan" else f"makespan {shown(self.makespan)}"
         return f"{self.objective} {shown(value)} = {shown(self.work)} work + {shown(idle)} idle{ratio};  {other}"
+
+    @property
+    def _beside_given(self) -> list[str]:
+        """How it compares with the schedule that was given."""
+        given, value = self.given, self.value
+        if given is None or value is None:
+            return []
+        theirs = given.span if self.objective == "span" else given.makespan
+        remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
+        if theirs == value:
+            return [f"    as long as {given.name}{remark}"]
+        more = f" ({float(100 * abs(theirs - value) / theirs):.1f} %)" if theirs else ""
+        longer = "shorter" if value < theirs else "longer"
+        return [f"    {shown(abs(theirs - value))}{more} {longer} than {given.name}{remark}"]
 
     def _table(self) -> list[str]:
         """The schedules of the library at this size, in the order of the objective."""
@@ -287,6 +307,7 @@ class Optimum:
             "peak": [words.as_json(peak) for peak in self.peak],
             "release": self.instance.release.name,
             "costs": self.instance.costs.to_json(),
+            "given": None if self.given is None else self.given.name,
             "known": [
                 {
                     "name": k.name,
@@ -312,7 +333,7 @@ def _growth(problem: Problem, repeated: Periodic) -> tuple[Fraction, Fraction]:
 
 _ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
-_WIDTH = 110  # characters of a line in the printed file
+_WIDTH = 118  # characters of a line in the printed file
 
 
 def _painted(verdict: str, status: str, color: bool) -> str:

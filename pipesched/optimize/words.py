@@ -21,8 +21,19 @@ def proved_by(state: State) -> str:
     refuted = state.refuted
     if refuted is not None and refuted.bound + 1 > state.bound.value:
         alone = f", on rank {refuted.ranks[0]} alone" if refuted.ranks else ""
-        return f"{refuted.engine} refuting {shown(state.problem.time(refuted.bound))}{alone}"
+        told = shown(state.problem.time(refuted.bound))
+        if refuted.engine == "lattice":
+            return f"within {told} some rank has no time for its work, taking ranks one by one{alone}"
+        return f"{refuted.engine} refuting {told}{alone}"
     return explained(state.problem, state.bound)
+
+
+def bound_by(state: State) -> str:
+    """Where the bound comes from, in a word."""
+    refuted, bound = state.refuted, state.bound
+    if refuted is not None and refuted.bound + 1 > bound.value:
+        return "ranks taken one by one" if refuted.engine == "lattice" else refuted.engine
+    return "the longest path" if bound.kind == "path" else f"rank {bound.rank}"
 
 
 def explained(problem: Problem, bound: Bound) -> str:

@@ -13,11 +13,13 @@ from fractions import Fraction
 from textwrap import wrap
 from xml.sax.saxutils import escape
 
+import numpy as np
+
 from pipesched.analysis.against import Against, Ratio
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.views import cells, svg, verdict
-from pipesched.views.axis import Axis, Window, axis, ruler, shortest
+from pipesched.views.axis import Axis, Window, axis, ruler
 from pipesched.views.chart import Chart, measured
 from pipesched.views.svg import Svg
 from pipesched.views.text import Text
@@ -69,7 +71,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     left = max(map(len, names)) + len(" plan  ")
     longer = max(plan, ran, key=lambda x: x.times.makespan)
     clock = axis(longer, how.width - left, how.window, cells.widest(ran, False))
-    coarse = shortest(plan) < clock.step
+    coarse = _short_ones(plan, clock) * 4 > plan.schedule.slots
     above, below = _Shared(plan, how, clock, coarse), _Shared(ran, how, clock, coarse)
     yield from wrap(_title(chart), how.width, break_on_hyphens=False)
     yield from wrap(summary(chart, run), how.width, break_on_hyphens=False)
@@ -78,11 +80,27 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     for rank, name in enumerate(names):
         yield f"{name:<{left - 6}}plan  {row(above, rank)}"
         yield f"{'':<{left - 6}}run   {row(below, rank)}"
+    hidden = max(_unseen(part, clock) for part in (plan, ran))
+    if hidden and not coarse:
+        yield f"{hidden} operation{'s' * (hidden > 1)} too short to be seen"
     yield ""
     for line in told(chart, run):
         yield from wrap(line, how.width, break_on_hyphens=False) if len(line) > how.width else [line]
     yield ""
     yield from legend(below)
+
+
+def _short_ones(chart: Chart, clock: Axis) -> int:
+    """How many slots are shorter than a column."""
+    lengths = (chart.times.end - chart.times.start)[~chart.schedule.joined]
+    return int(np.count_nonzero(lengths < float(clock.step)))
+
+
+def _unseen(chart: Chart, clock: Axis) -> int:
+    """How many slots of the part of time that is drawn have no column."""
+    start, end = (column[~chart.schedule.joined] for column in (chart.times.start, chart.times.end))
+    inside = (end > clock.begin) & (start < clock.end)
+    return int(np.count_nonzero(inside & (clock.edge(start) == clock.edge(end))))
 
 
 def _title(chart: Chart) -> str:
@@ -100,9 +118,9 @@ def summary(chart: Chart, run: Against) -> str:
 
 def told(chart: Chart, run: Against) -> Iterator[str]:
     """Where the run leaves the plan: by kind, by stage, by rank."""
-    yield f"{'kind':<6}{'cost':>10}{'ran':>10}{'ran / cost':>12}"
+    yield f"{'kind':<5}{'cost':>8}{'ran':>8}{'ran / cost':>11}"
     for x in run.kinds:
-        yield f"{x.kind:<6}{decimal(x.planned):>10}{decimal(x.ran):>10}{_ratio(x):>12}"
+        yield f"{x.kind:<4} {decimal(x.planned):>8}{decimal(x.ran):>8}{_ratio(x):>11}"
     far = furthest(run)
     if far:
         named = ", ".join(f"{x.kind} of stage {x.stage} {decimal(x.ran)} (cost {decimal(x.planned)})" for x in far)
@@ -172,7 +190,7 @@ def _digits(value: Fraction) -> str:
 
 def percent(value: Fraction) -> str:
     """``+6.9 %``."""
-    return f"{float(value) * 100:+.1f} %"
+    return f"{round(float(value) * 100, 1) + 0.0:+.1f} %"
 
 
 def decimal(value: Fraction) -> str:

@@ -16,6 +16,7 @@ from math import floor, log10
 from xml.sax.saxutils import escape
 
 from pipesched.model.numbers import shown
+from pipesched.views.plot_labels import labels, told_apart
 
 WIDTH, HEIGHT = 720, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 200, 40, 52  # margins; the legend stands in the right one
@@ -23,6 +24,7 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 _SHAPES = ("circle", "square", "diamond", "up", "down", "cross")
 _STYLE = """\
 text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
+.label { font-size: 10px }
 .title { font-size: 14px; font-weight: 600 }
 .frame { stroke: #57606a; fill: none }
 .grid { stroke: #d0d7de }
@@ -86,6 +88,9 @@ def plot(points: Sequence[Point], *, x: str, y: str, title: str = "", frontier: 
         mine = [point for point in points if point.series == name]
         lines += _series(mine, number, across, up)
         lines += _legend(name, number)
+    spots = [(float(across.at(point.x)), float(up.at(point.y))) for point in points]
+    names = told_apart([(point.series, point.note) for point in points])
+    lines += labels(names, spots, (_LEFT, _TOP, WIDTH - _RIGHT, HEIGHT - _BOTTOM))
     return "\n".join([*lines, "</svg>", ""])
 
 

@@ -20,7 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-import pipesched
 from pipesched.optimize.engines.worker import to_wire
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Answer, Question
@@ -185,7 +184,7 @@ class _Worker:
 
 def _environment() -> dict[str, str]:
     """Of the workers: this very package, and one thread for what is not an engine."""
-    here = str(Path(pipesched.__file__).parents[1])
+    here = str(Path(__file__).parents[3])
     there = os.environ.get("PYTHONPATH")
     path = here if not there else here + os.pathsep + there
     return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}

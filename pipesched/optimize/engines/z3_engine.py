@@ -1,10 +1,8 @@
-"""Z3's SAT core on the same clauses, read from a DIMACS file: building them one by one as Z3 terms takes far longer."""
+"""Z3's SAT core on the same clauses, read as DIMACS text: building them one by one as Z3 terms takes far longer."""
 
 from __future__ import annotations
 
 import re
-import tempfile
-from pathlib import Path
 
 from pipesched.optimize.clauses import Clauses
 from pipesched.optimize.engines.sat import Outcome, truth
@@ -25,11 +23,7 @@ def solve(clauses: Clauses) -> Outcome:
     import z3  # type: ignore[import-untyped]
 
     solver = z3.SolverFor("QF_FD")
-    with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
-        path = Path(folder) / "question.cnf"
-        with path.open("w") as file:
-            file.writelines(clauses.dimacs())
-        solver.from_file(str(path))
+    solver.from_string("".join(clauses.dimacs()))
     verdict = solver.check()
     if verdict == z3.unsat:
         return Outcome(None)

@@ -1,0 +1,241 @@
+"""An order that is published is told so, and no order is told to be one that it is not.
+
+The oracle compares lists of operations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipesched
+from pipesched.analysis.recognition import likeness, window
+from pipesched.comparison.known import Known, known_orders, recognize
+from pipesched.comparison.why_text import known_text
+from pipesched.inputs import built_in
+from pipesched.model.ops import Compute, Op
+from pipesched.model.placement import Placement, linear
+from pipesched.model.schedule import Schedule
+from tests import strategies
+
+CALM = settings(derandomize=True, deadline=None, max_examples=200)
+
+
+def order_of(name: str, **sizes: int) -> Schedule:
+    schedule = pipesched.load(name, **sizes)
+    assert isinstance(schedule, Schedule)
+    return schedule
+
+
+def rewritten(schedule: Schedule, orders: list[list[Compute]]) -> Schedule:
+    return Schedule.from_orders(orders, schedule.placement, "mine")
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_a_published_order_is_recognized(name: str) -> None:
+    """Written out without its name every library schedule is found again."""
+    schedule = order_of(name, p=4, m=8)
+    known = recognize(rewritten(schedule, [schedule.order(r) for r in range(4)]))
+    assert known is not None and known.like.whole and known.like.reading == "exactly"
+    alike = order_of(known.name, p=4, m=8)
+    assert [alike.order(r) for r in range(4)] == [schedule.order(r) for r in range(4)]
+
+
+def fused(*words: tuple[str, int, int]) -> list[Compute]:
+    return [Compute(Op[kind], stage, microbatch) for kind, stage, microbatch in words]
+
+
+def test_known_variants_are_recognized() -> None:
+    """GPipe last microbatch first, twice the warm-up, breadth first: each written out here by its rule."""
+    p, m, v = 3, 4, 2
+    back = [fused(*(("F", r, i) for i in range(m)), *(("B", r, i) for i in reversed(range(m)))) for r in range(p)]
+    eager = []
+    for r in range(p):
+        forward, backward = (fused(*((kind, r, i) for i in range(m))) for kind in "FB")
+        ahead = min(2 * (p - 1 - r) + 1, m)
+        pairs = itertools.zip_longest(forward[ahead:], backward)
+        eager.append([*forward[:ahead], *(x for f, b in pairs for x in (b, f) if x is not None)])
+    wide = [
+        fused(
+            *(("F", c * p + r, i) for c in range(v) for i in range(m)),
+            *(("B", c * p + r, i) for c in reversed(range(v)) for i in reversed(range(m))),
+        )
+        for r in range(p)
+    ]
+    looped = order_of("interleaved", p=3, v=2, m=6).placement.rank_of
+    for orders, stages, name in ((back, 1, "gpipe,"), (eager, 1, "eager"), (wide, 2, "interleaved, breadth")):
+        placement = linear(p, m) if stages == 1 else Placement(looped, linear(p, m).route_of, p, ("",))
+        known = recognize(Schedule.from_orders(orders, placement))
+        assert known is not None and known.name.startswith(name) and known.like.reading == "exactly"
+
+
+def test_an_order_with_its_w_elsewhere_is_recognized() -> None:
+    """ZB-H1 with every W at the end of its rank is ZB-H1 up to the order of W."""
+    schedule = order_of("zb_h1", p=4, m=8)
+    late = [sorted(schedule.order(r), key=lambda x: x.op is Op.W) for r in range(4)]
+    known = recognize(rewritten(schedule, late))
+    assert known is not None and (known.name, known.like.reading, known.like.whole) == ("zb_h1", "up to W", True)
+
+
+def test_an_order_with_its_backwards_split_is_recognized() -> None:
+    """GPipe with I and W in the place of each B is GPipe with its backwards split."""
+    schedule = order_of("gpipe", p=2, m=3)
+    parts = {Op.F: (Op.F,), Op.B: (Op.I, Op.W)}
+    split = [
+        [Compute(kind, x.stage, x.microbatch) for x in schedule.order(rank) for kind in parts[x.op]]
+        for rank in range(2)
+    ]
+    known = recognize(rewritten(schedule, split))
+    assert known is not None and (known.name, known.like.reading) == ("gpipe", "split")
+
+
+def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
+    """Two operations of ZB-H1 changed round on one rank: that rank differs there, and nowhere else."""
+    schedule = order_of("zb_h1", p=4, m=8)
+    orders = [schedule.order(r) for r in range(4)]
+    orders[2][7], orders[2][9] = orders[2][9], orders[2][7]
+    known = recognize(rewritten(schedule, orders))
+    start = int(schedule.start[2])
+    assert known is not None and known.name == "zb_h1" and not known.like.whole
+    assert [high - low for low, high in known.like.windows] == [0, 0, 3, 0]
+    assert known.like.windows[2] == (start + 7, start + 10)
+    assert known.like.common == Fraction(96 - 2, 96)
+    assert "on rank 2 (steps 8 to 10)" in known_text(known, rewritten(schedule, orders))
+
+
+def test_a_rank_that_lacks_everything_is_said_so() -> None:
+    """ZB-H1 without its last rank is ZB-H1 but for that."""
+    schedule = order_of("zb_h1", p=4, m=8)
+    mine = rewritten(schedule, [*(schedule.order(r) for r in range(3)), []])
+    known = recognize(mine)
+    assert known is not None and known_text(known, mine) == "zb_h1 but for all of rank 3"
+
+
+def test_a_strange_order_is_nobody() -> None:
+    """Microbatches backwards: nothing stands where a published order has it, or the placement is another."""
+    schedule = order_of("gpipe", p=2, m=5)
+    strange = [[Compute(x.op, x.stage, 4 - x.microbatch) for x in schedule.order(r)] for r in range(2)]
+    assert recognize(rewritten(schedule, strange)) is None
+    assert likeness(schedule, order_of("gpipe", p=2, m=4)) is None
+
+
+@given(st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), max_size=8))
+@settings(derandomize=True, deadline=None, max_examples=300)
+def test_outside_of_its_window_a_sequence_is_the_other_one(a: list[int], b: list[int]) -> None:
+    """What is before the window and after it makes the two the same, and the window is empty for the same ones only."""
+    low, high = window(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
+    assert ((low, high) == (0, 0) and a == b) or (a != b and (low < high or high == low - 1))
+    if high > low:
+        tail = len(a) - high
+        assert a[:low] == b[:low] and (not tail or a[high:] == b[-tail:])
+    elif a != b:
+        assert any(b[:i] + b[i + len(b) - len(a) :] == a for i in range(len(a) + 1))
+
+
+Orders = list[list[Compute]]
+
+
+def slots(order: list[Compute]) -> list[list[Compute]]:
+    """An overlap pair is one slot."""
+    found: list[list[Compute]] = []
+    for x in order:
+        found[-1:] = [[*found[-1], x]] if x.second else [*found[-1:], [x]]
+    return found
+
+
+def mutated(orders: list[list[list[Compute]]], rng: random.Random) -> None:
+    """A slip, or a harmless change: neighbours swapped, a slot moved, lost, doubled, split, renamed; W put off."""
+    order = rng.choice([order for order in orders if len(order) > 2])
+    i, j = rng.randrange(len(order)), rng.randrange(len(order))
+    x = order[i][0]
+    match rng.choice(("swap", "move", "lose", "double", "split", "late", "rename")):
+        case "swap" if i:
+            order[i - 1 : i + 1] = order[i - 1 : i + 1][::-1]
+        case "move":
+            order.insert(j, order.pop(i))
+        case "lose":
+            del order[i]
+        case "double":
+            order.insert(j, order[i])
+        case "split" if x.op is Op.B:
+            order[i : i + 1] = [[Compute(op, x.stage, x.microbatch)] for op in (Op.I, Op.W)]
+        case "late":
+            order.sort(key=lambda slot: slot[0].op is Op.W)
+        case _:
+            order[i] = [Compute(x.op, x.stage, order[j][0].microbatch)]
+
+
+def read_as(order: list[Compute], reading: str) -> list[Compute]:
+    """An order as a reading sees it; `up to W` and `split` leave the W out."""
+    if reading == "exactly":
+        return order
+    as_input = {Op.B: Op.I} if reading == "split" else {}
+    return [Compute(as_input.get(x.op, x.op), x.stage, x.microbatch, x.second) for x in order if x.op is not Op.W]
+
+
+def rest(order: list[Compute], reading: str) -> list[tuple[int, int]]:
+    """The W that a reading leaves out."""
+    kinds = {"exactly": (), "up to W": (Op.W,), "split": (Op.W, Op.B)}[reading]
+    return sorted((x.stage, x.microbatch) for x in order if x.op in kinds)
+
+
+def is_true(known: Known, mine: Orders, other: Orders) -> None:
+    """What is claimed, list by list."""
+    reading = known.like.reading
+    pairs = list(zip(mine, other, strict=True))
+    if known.like.whole:
+        assert all(
+            read_as(a, reading) == read_as(b, reading) and rest(a, reading) == rest(b, reading) for a, b in pairs
+        )
+        return
+    assert reading == "exactly" and mine != other
+    low, standing = 0, 0
+    for (begin, end), (a, b) in zip(known.like.windows, pairs, strict=True):
+        first, last = begin - low, end - low
+        if end == begin:
+            assert a == b
+        elif (first, last) != (0, max(len(a), 1)):
+            assert a[:first] == b[:first] and a[last:] == b[len(b) - len(a) + last :]
+        same = [sum(x == y for x, y in zip(*sides, strict=False)) for sides in ((a, b), (a[::-1], b[::-1]))]
+        standing += sum(same)
+        low += len(a)
+    assert known.like.common * max(sum(map(len, mine)), sum(map(len, other))) <= standing
+
+
+@CALM
+@given(st.sampled_from(built_in()), strategies.SEEDS, st.integers(0, 6))
+def test_no_changed_order_is_told_to_be_what_it_is_not(name: str, seed: int, changes: int) -> None:
+    """Library orders with up to six changes: equal up to what is said, and outside of its windows the same."""
+    rng = random.Random(seed)
+    schedule = order_of(name, p=4, m=8)
+    changed = [slots(schedule.order(rank)) for rank in range(4)]
+    for _ in range(changes):
+        mutated(changed, rng)
+    orders = [[x for slot in order for x in slot] for order in changed]
+    mine = rewritten(schedule, orders)
+    known = recognize(mine)
+    if known is None:
+        assert changes
+        return
+    other = dict(known_orders(mine))[known.name]
+    is_true(known, orders, [other.order(rank) for rank in range(4)])
+
+
+def test_forwards_alone_are_nobodys_order() -> None:
+    """The forwards of GPipe are half of it, at the same places; half is not enough."""
+    schedule = order_of("gpipe", p=3, m=4)
+    assert recognize(rewritten(schedule, [[x for x in schedule.order(r) if x.op is Op.F] for r in range(3)])) is None
+
+
+def test_an_order_that_lacks_something_is_told_by_its_rank() -> None:
+    """1F1B without the last backward of rank 0: nothing of what is there differs, so that the rank is named."""
+    schedule = order_of("1f1b", p=4, m=8)
+    mine = rewritten(schedule, [schedule.order(0)[:-1], *(schedule.order(r) for r in range(1, 4))])
+    known = recognize(mine)
+    assert known is not None and known_text(known, mine) == "1f1b but for rank 0"
