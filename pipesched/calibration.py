@@ -25,6 +25,7 @@ from pipesched.source import Source
 DIGITS = 3
 """Significant digits of a cost: more than a run repeats."""
 
+_KERNELS = "there are kernels of a GPU, which may run on after the records that launched them"
 _NANO = 1000  # in a microsecond
 _SKEW = Fraction(1, 100)  # of a step: clocks that disagree by so much are told
 _FINEST = 9  # decimals that costs may have
@@ -142,6 +143,8 @@ def _doubts(measured: Measured) -> Iterator[str]:
             f"an operation ended {seen.skew / 1e6:.3g} ms before its input was made: the clocks of the ranks disagree, "
             "and C, and what waited, cannot be told"
         )
+    if measured.kernels:
+        yield f"{_KERNELS}: synchronize them while you measure"
     if measured.steps == 1:
         yield "one step was measured: its first operations of each kind and stage count as warm-up"
 

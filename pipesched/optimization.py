@@ -41,11 +41,11 @@ from pipesched.optimize.least_cap import infeasible
 from pipesched.optimize.periodic import Periodic, periodic
 from pipesched.optimize.problem import Orders, Problem
 from pipesched.optimize.search import INTERRUPTED, Limits, State, search
+from pipesched.optimize.sizes import MAX_OPS, PLACEMENTS, Asked, placement_at, sizes_of
 from pipesched.report import Report
 from pipesched.source import Source
 
-PLACEMENTS = ("linear", "loop", "vee")
-MAX_OPS = 2_000_000
+_LEFT = 0.5  # seconds after an interrupt
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Request:
 
     source: Source | None = None
     parameters: Mapping[str, int] = field(default_factory=dict)
-    placement: str | tuple[int, ...] | Placement | None = None
+    placement: Asked = None
     mem_cap: tuple[Fraction, ...] | None = None
     release: Release = AT_W
     costs: Costs | None = None
@@ -94,19 +94,39 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     reason = infeasible(problem)
     if reason is not None:
         return Optimum.infeasible(target.instance, problem, target.sizes, reason, time.monotonic() - started)
-    repeated = periodic(target.instance, request.limits, progress) if request.all_m else None
+    repeated, left = _repeated(request, target, progress)
     if repeated is not None:
         target = _resized(target, repeated)
         problem = target.instance.problem()
     known = list(_known(target, problem))
-    if repeated is not None:
-        state = repeated.state_at(problem, started)
-    else:
-        candidates = [(k.name, k.orders) for k in known if k.orders is not None and k.fits]
-        state = search(problem, request.limits, candidates if request.limits.portfolio else (), progress)
-        if request.limits.proof and state.stopped != INTERRUPTED:
-            state.notes.append(refutation.write(state, request.limits.proof, max(10.0, request.limits.seconds)))
+    state = repeated.state_at(problem, started) if repeated else _searched(left, target, problem, known, progress)
+    if left is not request and not state.proved:
+        state.stopped = INTERRUPTED
     return _answer(request, target, state, known, repeated, started)
+
+
+def _repeated(request: Request, target: Target, progress: Callable[[State], None]) -> tuple[Periodic | None, Request]:
+    """A schedule for every m, if one is asked for and found; once interrupted, little time is left for another."""
+    if not request.all_m:
+        return None, request
+    try:
+        return periodic(target.instance, request.limits, progress), request
+    except KeyboardInterrupt:
+        return None, replace(request, limits=replace(request.limits, seconds=_LEFT))
+
+
+def _searched(
+    request: Request, target: Target, problem: Problem, known: list[Known], progress: Callable[[State], None]
+) -> State:
+    """The search for one m, and what is to be said of it."""
+    limits = request.limits
+    candidates = [(k.name, k.orders) for k in known if k.orders is not None and k.fits]
+    state = search(problem, limits, candidates if limits.portfolio else (), progress)
+    if request.all_m:
+        state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
+    if limits.proof and state.stopped != INTERRUPTED:
+        state.notes.append(refutation.write(state, limits.proof, max(1.0, limits.seconds)))
+    return state
 
 
 def _resized(target: Target, repeated: Periodic) -> Target:
@@ -166,8 +186,8 @@ def aim(request: Request) -> Target:
     """
     if request.source is not None:
         return _aim_at(request.source, request)
-    sizes = _sizes(request)
-    placement = _placement(request.placement, sizes)
+    sizes = sizes_of(request.placement, request.parameters)
+    placement = placement_at(request.placement, sizes)
     return Target(_instance(request, placement, request.costs or Costs(), bool(request.fused)), None, sizes)
 
 
@@ -209,64 +229,7 @@ def _instance(request: Request, placement: Placement, costs: Costs, fused: bool)
     return Instance(placement, costs, request.release, caps, fused, request.objective)
 
 
-def _sizes(request: Request) -> dict[str, int]:
-    """p, v and m; where nothing tells them 4, 1 (2 of a loop or vee) and 2p."""
-    given, asked = dict(request.parameters), request.placement
-    unknown = sorted(set(given) - {"p", "v", "m"})
-    if unknown:
-        raise fail(Code.PARAMETER_UNKNOWN, f"without a schedule there are p, v and m; not {', '.join(unknown)}")
-    if isinstance(asked, Placement):
-        return {"p": asked.ranks, "m": asked.microbatches}
-    p = given.get("p", max(asked) + 1 if isinstance(asked, tuple) and asked else 4)
-    sizes = {"p": p, "v": given.get("v", 2 if asked in ("loop", "vee") else 1), "m": given.get("m", 2 * p)}
-    for name, value in sizes.items():
-        if value < 1:
-            raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
-    stages = p * sizes["v"]
-    if isinstance(asked, tuple):
-        _check_listed(asked, given, p)
-        stages = len(asked)
-        del sizes["v"]
-    operations = 3 * stages * sizes["m"]
-    if operations > MAX_OPS:
-        raise fail(Code.USAGE, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
-    return sizes
-
-
-def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> None:
-    """Every rank has a stage, and as many as told."""
-    listed = ",".join(map(str, ranks[:16])) + (",…" if len(ranks) > 16 else "")
-    missing = sorted(set(range(min(p, len(ranks) + 1))) - set(ranks))
-    beyond = [rank for rank in ranks if not 0 <= rank < p]
-    if missing or beyond:
-        wrong = f"rank {missing[0]} has no stage" if missing else f"there is no rank {beyond[0]}"
-        raise fail(
-            Code.USAGE, f"the placement {listed} is none of {p} ranks: {wrong}", help="give a rank to each stage"
-        )
-    if given.get("v", 1) * p != len(ranks) and "v" in given:
-        raise fail(Code.USAGE, f"the placement {listed} has {len(ranks)} stages; p={p} v={given['v']} have others")
-
-
-def _placement(asked: str | tuple[int, ...] | Placement | None, sizes: Mapping[str, int]) -> Placement:
-    """The placement of one route."""
-    if isinstance(asked, Placement):
-        return asked
-    p, m = sizes["p"], sizes["m"]
-    if isinstance(asked, tuple):
-        ranks = list(asked)
-    else:
-        v = sizes["v"]
-        name = asked or ("linear" if v == 1 else "loop")
-        if name == "linear" and v != 1:
-            raise fail(Code.USAGE, f"a linear placement has one stage a rank; v is {v}", help="use loop or vee")
-        turn = list(range(p))
-        ranks = [r for chunk in range(v) for r in (turn if name != "vee" or chunk % 2 == 0 else turn[::-1])]
-    return Placement(np.array([ranks], dtype=np.int32), np.zeros(m, dtype=np.int32), p, ("",))
-
-
-def place(
-    asked: str | tuple[int, ...] | None, parameters: Mapping[str, int]
-) -> str | tuple[int, ...] | Placement | None:
+def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, int]) -> Asked:
     """A placement as a user names it: linear, loop, vee, ranks by stage, or a schedule whose placement counts.
 
     Raises:

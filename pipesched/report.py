@@ -22,7 +22,7 @@ from pipesched import render
 from pipesched.diagnostics import Diagnostic
 from pipesched.model import above
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import shown
+from pipesched.model.numbers import plain, ratio, shown
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 
@@ -234,17 +234,11 @@ def _time_text(time: Time) -> str:
     idle = max(time.idle, default=Fraction(0))
     rank = time.idle.index(idle) if time.idle else 0
     where = "" if len(set(time.idle)) <= 1 else f" on rank {rank}"
-    ratio = f" ({_ratio_text(idle / time.makespan)})" if time.makespan else ""
+    share = f" ({ratio(idle / time.makespan)})" if time.makespan else ""
     span = "" if time.span == time.makespan else f"; span {shown(time.span)}"
     return (
-        f"makespan {shown(time.makespan)} = {shown(time.makespan - idle)} work + {shown(idle)} idle{ratio}{where}{span}"
+        f"makespan {shown(time.makespan)} = {shown(time.makespan - idle)} work + {shown(idle)} idle{share}{where}{span}"
     )
-
-
-def _ratio_text(ratio: Fraction) -> str:
-    """``3/19 = 15.8 %``."""
-    percent = f"{float(ratio * 100):.1f}".removesuffix(".0")
-    return f"{ratio} = {percent} %" if ratio.denominator > 1 else f"{percent} %"
 
 
 def _claims_text(claims: Sequence[Claim]) -> str:
@@ -271,7 +265,7 @@ def _number(count: int | None) -> str:
 def _json_number(value: object) -> object:
     """An integer, a string such as ``11/2``, a list of these, or null."""
     if isinstance(value, Fraction):
-        return value.numerator if value.denominator == 1 else str(value)
+        return plain(value)
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [_json_number(entry) for entry in value]
     return value

@@ -14,7 +14,6 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.runtime import recorded
 from pipesched.stream import Stream
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import stream_of
@@ -34,12 +33,14 @@ def ranks() -> Iterator[Ranks]:
         yield made
 
 
-def run(ranks: Ranks, stream: Stream, file: Path) -> float:
-    """Writes the trace of a run of sleeping stages; the median seconds of a step but the first."""
+def run(ranks: Ranks, stream: Stream, folder: Path) -> tuple[list[str], float]:
+    """The traces of a run of sleeping stages, a file a rank; the median seconds of a step but the first."""
     found = ranks.run(len(stream.ranks), traced, stream, ASLEEP, STEPS, limit=60)
-    file.write_text(recorded.dumps(stream, {rank: steps for rank, (steps, _) in enumerate(found)}), "utf-8")
+    files = [folder / f"rank{rank}.json" for rank in range(len(found))]
+    for file, (text, _) in zip(files, found, strict=True):
+        file.write_text(text, "utf-8")
     spans = np.array([spans for _, spans in found])[:, 1:]
-    return float(np.median(spans[..., 1].max(axis=0) - spans[..., 0].min(axis=0)))
+    return list(map(str, files)), float(np.median(spans[..., 1].max(axis=0) - spans[..., 0].min(axis=0)))
 
 
 def fitted(capsys: Captured, *arguments: str) -> dict[str, Any]:
@@ -66,16 +67,16 @@ class TestSleepingStages:
         assert error <= 0.05
         predicted, stream = self.optimized(file, tmp_path, capsys)
         for last in (False, True):
-            measured = run(ranks, stream, tmp_path / "again.json")
+            _, measured = run(ranks, stream, tmp_path)
             if abs(measured / predicted - 1) <= 0.1 or last:
                 break
         assert measured == pytest.approx(predicted, rel=0.1)
 
     def fit(self, ranks: Ranks, folder: Path, capsys: Captured) -> tuple[float, Path]:
         """The largest relative error of a cost, and the file of the costs."""
-        trace, costs = folder / "run.json", folder / "costs.toml"
-        run(ranks, stream_of("zb_h1", p=3, m=6), trace)
-        made = fitted(capsys, str(trace), "-o", str(costs))
+        costs = folder / "costs.toml"
+        traces, _ = run(ranks, stream_of("zb_h1", p=3, m=6), folder)
+        made = fitted(capsys, *traces, "-o", str(costs))
         table = tomllib.loads(costs.read_text("utf-8"))
         errors = [
             abs(table[key][stage] / (seconds * 1e6) - 1)

@@ -16,7 +16,10 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.comparison import compare as comparison
 from pipesched.comparison.rows import share
+from pipesched.compile import read
+from pipesched.examine import Options
 from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
 from pipesched.views.plot import Point, axis, front, plot
@@ -231,6 +234,17 @@ def test_the_whole_library_in_one_table(capsys: pytest.CaptureFixture[str]) -> N
     assert main(compared("--all", "--p", "8", "--m", "32")) == 0
     table = capsys.readouterr().out
     assert all(name in table for name in built_in()) and "…" not in table and "..." not in table
+
+
+def test_a_table_wider_than_the_terminal_is_two() -> None:
+    """On 80 columns no line breaks: each half names schedule and sizes, and both hold what the wide table has."""
+    made = comparison.compare([read("gpipe"), read("zb_h1")], [{"p": 8, "m": m} for m in (16, 32)], Options())
+    wide, halves = comparison.text(made).splitlines(), comparison.text(made, 80).split("\n\n")
+    assert max(map(len, wide)) > 80 >= max(len(line) for half in halves for line in half.splitlines())
+    left, right = ([line.split() for line in half.splitlines()[-4:]] for half in halves)
+    for row, one, two in zip(wide[-4:], left, right, strict=True):
+        assert one[:3] == two[:3] and one + two[3:] == row.split()
+    assert comparison.text(made, max(map(len, wide))).splitlines() == wide
 
 
 def test_the_table_is_the_same_every_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

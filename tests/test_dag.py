@@ -175,9 +175,8 @@ def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject)
             there = made_by.get((rank, i))
             needs = str(played.orders[there[0]][there[1]]) if there else ""
             at = (played.start[rank, i], played.end[rank, i])
-            held = sum({Op.F: 1, Op.I: 0}.get(y.op, -1) for y in order[: i + 1]) * Fraction(
-                schedule.ranks, schedule.stages
-            )
+            live = sum({Op.F: 1, Op.I: 0}.get(y.op, -1) for y in order[: i + 1])
+            held = live * Fraction(schedule.ranks, schedule.stages)
             expected.append((rank, i + 1, x.op.name, x.stage, x.microbatch, *at, needs, held))
     whole = ("rank", "step", "stage", "microbatch")
     assert expected == [

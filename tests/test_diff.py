@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.analysis.moves import moves
+from pipesched.analysis.moves import Moves, moves
 from pipesched.comparison import differ_text
 from pipesched.comparison.differ import Difference, differ
 from pipesched.comparison.run import Run, timed
@@ -40,7 +40,7 @@ def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[l
     stay_b = [x for j, x in enumerate(b) if j not in new]
     assert stay_a == stay_b
     assert all(a[i] == b[j] for i, j in found.moved)
-    assert bool(found) == (a != b)
+    assert (found == Moves()) == (a == b)
     return [j for _, j in found.moved], list(found.gone), list(found.new)
 
 

@@ -102,6 +102,8 @@ QUESTIONS: list[dict[str, Any]] = [
     {"p": 2, "m": 4, "mem_cap": 2, "release": "I", "objective": "span"},
     {"p": 3, "m": 4, "mem_cap": 3, "costs": "F=[1,2,3/2],I=[2,1,1],W=[1,1,2],C=[1/2,1,0]"},
     {"p": 3, "m": 4, "mem_cap": "7/2", "costs": "F=1.5,I=1,W=0.5,M=[2,1,1/2]"},
+    {"p": 2, "m": 3, "mem_cap": 2, "release": "I=1/3,W=2/3"},
+    {"p": 2, "m": 3, "mem_cap": 3, "release": "I=-1/2,W=3/2"},
     {"placement": (0, 1, 1, 0), "p": 2, "m": 4, "mem_cap": 2},
     {"placement": (0, 0, 1, 2), "m": 3, "mem_cap": 3},
 ]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
@@ -242,6 +243,15 @@ def test_a_range_prints_a_line_a_cap_with_what_is_infeasible(capsys: pytest.Capt
     assert status == 0 and [one["makespan"] for one in value["frontier"]] == [None, *spans]
 
 
+def test_a_range_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    """An SVG that is well-formed, and names each cap and the cap's unit."""
+    assert main(["optimize", *SMALL, "--mem-cap", "1..3", "--plot", "caps.svg"]) == 0
+    text = Path("caps.svg").read_text("utf-8")
+    words = " ".join(ElementTree.fromstring(text).itertext())
+    assert "memory cap (microbatches)" in words and all(cap in words.split() for cap in ("1", "2", "3"))
+    assert "proved optimal" in capsys.readouterr().out
+
+
 def test_an_answer_for_every_m_is_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     """Where m0, the step, the makespan at m0 and its growth are told; growth is the work of a microbatch, 3."""
     status, value = answered(("--p", "2", "--mem-cap", "2", "--all-m"), capsys)
@@ -295,7 +305,7 @@ def test_where_there_is_no_proof_it_says_so(capsys: pytest.CaptureFixture[str]) 
 
 # Real processes
 
-UNEVEN = "F=[{0}],I=[{1}],W=[{2}],C=3".format(
+UNEVEN = "F=[{}],I=[{}],W=[{}],C=3".format(
     *(",".join(str(20 + (7 * s + 5 * k * s * s) % 19) for s in range(16)) for k in (1, 2, 3))
 )
 HARD = ("--p", "8", "--m", "24", "--placement", "vee", "--mem-cap", "5.5", "--cost", UNEVEN)

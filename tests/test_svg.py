@@ -5,6 +5,7 @@ Each operation is a group with a title and a rectangle; the numbers under the ax
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pipesched
 from pipesched.__main__ import main
@@ -24,6 +27,7 @@ from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.views.axis import Window
 from pipesched.views.chart import chart
+from pipesched.views.levels import outline
 from pipesched.views.svg import MAX_OPS, Svg, render
 from tests import simulate, strategies
 from tests.simulate import Played, rows
@@ -242,7 +246,7 @@ def stairs(path: str) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=IDS)
 def test_the_curve_under_a_rank_is_what_it_holds(name: str, sizes: dict[str, int]) -> None:
-    """Its highest step is the rank's peak, on one scale for all ranks, and it ends with nothing held."""
+    """Its highest step is the peak, on one scale for all ranks; where one goes as another comes there is no notch."""
     schedule = loaded(name, **sizes)
     root = ElementTree.fromstring(render(chart(schedule), Svg(memory=True)))
     curves = [stairs(path.attrib["d"]) for path in root.iter(f"{NS}path") if path.attrib.get("class") == "m"]
@@ -251,7 +255,23 @@ def test_the_curve_under_a_rank_is_what_it_holds(name: str, sizes: dict[str, int
 
     for curve, peak in zip(curves, peaks, strict=True):
         assert max(height for _, height in curve) == pytest.approx(tallest * peak / max(peaks), abs=0.01)
-        assert curve[-1][1] == 0 and [x for x, _ in curve] == sorted(x for x, _ in curve)
+        assert curve[-1][1] == 0
+        assert all(one < two for (one, _), (two, _) in itertools.pairwise(curve[:-1]))  # the last one closes it
+
+
+@CALM
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=12))
+def test_the_line_of_a_curve_keeps_its_levels_and_its_peaks(steps: list[tuple[int, int]]) -> None:
+    """After each instant what its last step leaves; and the highest of any stretch of time that holds the instant."""
+    when, held = np.cumsum([gap for gap, _ in steps]), np.array([level for _, level in steps])
+    line = list(zip(*(column.tolist() for column in outline(when, held)), strict=True))
+    assert [x for x, _ in line] == sorted(x for x, _ in line) and len(line) <= len(steps)
+    before = 0
+    for instant in sorted(set(when.tolist())):
+        own, kept = held[when == instant].tolist(), [level for x, level in line if x == instant]
+        assert kept[-1] == own[-1] and len(kept) <= 2
+        assert max(before, *kept) == max(before, *own)
+        before = own[-1]
 
 
 def test_a_window_cuts_at_its_ends() -> None:

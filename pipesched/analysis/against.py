@@ -135,9 +135,9 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
         if same is not None and same != order:
             at = next((i for i, (a, b) in enumerate(zip(order, same, strict=False)) if a != b), None)
             i = min(len(order), len(same)) if at is None else at
-            did = f"ran {same[i]}" if i < len(same) else "ran nothing"
-            asked = f"has {order[i]}" if i < len(order) else "ends"
-            raise _differ(f"as operation {i + 1} of rank {rank} the schedule {asked}, and the rank {did}")
+            theirs = f"ran {same[i]}" if i < len(same) else "ran nothing"
+            ours = f"has {order[i]}" if i < len(order) else "ends"
+            raise _differ(f"as operation {i + 1} of rank {rank} the schedule {ours}, and the rank {theirs}")
     return np.array([where[compute] for compute in _all(plan)], dtype=np.int64)
 
 

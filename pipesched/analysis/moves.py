@@ -32,9 +32,6 @@ class Moves:
     gone: tuple[int, ...] = ()
     new: tuple[int, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.moved or self.gone or self.new)
-
 
 def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
     """From a to b; elements are equal numbers, and the i-th of equal ones is the i-th. heavy: of each element of b."""

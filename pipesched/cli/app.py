@@ -29,6 +29,7 @@ Examples:
   pipesched verify interleaved --p 4 --v 2
   pipesched verify mine.ps --p 2..8 --m 16,32 --mem-cap 6
   pipesched verify schedule.csv --torch-version 2.13 --comm pair-stream
+  pipesched show zb_h1 --p 4 --m 8 -o zb_h1.svg
   pipesched explain PS401"""
 
 

@@ -59,5 +59,5 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
             spots, title = comparison.points(made), "idle / makespan against memory"
             one_size = len(spots) == len({spot.series for spot in spots})
             replace_file(plot, drawn(spots, x=x, y=y, title=title, frontier=one_size))
-        out.line(dumps(comparison.as_json(made)) if out.format == "json" else comparison.text(made))
+        out.line(dumps(comparison.as_json(made)) if out.format == "json" else comparison.text(made, out.width))
         return made.exit_status

@@ -18,7 +18,7 @@ from pipesched.compile import Loaded, Options
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.emission import Emission
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import shown
+from pipesched.model.numbers import plain, shown
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W
 from pipesched.runtime import recorded
@@ -198,4 +198,4 @@ def _ends(losses: Sequence[float]) -> list[float]:
 
 
 def _exact(values: Sequence[Fraction]) -> list[object]:
-    return [x.numerator if x.denominator == 1 else str(x) for x in values]
+    return [plain(x) for x in values]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterable, Sequence
@@ -70,6 +71,11 @@ class Output:
     @property
     def _file(self) -> str | None:
         return None if self.path == "-" else self.path
+
+    @property
+    def width(self) -> int | None:
+        """The columns of the terminal that results go to, None where they do not go to one."""
+        return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     def line(self, text: str) -> None:
         """A result, and the end of its line."""

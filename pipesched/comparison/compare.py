@@ -71,12 +71,20 @@ def _once(sizes: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
             yield size
 
 
-def text(comparison: Comparison) -> str:
-    """The table, and under it why some rows are empty."""
+def text(comparison: Comparison, width: int | None = None) -> str:
+    """The table, in two halves where it is wider than `width`, and under it why some rows are empty."""
     names = list(dict.fromkeys(name for row in comparison.rows for name in row.parameters))
     names.sort(key=lambda name: ("pvm".find(name) % 4, name))
-    rows = [[row.name, *(str(row.parameters.get(name, "")) for name in names), *_cells(row)] for row in comparison.rows]
-    parts = [table(("schedule", *names, *_HEADERS), rows)]
+    lead = [[row.name, *(str(row.parameters.get(name, "")) for name in names)] for row in comparison.rows]
+    cells = [_cells(row) for row in comparison.rows]
+
+    def part(begin: int, end: int) -> str:
+        rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
+        return table(("schedule", *names, *_HEADERS[begin:end]), rows)
+
+    parts, half = [part(0, len(_HEADERS))], len(_HEADERS) // 2
+    if width is not None and max(map(len, parts[0].splitlines())) > width:
+        parts = [part(0, half), part(half, len(_HEADERS))]
     if notes := [*_notes(comparison)]:
         parts.append("\n".join(notes))
     return "\n\n".join(parts)

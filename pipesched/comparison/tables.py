@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from pipesched.model.numbers import shown
+from pipesched.model import numbers
 from pipesched.render import clean
 
 _WIDEST = 100_000
@@ -31,21 +31,15 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterab
 
 
 def ratio(value: Fraction | None) -> str:
-    """``3/19 = 15.8 %``."""
-    if value is None:
-        return "-"
-    percent = f"{float(value * 100):.1f}".removesuffix(".0") + " %"
-    return f"{value} = {percent}" if value.denominator > 1 else percent
+    """``3/19 = 15.8 %``, or a dash where there is none."""
+    return "-" if value is None else numbers.ratio(value)
 
 
 def short(value: Fraction | int | None) -> str:
     """A number, or a dash where there is none."""
-    return "-" if value is None else shown(value)
+    return "-" if value is None else numbers.shown(value)
 
 
 def number(value: Fraction | int | None) -> int | str | None:
     """A number in JSON: an integer, a string such as ``11/2``, or null."""
-    if value is None:
-        return None
-    exact = Fraction(value)
-    return exact.numerator if exact.denominator == 1 else str(exact)
+    return None if value is None else numbers.plain(value)

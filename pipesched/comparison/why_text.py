@@ -69,7 +69,7 @@ def _growth(why: Why) -> Iterator[str]:
     most = max(range(len(idle)), key=lambda rank: (abs(idle[rank]), -rank))
     part = growth.parts["imbalance"][most]
     yield f"{head}, and {shown(idle[most])} to the idle time of rank {most}" + (
-        f", {shown(part)} of it imbalance" if part else ""
+        f", {'all' if part == idle[most] else shown(part)} of it imbalance" if part else ""
     )
 
 

@@ -6,13 +6,15 @@
 torch's pipeline runtime records each action under its name in a CSV, one file a rank (`_get_profiler_function_name`
 in torch.distributed.pipelining.schedules, 2.13); the file tells its rank under `distributedInfo`, and the origin of its
 times under `baseTimeNanoseconds`. Times are microseconds there, and whole nanoseconds here. A trace of ours may hold
-all ranks, and tells how long an operation waited. An operation that is there several times ran in so many steps.
+all ranks, and tells how long an operation waited. An operation that is there several times ran in so many steps. What
+the profiler repeats of an action on a device (`gpu_user_annotation`) is not read.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
@@ -35,12 +37,13 @@ def read(sources: Sequence[Source]) -> Measured:
         PipeschedError: PS816, no trace, or one without operations of a pipeline; PS818, operations are missing, or are
             there more often than others, or on two ranks.
     """
-    records = [record for number, source in enumerate(sources) for record in _records(source, number)]
-    return together(records)
+    found = [_records(source, number) for number, source in enumerate(sources)]
+    made = together([record for records, _ in found for record in records])
+    return replace(made, kernels=any(kernels for _, kernels in found))
 
 
-def _records(source: Source, number: int) -> list[Record]:
-    """The slots of a file. number: the rank of a file of torch's that does not tell it."""
+def _records(source: Source, number: int) -> tuple[list[Record], bool]:
+    """The slots of a file, and whether it has kernels. number: the rank of a file of torch's that does not tell it."""
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
@@ -53,7 +56,7 @@ def _records(source: Source, number: int) -> list[Record]:
     if not found:
         message = f"{source.name} has no operation of a pipeline among its {len(events):,} events"
         raise fail(Code.TRACE, message, help=f"give {_WHERE}")
-    return found
+    return found, any(isinstance(event, dict) and event.get("cat") == "kernel" for event in events)
 
 
 class _Unusable(Exception):

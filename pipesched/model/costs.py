@@ -25,7 +25,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.model.numbers import number
+from pipesched.model.numbers import number, plain
 
 Cost: TypeAlias = Fraction | tuple[Fraction, ...]
 
@@ -210,4 +210,4 @@ def _scale(numbers: Sequence[Fraction], larger: str) -> int:
 def _plain(cost: Cost) -> object:
     if isinstance(cost, tuple):
         return [_plain(x) for x in cost]
-    return int(cost) if cost.denominator == 1 else str(cost)
+    return plain(cost)

@@ -17,13 +17,15 @@ from pipesched.model.schedule import Schedule
 class Measured:
     """begin, end, waited: shape (steps, operations); both parts of an overlap pair have its times.
 
-    waited: the part of an operation that it waited for a message, or None where nobody measured that.
+    waited: the part of an operation that it waited for a message, or None where nobody measured that. kernels: whether
+    a device ran on behind these times.
     """
 
     schedule: Schedule
     begin: Ints
     end: Ints
     waited: Ints | None
+    kernels: bool = False
 
     @property
     def steps(self) -> int:

@@ -34,3 +34,19 @@ def shown(value: Fraction | int) -> str:
         return str(value)
     whole, rest = divmod(abs(value.numerator) * 10**decimals // value.denominator, 10**decimals)
     return f"{'-' * (value < 0)}{whole}.{rest:0{decimals}}"
+
+
+def percent(value: Fraction) -> str:
+    """A part of a whole: ``15.8 %``, ``20 %``."""
+    return f"{float(value * 100):.1f}".removesuffix(".0") + " %"
+
+
+def ratio(value: Fraction) -> str:
+    """The same with what it is exactly: ``3/19 = 15.8 %``; of nothing and of the whole ``0 %`` and ``100 %``."""
+    return f"{value} = {percent(value)}" if value.denominator > 1 else percent(value)
+
+
+def plain(value: Fraction | int) -> int | str:
+    """As programs read it in JSON: an integer, or a string such as ``11/2``."""
+    value = Fraction(value)
+    return value.numerator if value.denominator == 1 else str(value)

@@ -217,17 +217,15 @@ class Optimum:
         """What the printed file claims, checked by verify."""
         if self.makespan is None or self.span is None:
             return []
-        when = words.condition(self.instance.costs, self.instance.fused)
-        rule = "" if self.instance.release.name == "W" else f" release {self.instance.release.name}"
+        when, most = words.condition(self.instance.costs, self.instance.fused), words.exact(max(self.peak))
+        rule = words.release(self.instance.release)
+        peak = [] if rule is None else [f"peak == {most}{rule}"]
         if self.every is not None and self.growth is not None:
             base, more = self.growth
             grown = f"{words.exact(base)} + {words.exact(more)} * (m - {self.every[0]})"
-            return [f"{self.objective} == {grown}{when}", f"peak == {words.exact(max(self.peak))}{rule}"]
-        return [
-            f"makespan == {words.exact(self.makespan)}{when}",
-            f"span == {words.exact(self.span)}{when}",
-            f"peak == {words.exact(max(self.peak))}{rule}",
-        ]
+            return [f"{self.objective} == {grown}{when}", *peak]
+        times = {"makespan": self.makespan, "span": self.span}
+        return [*(f"{name} == {words.exact(value)}{when}" for name, value in times.items()), *peak]
 
     def __str__(self) -> str:
         return self.text()

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
+from pipesched.model.release import Release
 from pipesched.optimize.bounds import Bound
 from pipesched.optimize.instance import Instance
 from pipesched.optimize.problem import Problem
@@ -92,6 +93,15 @@ def condition(costs: Costs, fused: bool) -> str:
         return ""
     told = " and ".join(f"{name} == {exact(number)}" for name, number in numbers.items() if number is not None)
     return f" when {told}"
+
+
+def release(rule: Release) -> str | None:
+    """The rule as a claim names it, with its word; None where claims have no name for it."""
+    if rule.name == "W":
+        return ""
+    if "=" not in rule.name:
+        return f" release {rule.name}"
+    return f" release split:{rule.at_weight}" if rule.at_weight <= 1 else None
 
 
 def exact(value: Fraction) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pipesched.runtime.executor import Runtime
     from pipesched.runtime.guard import Guard, finite
     from pipesched.runtime.messages import Message
+    from pipesched.runtime.recorder import Recorder
     from pipesched.runtime.shapes import Boundary, TensorSpec, boundaries_of
     from pipesched.runtime.torch_engine import torch_runtime
 
@@ -24,6 +25,7 @@ _WHERE = {
     "Fault": "errors",
     "Guard": "guard",
     "Message": "messages",
+    "Recorder": "recorder",
     "RunError": "errors",
     "Runtime": "executor",
     "TensorSpec": "shapes",
@@ -37,6 +39,7 @@ __all__ = [
     "Fault",
     "Guard",
     "Message",
+    "Recorder",
     "RunError",
     "Runtime",
     "TensorSpec",

@@ -27,9 +27,9 @@ def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, Any]:
     return {"displayTimeUnit": "ms", "otherData": about, "traceEvents": events}
 
 
-def dumps(stream: Stream, ranks: Mapping[int, Steps]) -> str:
-    """The same as JSON, an event a line."""
-    made = trace(stream, ranks)
+def dumps(stream: Stream, ranks: Mapping[int, Steps], *, base: int = 0) -> str:
+    """The same as JSON, an event a line. base: nanoseconds of its first instruction on a clock that files share."""
+    made = trace(stream, ranks) | ({"baseTimeNanoseconds": base} if base else {})
     events = ",\n".join(json.dumps(event) for event in made.pop("traceEvents"))
     return json.dumps(made)[:-1] + ', "traceEvents": [\n' + events + "\n]}\n"
 

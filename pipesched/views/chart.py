@@ -85,8 +85,8 @@ def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
         _rescaled(plan, plan.times.start, scale), _rescaled(plan, plan.times.end, scale), plan.times.turn, never
     )
     ran = Timeline(run.start, run.end, plan.times.turn, never)
-    ticks = {"scale": scale, "message": np.zeros_like(plan.message)}
-    return replace(plan, times=planned, **ticks), replace(plan, times=ran, **ticks)
+    timed = replace(plan, times=planned, scale=scale, message=np.zeros_like(plan.message))
+    return timed, replace(timed, times=ran)
 
 
 def _rescaled(plan: Chart, ticks: Ints, scale: int) -> Ints:

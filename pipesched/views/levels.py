@@ -29,6 +29,20 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     return np.concatenate([nothing, when]), np.concatenate([nothing, chart.held.held[part][ran]])
 
 
+def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
+    """The steps as a line to look at: of those that share an instant the last, and before it the highest if that juts.
+
+    So an activation that is freed and one that is taken at the same time make no notch, and a peak is never lost.
+    """
+    first = np.flatnonzero(np.concatenate([np.ones(1, dtype=np.bool_), when[1:] > when[:-1]]))
+    last = np.append(first[1:], len(when)) - 1
+    most, rest = np.maximum.reduceat(held, first), held[last]
+    stands_out = most > np.maximum(rest, np.append(0, rest[:-1]))
+    instants, values = np.repeat(when[first], 2), np.stack([most, rest], axis=1).ravel()
+    kept = np.stack([stands_out, np.ones(len(first), dtype=np.bool_)], axis=1).ravel()
+    return instants[kept], values[kept]
+
+
 def highest(chart: Chart, rank: int, bounds: Ints) -> Ints:
     """Most that is held in each interval between bounds, in parts; bounds: ascending, from 0 up, shape (n + 1,)."""
     when, held = steps(chart, rank)

@@ -14,7 +14,7 @@ from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 from pipesched.views.chart import Chart
-from pipesched.views.levels import steps
+from pipesched.views.levels import outline, steps
 from pipesched.views.palette import Style
 from pipesched.views.phases import phases
 from pipesched.views.places import Places, places
@@ -164,7 +164,7 @@ class Cells:
     def _stairs(self, rank: int, base: int, each: Fraction) -> str:
         """A closed path of horizontals and verticals; each: pixels a part."""
         frame = self.frame
-        when, held = steps(self.chart, rank)
+        when, held = outline(*steps(self.chart, rank))
         path = f"M{number(frame.x(frame.begin))} {base}"
         for instant, parts in zip(when.tolist(), held.tolist(), strict=True):
             x = frame.x(min(max(instant, frame.begin), frame.end))

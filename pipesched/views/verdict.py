@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.analysis.idle import Idle, idle
-from pipesched.model.numbers import shown
+from pipesched.model.numbers import ratio, shown
 from pipesched.views.chart import Chart
 
 
@@ -22,7 +22,7 @@ def cost(chart: Chart) -> str:
     if spent is None:
         return _stops(chart)
     most = max(spent.idle, default=Fraction(0))
-    return f"makespan {shown(spent.makespan)}, idle {shown(most)} ({ratio(most, spent.makespan)})"
+    return f"makespan {shown(spent.makespan)}, idle {shown(most)} ({share(most, spent.makespan)})"
 
 
 def span(chart: Chart) -> str:
@@ -31,7 +31,7 @@ def span(chart: Chart) -> str:
     if spent is None:
         return _stops(chart)
     idle_part = max(spent.span_idle, default=Fraction(0))
-    return f"span {shown(spent.span)}, bubble rate {ratio(idle_part, spent.span)}"
+    return f"span {shown(spent.span)}, bubble rate {share(idle_part, spent.span)}"
 
 
 def overhead(chart: Chart) -> str:
@@ -41,14 +41,12 @@ def overhead(chart: Chart) -> str:
         return _stops(chart)
     parts = [(x / work, x, work) for x, work in zip(spent.idle, spent.work, strict=True) if work]
     _, most, work = max(parts, default=(0, Fraction(0), Fraction(1)))
-    return f"makespan {shown(spent.makespan)}, bubble fraction {ratio(most, work)}"
+    return f"makespan {shown(spent.makespan)}, bubble fraction {share(most, work)}"
 
 
-def ratio(part: Fraction, whole: Fraction) -> str:
+def share(part: Fraction, whole: Fraction) -> str:
     """``3/19 = 15.8 %``, ``20 %``; nothing of nothing is none of it."""
-    value = part / whole if whole else Fraction(0)
-    percent = f"{float(value * 100):.1f}".removesuffix(".0")
-    return f"{value} = {percent} %" if value.denominator > 1 else f"{percent} %"
+    return ratio(part / whole if whole else Fraction(0))
 
 
 def timeless(chart: Chart) -> int:

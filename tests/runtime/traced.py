@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 import torch.distributed as dist
 
-from pipesched.runtime import Runtime
-from pipesched.runtime.clock import Clock
+from pipesched.runtime import Recorder, Runtime
 from pipesched.stream import Stream
 from tests.runtime.asleep import Asleep
 
 
 def traced(
     rank: int, stream: Stream, costs: list[tuple[float, float, float]], steps: int
-) -> tuple[list[list[list[float]]], list[list[float]]]:
-    """The times of every instruction, by step, and of every step, on a clock that all ranks share.
+) -> tuple[str, list[tuple[float, float]]]:
+    """The trace of all steps, and begin and end of each by a clock that all ranks share.
 
     costs: seconds of F, I and W by stage.
     """
     mine = {held: Asleep(*costs[held[1]]) for held in stream.held_by(rank)}
     inputs = [torch.zeros(1, requires_grad=True) for _ in range(stream.microbatches)]
-    clock = Clock({})
-    runtime = Runtime(
-        stream,
-        mine,
-        lambda output, _: output.square().mean(),
-        rank=rank,
-        example=inputs[0],
-        before=clock.before,
-        after=clock.after,
-    )
-    clock.watch(runtime)
+    runtime = Runtime(stream, mine, lambda output, _: output.square().mean(), rank=rank, example=inputs[0])
+    ends = [0.0]
+    runtime.after = lambda *_: ends.append(time.monotonic())
+    recorder, spans = Recorder(runtime), []
     for _ in range(steps):
         dist.barrier()
-        clock.step()
+        begin = time.monotonic()
         runtime.step(inputs, inputs)
-    return clock.steps, clock.spans
+        spans.append((begin, ends[-1]))
+    return recorder.dumps(), spans
