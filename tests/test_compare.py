@@ -10,7 +10,6 @@ import random
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -22,7 +21,6 @@ from pipesched.compile import read
 from pipesched.examine import Options
 from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
-from pipesched.views.plot import Point, axis, front, plot
 from tests import simulate
 from tests.simulate import rows as cost_rows
 
@@ -258,61 +256,6 @@ def test_the_table_is_the_same_every_time(folder: Path, capsys: pytest.CaptureFi
     assert len(shown) == len(drawn) == 1
     assert main(compared(*arguments, "-o", "table.txt")) == 0
     assert (folder / "table.txt").read_text() in shown and capsys.readouterr().out == ""
-
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def test_the_plot_has_every_point_where_it_belongs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A mark for each row, farther right with more memory and lower with less bubble; names in the legend."""
-    found = rows(capsys, "gpipe", "1f1b", "zb_h1", "--p", "4", "--m", "8,16", "--plot", "out.svg")
-    root = ElementTree.fromstring((folder / "out.svg").read_text())
-    marks = {}
-    for group in root.iter(f"{SVG}g"):
-        if (title := group.find(f"{SVG}title")) is not None:
-            words = str(title.text).partition(":")[0]
-            x, y = (float(at) for at in group.attrib["transform"][10:-1].split())
-            marks[words] = (x, y)
-    assert len(marks) == len(found) == 6
-    spots = [(marks[f"{row['name']} p=4 m={row['parameters']['m']}"], row) for row in found]
-    for (x, y), row in spots:
-        for (other_x, other_y), other in spots:
-            assert (x < other_x) == (exact(row["peak"]) < exact(other["peak"]))
-            assert (y < other_y) == (exact(row["bubble_ratio"]) > exact(other["bubble_ratio"]))
-    texts = [element.text for element in root.iter(f"{SVG}text")]
-    assert {"gpipe", "1f1b", "zb_h1"} <= set(texts)
-
-
-def test_a_plot_escapes_names_and_takes_any_points() -> None:
-    """Names are text, never markup; no points, one point, and points at one place are pictures too."""
-    for points in ([], [Point(Fraction(0), Fraction(0), "a<b>&\"'")], [Point(Fraction(1, 3), Fraction(5), "x")] * 3):
-        root = ElementTree.fromstring(plot(points, x="<x>", y="&", title='"t"', frontier=True))
-        assert root.tag == f"{SVG}svg"
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_front_is_what_nothing_beats(seed: int) -> None:
-    """By the definition: no other point is as far left and as low, and better in one of them."""
-    rng = random.Random(seed)
-    points = [Point(Fraction(rng.randint(0, 9)), Fraction(rng.randint(0, 9)), "s", str(i)) for i in range(12)]
-    best = {
-        (a.x, a.y) for a in points if not any(b.x <= a.x and b.y <= a.y and (b.x, b.y) != (a.x, a.y) for b in points)
-    }
-    assert [(a.x, a.y) for a in front(points)] == sorted(best)
-
-
-@pytest.mark.parametrize("high", ["1/1000", "0.3", "1", "7", "9.99", "10", "64", "12345"])
-def test_an_axis_has_round_marks_and_room(high: str) -> None:
-    """4 to 8 steps of 1, 2 or 5 times a power of ten, from 0 to at least the largest value."""
-    made = axis([Fraction(high)], 0, 100)
-    assert made.marks[0] == 0 and made.marks[-2] < Fraction(high) <= made.marks[-1]
-    assert 4 <= made.steps <= 8
-    step = made.step
-    while step < 1:
-        step *= 10
-    while step >= 10:
-        step /= 10
-    assert step in (1, 2, 5)
 
 
 @pytest.mark.parametrize(
