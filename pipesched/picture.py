@@ -9,7 +9,7 @@ Each format is one function of a chart. What is wrong with a file does not keep 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipesched.analysis.against import Against
 from pipesched.compile import examine, load
@@ -49,8 +49,8 @@ def picture(source: Source, options: Options) -> Picture:
         raise PipeschedError(report.diagnostics)
     own = loaded.unit.costs if loaded.unit else Costs()
     costs = own if options.costs is None else options.costs.over(own)
-    drawn = chart(loaded.schedule, costs, options.release, sizes=sizes(loaded))
-    return Picture(drawn, report.diagnostics)
+    made = Picture(chart(loaded.schedule, costs, options.release, sizes=sizes(loaded)), report.diagnostics)
+    return made if made.fault is None else replace(made, chart=replace(made.chart, wrong=str(made.fault.code)))
 
 
 def laid_over(made: Picture, traces: Sequence[Source]) -> Against:

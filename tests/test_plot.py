@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pipesched.__main__ import main
 from pipesched.views.plot import Point, axis, front, plot
 from pipesched.views.plot_labels import labels, told_apart
 from tests.test_compare import exact, rows
@@ -34,6 +35,13 @@ def test_the_plot_has_every_point_where_it_belongs(folder: Path, capsys: pytest.
             assert (y < other_y) == (exact(row["bubble_ratio"]) > exact(other["bubble_ratio"]))
     texts = [element.text for element in root.iter(f"{SVG}text")]
     assert {"gpipe", "1f1b", "zb_h1"} <= set(texts)
+
+
+def test_a_plot_is_never_named_what_it_is_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """SVG in a .png would open nowhere: status 2, before anything is run, and no file."""
+    assert main(["compare", "gpipe", "--p", "2", "--plot", "a.png"]) == 2
+    told = capsys.readouterr()
+    assert "a.png" in told.err and ".svg" in told.err and told.out == "" and not list(folder.iterdir())
 
 
 def test_a_plot_escapes_names_and_takes_any_points() -> None:

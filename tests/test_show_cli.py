@@ -172,9 +172,20 @@ def test_a_deadlock_of_messages_is_not_hidden_by_the_picture(folder: Path, capsy
         assert main([command, "both.csv"]) == 1
         told = capsys.readouterr()
         assert "PS401" in told.err and f"; {verb} as if no send blocked, `pipesched verify`" in told.err
-        assert "makespan 9" in told.out
+        assert "makespan 9" in told.out and told.out.splitlines()[0].endswith("; wrong: PS401")
     (folder / "stuck.txt").write_text("rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n")
     for command, verb in (("show", "drawn"), ("why", "told")):
         assert main([command, "stuck.txt"]) == 1
         told = capsys.readouterr()
         assert f"; {verb} as far as it runs," in told.err and "stops at 1" in told.out and "makespan" not in told.out
+
+
+@pytest.mark.parametrize("name", ["a.svg", "a.html", "a.json", "a.txt"])
+def test_a_picture_of_a_wrong_file_says_so_itself(name: str, folder: Path) -> None:
+    """It is sent on without the terminal it was made in: the code is in it, and in none of a right file."""
+    (folder / "short.csv").write_text("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n")
+    (folder / "right.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    assert main(["show", "short.csv", "-o", name]) == 1
+    assert "wrong: PS301" in (folder / name).read_text("utf-8")
+    assert main(["show", "right.csv", "-o", name]) == 0
+    assert "wrong: PS" not in (folder / name).read_text("utf-8")

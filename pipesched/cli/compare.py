@@ -48,6 +48,8 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
         raise fail(Code.USAGE, "nothing to compare", help="name schedules, or give --all")
     if (runs := len(names) * options.count(values)) > MAX_RUNS:
         raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MAX_RUNS:,} in one call")
+    if plot is not None and not plot.lower().endswith(".svg"):
+        raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
     asked = options.compile_options(given, {})
     with options.output_of(given) as out:
         sources = [compile.read(name) for name in names]

@@ -37,7 +37,9 @@ def _head(why: Why) -> str:
     where = f" on rank {idle.index(most)}" if len(set(idle)) > 1 else ""
     sum_of = f"{shown(makespan - most)} work + {shown(most)} idle{share}{where}"
     what = "makespan" if why.run.times.finished else "stops at"
-    return f"{clean(why.run.title)}   {what} {shown(makespan)} = {sum_of}"
+    fault = why.run.fault if why.run.times.finished else None
+    wrong = "" if fault is None else f"; wrong: {fault.code}"
+    return f"{clean(why.run.title)}   {what} {shown(makespan)} = {sum_of}{wrong}"
 
 
 def _split(why: Why, every: bool) -> str:

@@ -27,7 +27,10 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A schedule with its times. sizes: the parameters to show in a title. message: latency in ticks, by stage."""
+    """A schedule with its times. sizes: the parameters to show in a title. message: latency in ticks, by stage.
+
+    wrong: the code of what is wrong with the file, which a picture of it must not hide.
+    """
 
     schedule: Schedule
     costs: Costs
@@ -38,6 +41,7 @@ class Chart:
     held: Memory
     title: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
+    wrong: str = ""
 
     def time(self, ticks: int) -> Fraction:
         """Ticks in the user's unit."""

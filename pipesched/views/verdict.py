@@ -3,6 +3,8 @@
 cost       makespan 33, idle 9 (3/11 = 27.3 %)             idle over makespan, of the rank that idles most
 span       span 24, bubble rate 0 %                        zero-bubble papers: from a rank's first start to its end
 overhead   makespan 33, bubble fraction 9/24 = 37.5 %      idle over work
+
+What is drawn to its end though the file is wrong says so: "; wrong: PS401".
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ def cost(chart: Chart) -> str:
     if spent is None:
         return _stops(chart)
     most = max(spent.idle, default=Fraction(0))
-    return f"makespan {shown(spent.makespan)}, idle {shown(most)} ({share(most, spent.makespan)})"
+    return f"makespan {shown(spent.makespan)}, idle {shown(most)} ({share(most, spent.makespan)}){_wrong(chart)}"
 
 
 def span(chart: Chart) -> str:
@@ -31,7 +33,7 @@ def span(chart: Chart) -> str:
     if spent is None:
         return _stops(chart)
     idle_part = max(spent.span_idle, default=Fraction(0))
-    return f"span {shown(spent.span)}, bubble rate {share(idle_part, spent.span)}"
+    return f"span {shown(spent.span)}, bubble rate {share(idle_part, spent.span)}{_wrong(chart)}"
 
 
 def overhead(chart: Chart) -> str:
@@ -41,7 +43,7 @@ def overhead(chart: Chart) -> str:
         return _stops(chart)
     parts = [(x / work, x, work) for x, work in zip(spent.idle, spent.work, strict=True) if work]
     _, most, work = max(parts, default=(0, Fraction(0), Fraction(1)))
-    return f"makespan {shown(spent.makespan)}, bubble fraction {share(most, work)}"
+    return f"makespan {shown(spent.makespan)}, bubble fraction {share(most, work)}{_wrong(chart)}"
 
 
 def share(part: Fraction, whole: Fraction) -> str:
@@ -52,6 +54,10 @@ def share(part: Fraction, whole: Fraction) -> str:
 def timeless(chart: Chart) -> int:
     """How many slots take no time at all."""
     return int(np.count_nonzero((chart.times.start >= 0) & (chart.times.start == chart.times.end)))
+
+
+def _wrong(chart: Chart) -> str:
+    return f"; wrong: {chart.wrong}" if chart.wrong else ""
 
 
 def _stops(chart: Chart) -> str:
