@@ -28,6 +28,7 @@ from pipesched.optimize.windows import paths
 INTERRUPTED = "interrupted"
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
 _COARSE = 20.0  # seconds for each rounding
+_ENGINES_END = 50_000  # operations: the clauses of more do not fit the memory of a small machine
 _LOOK, _MOST_LOOK = 0.4, 5.0  # seconds of heuristics before the engines start; more for large problems
 
 
@@ -137,7 +138,14 @@ def _orders(state: State, limits: Limits, known: Iterable[tuple[str, Orders]]) -
     if limits.portfolio:
         from pipesched.optimize.portfolio import orders
 
-        yield from orders(state.problem, min(_LOOK + state.problem.operations / 1500, _MOST_LOOK, limits.seconds / 4))
+        yield from orders(state.problem, _look(state, limits))
+
+
+def _look(state: State, limits: Limits) -> float:
+    """Seconds for heuristics before the engines start; half of all where the engines cannot."""
+    if state.problem.operations > _ENGINES_END:
+        return limits.seconds / 2
+    return min(_LOOK + state.problem.operations / 1500, _MOST_LOOK, limits.seconds / 4)
 
 
 def _offer_all(
@@ -160,7 +168,8 @@ def _on_a_coarse_grid(state: State, limits: Limits, progress: Callable[[State], 
     if variables < _FINE:
         return
     seconds = min(_COARSE, (limits.seconds - state.seconds) / 3)
-    for ticks in sorted({variables // 150_000, variables // 600_000} - {0, 1}, reverse=True):
+    finest = int(state.problem.duration.max()) // 2
+    for ticks in sorted({variables // 150_000, variables // 600_000} & set(range(2, finest + 1)), reverse=True):
         _offer_rounded(state, ticks, replace(limits, seconds=seconds, portfolio=False, proof=None), progress)
 
 
