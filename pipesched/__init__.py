@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipesched.model.placement import Placement
     from pipesched.model.program import Program
     from pipesched.model.schedule import Schedule
-    from pipesched.optimize.answer import Optimum
+    from pipesched.optimize.answer.optimum import Optimum
     from pipesched.report import Report
     from pipesched.source import Source
 
@@ -34,7 +34,7 @@ _WHERE = {
     "Diagnostic": "diagnostics",
     "PipeschedError": "diagnostics",
     "Costs": "model.costs",
-    "Optimum": "optimize.answer",
+    "Optimum": "optimize.answer.optimum",
     "Placement": "model.placement",
     "Program": "api",  # the module that tells the nouns who draws them
     "Schedule": "api",

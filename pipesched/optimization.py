@@ -30,17 +30,19 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
-from pipesched.optimize import convert, refutation
-from pipesched.optimize.answer import Optimum
-from pipesched.optimize.beside import Known
-from pipesched.optimize.certificate import certificate
+from pipesched.optimize import convert
+from pipesched.optimize.answer.beside import Known
+from pipesched.optimize.answer.certificate import certificate
+from pipesched.optimize.answer.frontier import Frontier
+from pipesched.optimize.answer.optimum import Optimum
+from pipesched.optimize.bounds.least_cap import infeasible
 from pipesched.optimize.engines import cp_sat
-from pipesched.optimize.frontier import Frontier
 from pipesched.optimize.instance import Instance
-from pipesched.optimize.least_cap import infeasible
-from pipesched.optimize.periodic import Periodic, periodic
 from pipesched.optimize.problem import Orders, Problem
-from pipesched.optimize.search import INTERRUPTED, Limits, State, search
+from pipesched.optimize.repeat.periodic import Periodic, periodic
+from pipesched.optimize.search import refutation
+from pipesched.optimize.search.climb import search
+from pipesched.optimize.search.state import INTERRUPTED, Limits, State
 from pipesched.optimize.sizes import MAX_OPS, PLACEMENTS, Asked, placement_at, sizes_of
 from pipesched.report import Report
 from pipesched.source import Source

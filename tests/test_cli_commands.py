@@ -76,7 +76,7 @@ def test_fmt_can_check_and_show(folder: Path, capsys: pytest.CaptureFixture[str]
     assert main(["fmt", "--check", "ugly.ps"]) == 1 and capsys.readouterr().out == "ugly.ps\n"
     assert main(["fmt", "--diff", "ugly.ps"]) == 1
     shown = capsys.readouterr().out
-    assert shown.startswith("--- ugly.ps\n+++ ugly.ps\n@@") and "\n+schedule s(p, m)\n" in shown
+    assert shown.startswith("--- ugly.ps\n+++ ugly.ps\n") and "\n+schedule s(p, m)\n" in shown
     assert main(["fmt", "--check", "ugly.ps", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"ok": False, "changed": ["ugly.ps"], "diagnostics": []}
     assert file.read_text() == UGLY

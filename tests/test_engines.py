@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.optimize import tighten, windows
+from pipesched.optimize.bounds import tighten, windows
 from pipesched.optimize.engines import ENGINES, decide
 from pipesched.optimize.question import Question
 from tests.walk import Case, least, linear, random_case

@@ -20,8 +20,8 @@ from pipesched.analysis.waits import waits
 from pipesched.check.optimum import check_optimum
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.ops import Compute, Op
-from pipesched.optimize.bounds import lower_bound
-from pipesched.optimize.certificate import certify
+from pipesched.optimize.answer.certificate import certify
+from pipesched.optimize.bounds.lower import lower_bound
 from tests.brute import Instance, optimum, random_instance, steps
 from tests.instances import given, problem_of, schedule_of, simulated, some_orders
 

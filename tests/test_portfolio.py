@@ -19,8 +19,8 @@ from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
 from pipesched.optimize import convert
+from pipesched.optimize.bounds.least_cap import least_cap
 from pipesched.optimize.instance import Instance
-from pipesched.optimize.least_cap import least_cap
 from pipesched.optimize.portfolio import coarsened, orders
 from pipesched.optimize.portfolio.justify import Justifier
 from pipesched.optimize.portfolio.kernel import patterns

@@ -16,7 +16,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 
 if TYPE_CHECKING:
     from pipesched.optimization import Request
-    from pipesched.optimize.answer import Optimum
+    from pipesched.optimize.answer.optimum import Optimum
 
 MOST_POINTS = 200
 SHOWN_LINES = 48
@@ -111,7 +111,7 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
     from pipesched.compile import read
     from pipesched.model.release import Release
     from pipesched.optimization import Request, place
-    from pipesched.optimize.search import Limits
+    from pipesched.optimize.search.state import Limits
 
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     for name, size in given["definitions"]:
@@ -160,8 +160,8 @@ def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
 def _frontier(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction, ...], out: Output) -> int:
     """Every cap of a range, a line each."""
     from pipesched.optimization import optimize as run
-    from pipesched.optimize.frontier import Frontier
-    from pipesched.optimize.search import INTERRUPTED
+    from pipesched.optimize.answer.frontier import Frontier
+    from pipesched.optimize.search.state import INTERRUPTED
 
     points = []
     for cap in listed:

@@ -155,15 +155,15 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
 
 def _all_bounds(problem: Problem) -> int:
     """The best of the optimizer's bounds, in ticks."""
-    from pipesched.optimize.bounds import lower_bound
+    from pipesched.optimize.bounds.lower import lower_bound
 
     return lower_bound(problem).value
 
 
 def _plain_bounds(problem: Problem) -> int:
     """The longest path, and the work of a rank between what must come before and after it: quick at any size."""
-    from pipesched.optimize.machine import busiest
-    from pipesched.optimize.windows import paths
+    from pipesched.optimize.bounds.machine import busiest
+    from pipesched.optimize.bounds.windows import paths
 
     found, work = paths(problem), problem.duration[problem.sequence]
     rank = problem.rank[problem.sequence]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimize.cnf import Window
 from pipesched.optimize.convert import by_start
+from pipesched.optimize.encoding.cnf import Window
 from pipesched.optimize.problem import Problem
 
 

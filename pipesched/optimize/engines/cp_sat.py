@@ -14,7 +14,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.optimize.cnf import Edges, Window
+from pipesched.optimize.encoding.cnf import Edges, Window
 from pipesched.optimize.problem import Problem
 
 WORKERS = 2

@@ -16,13 +16,15 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
-from pipesched.optimize import memory_links, relax, tighten, windows
-from pipesched.optimize.cnf import Encoding, edges, encode
-from pipesched.optimize.counters import takes_before
+from pipesched.optimize.bounds import memory_links, tighten, windows
+from pipesched.optimize.bounds.memory_links import Link
+from pipesched.optimize.encoding import relax
+from pipesched.optimize.encoding.cnf import edges, encode
+from pipesched.optimize.encoding.counters import takes_before
+from pipesched.optimize.encoding.merge import Merged, merge, unmerged
+from pipesched.optimize.encoding.variables import Encoding
 from pipesched.optimize.engines import cp_sat, proof, sat, z3_engine
 from pipesched.optimize.engines.checked import fault, unperiodic
-from pipesched.optimize.memory_links import Link
-from pipesched.optimize.merge import Merged, merge, unmerged
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Answer, Question
 

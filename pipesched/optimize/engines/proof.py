@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pipesched.model.ops import Op
-from pipesched.optimize.cnf import Encoding
+from pipesched.optimize.encoding.variables import Encoding
 from pipesched.optimize.question import Question
 
 

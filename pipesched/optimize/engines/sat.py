@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipesched.model.columns import Bools
-from pipesched.optimize.clauses import Clauses
+from pipesched.optimize.encoding.clauses import Clauses
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipesched.optimize.clauses import Clauses
+from pipesched.optimize.encoding.clauses import Clauses
 from pipesched.optimize.engines.sat import Outcome, truth
 
 _TRUE = re.compile(r"k!(\d+)\|? \(\) Bool\s+true")

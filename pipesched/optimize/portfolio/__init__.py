@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from pipesched.optimize.least_cap import least_cap
+from pipesched.optimize.bounds.least_cap import least_cap
 from pipesched.optimize.portfolio.coarse import coarsened
 from pipesched.optimize.portfolio.justify import Justifier, pushed
 from pipesched.optimize.portfolio.kernel import patterns

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.model.numbers import shown
-from pipesched.optimize.answer import INFEASIBLE, Optimum
+from pipesched.optimize.answer.optimum import Optimum
+from pipesched.optimize.answer.words import INFEASIBLE
 
 Point = tuple[Fraction, Optimum]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.optimize.machine import Busy, busiest
-from pipesched.optimize.memory_links import told
+from pipesched.optimize.bounds.machine import Busy, busiest
+from pipesched.optimize.bounds.memory_links import told
+from pipesched.optimize.bounds.warmup import Ends, ends
+from pipesched.optimize.bounds.windows import Paths, paths
 from pipesched.optimize.problem import Problem
-from pipesched.optimize.warmup import Ends, ends
-from pipesched.optimize.windows import Paths, paths
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimize.memory_links import Link, memory_links
+from pipesched.optimize.bounds.memory_links import Link, memory_links
 from pipesched.optimize.problem import Problem
 
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipesched.model.ops import Op
-from pipesched.optimize.bounds import Bound
+from pipesched.optimize.bounds.lower import Bound
+from pipesched.optimize.bounds.warmup import Ends
+from pipesched.optimize.bounds.windows import paths
 from pipesched.optimize.problem import Problem
-from pipesched.optimize.warmup import Ends
-from pipesched.optimize.windows import paths
 
 if TYPE_CHECKING:
     from pipesched.optimize.instance import Instance
-    from pipesched.optimize.periodic import Periodic
-    from pipesched.optimize.search import State
+    from pipesched.optimize.repeat.periodic import Periodic
+    from pipesched.optimize.search.state import State
 
 
 def certificate(instance: Instance, state: State, repeated: Periodic | None = None) -> Mapping[str, object]:

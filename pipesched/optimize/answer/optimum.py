@@ -1,11 +1,4 @@
-"""What was found, as a value: the verdict first.
-
-    proved optimal: makespan 27   (linear placement, p=4 m=8, split backward, cap 4, release W)
-        no schedule is shorter: rank 3 starts after 3, works 24
-        span 27, peak 4 of cap 4      [4 4 4 4]
-
-The verdict is always for this placement, these costs and caps, this kind of backward and this release rule.
-"""
+"""What was found, as a value: always for this placement, these costs and caps, this backward and this release rule."""
 
 from __future__ import annotations
 
@@ -14,21 +7,20 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from textwrap import fill
 
-from pipesched import render
 from pipesched.analysis.idle import idle
 from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.numbers import shown
-from pipesched.optimize import convert, words
-from pipesched.optimize.beside import Known
+from pipesched.optimize import convert
+from pipesched.optimize.answer import published, told, words
+from pipesched.optimize.answer.beside import Known
+from pipesched.optimize.answer.words import FOUND, INFEASIBLE, NOTHING, PROVED
 from pipesched.optimize.instance import Instance
-from pipesched.optimize.periodic import Periodic
 from pipesched.optimize.problem import Problem
-from pipesched.optimize.search import State
-
-PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
+from pipesched.optimize.repeat.periodic import Periodic
+from pipesched.optimize.search.state import State
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,18 +150,6 @@ class Optimum:
         return f", and for every m = {first} + {step}j" if step > 1 else f", and for every m from {first} up"
 
     @property
-    def _every(self) -> dict[str, object] | None:
-        if self.every is None or self.growth is None:
-            return None
-        base, more = self.growth
-        return {
-            "microbatches": self.every[0],
-            "step": self.every[1],
-            "value": words.as_json(base),
-            "growth": words.as_json(more),
-        }
-
-    @property
     def terms(self) -> str:
         """What the verdict is for."""
         caps = self.instance.caps
@@ -232,96 +212,11 @@ class Optimum:
 
     def text(self, *, color: bool = False) -> str:
         """The verdict, what it is for, what proves it, and the best known schedules beside it."""
-        lines = [_painted(self.verdict, self.status, color), f"    for: {self.terms}"]
-        if self.status == PROVED:
-            lines.append(f"    no schedule is shorter: {self.proved_by}")
-        elif self.proved_by and self.lower_bound is not None:
-            lines.append(f"    no schedule is below {shown(self.lower_bound)}: {self.proved_by}")
-        if self.status == FOUND and self.reason:
-            lines.append(f"    stopped: {self.reason}")
-        lines += [f"    note: {note}" for note in self.notes]
-        lines += [f"    help: {told.help} (pipesched explain {told.code})" for told in self.diagnostics]
-        if self.makespan is not None:
-            lines += [f"    {self._times}", f"    peak {shown(max(self.peak))}      [{words.listed(self.peak)}]"]
-            lines += [*self._beside_given, "", *self._table()]
-        return "\n".join(lines)
-
-    @property
-    def _times(self) -> str:
-        assert self.makespan is not None and self.span is not None and self.work is not None
-        value = self.makespan if self.objective == "makespan" else self.span
-        idle = value - self.work
-        ratio = f" ({float(100 * idle / value):.1f} %)" if value else ""
-        other = f"span {shown(self.span)}" if self.objective == "makespan" else f"makespan {shown(self.makespan)}"
-        return f"{self.objective} {shown(value)} = {shown(self.work)} work + {shown(idle)} idle{ratio};  {other}"
-
-    @property
-    def _beside_given(self) -> list[str]:
-        """How it compares with the schedule that was given."""
-        given, value = self.given, self.value
-        if given is None or value is None:
-            return []
-        theirs = given.span if self.objective == "span" else given.makespan
-        remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
-        if theirs == value:
-            return [f"    as long as {given.name}{remark}"]
-        more = f" ({float(100 * abs(theirs - value) / theirs):.1f} %)" if theirs else ""
-        longer = "shorter" if value < theirs else "longer"
-        return [f"    {shown(abs(theirs - value))}{more} {longer} than {given.name}{remark}"]
-
-    def _table(self) -> list[str]:
-        """The schedules of the library at this size, in the order of the objective."""
-        assert self.makespan is not None and self.span is not None
-        own = (self.makespan, self.span, max(self.peak), "this schedule", "")
-        rows = [(k.makespan, k.span, k.peak, k.name, k.remark) for k in self.known]
-        by = 1 if self.objective == "span" else 0
-        cells = [("", "makespan", "span", "peak", "")]
-        listed = sorted([own, *rows], key=lambda row: (row[by], row is not own))
-        cells += [(name, shown(a), shown(b), shown(peak), remark) for a, b, peak, name, remark in listed]
-        width = [max(len(row[i]) for row in cells) for i in range(4)]
-        return [
-            f"    {a.ljust(width[0])}  {b.rjust(width[1])}  {c.rjust(width[2])}  {d.rjust(width[3])}  {e}".rstrip()
-            for a, b, c, d, e in cells
-        ]
+        return told.text(self, color=color)
 
     def to_json(self) -> dict[str, object]:
         """The published form; times and peaks are whole numbers or strings such as ``11/2``."""
-        return {
-            "ok": self.exit_status == 0,
-            "status": self.status,
-            "verdict": self.verdict,
-            "for": self.terms,
-            "parameters": dict(self.sizes),
-            "objective": self.objective,
-            "makespan": words.as_json(self.makespan),
-            "span": words.as_json(self.span),
-            "lower_bound": words.as_json(self.lower_bound),
-            "gap": words.as_json(self.gap),
-            "proved_by": self.proved_by or None,
-            "found_by": self.found_by or None,
-            "reason": self.reason or None,
-            "every": self._every,
-            "mem_cap": None if self.instance.caps is None else [words.as_json(cap) for cap in self.instance.caps],
-            "peak": [words.as_json(peak) for peak in self.peak],
-            "release": self.instance.release.name,
-            "costs": self.instance.costs.to_json(),
-            "given": None if self.given is None else self.given.name,
-            "known": [
-                {
-                    "name": k.name,
-                    "makespan": words.as_json(k.makespan),
-                    "span": words.as_json(k.span),
-                    "peak": words.as_json(k.peak),
-                    "fits": k.fits and k.orders is not None,
-                }
-                for k in self.known
-            ],
-            "notes": list(self.notes),
-            "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
-            "seconds": round(self.seconds, 3),
-            "source": self.source or None,
-            "certificate": dict(self.certificate) or None,
-        }
+        return published.to_json(self)
 
 
 def _growth(problem: Problem, repeated: Periodic) -> tuple[Fraction, Fraction]:
@@ -330,10 +225,4 @@ def _growth(problem: Problem, repeated: Periodic) -> tuple[Fraction, Fraction]:
 
 
 _ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
-_COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 _WIDTH = 118  # characters of a line in the printed file
-
-
-def _painted(verdict: str, status: str, color: bool) -> str:
-    head, rest = verdict[: len(status)], verdict[len(status) :]
-    return f"\x1b[1;{_COLORS[status]}m{head}\x1b[0m{rest}" if color else verdict

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimize.clauses import TRUE, Clauses
-from pipesched.optimize.cnf import Encoding
+from pipesched.optimize.encoding.clauses import TRUE, Clauses
+from pipesched.optimize.encoding.variables import Encoding
 from pipesched.optimize.problem import Problem
 
 

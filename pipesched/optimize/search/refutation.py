@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pipesched.model.numbers import shown
 from pipesched.optimize.engines.pool import Pool
 from pipesched.optimize.question import Question
-from pipesched.optimize.search import State
+from pipesched.optimize.search.state import State
 
 
 def write(state: State, path: str, seconds: float) -> str:

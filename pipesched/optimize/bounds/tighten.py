@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimize import lattice, windows
-from pipesched.optimize.memory_links import Link
-from pipesched.optimize.merge import Merged, merge
+from pipesched.optimize.bounds import lattice, windows
+from pipesched.optimize.bounds.memory_links import Link
+from pipesched.optimize.encoding.merge import Merged, merge
 from pipesched.optimize.problem import Problem
 
 _ENOUGH = 0.1  # of the windows: a round that takes off less is the last

@@ -17,58 +17,22 @@ Python loop runs over operations. The order encoding of Crawford and Baker, AAAI
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Ints
-from pipesched.optimize.clauses import TRUE, Clauses
-from pipesched.optimize.memory_links import Link
+from pipesched.model.columns import Ints
+from pipesched.optimize.bounds.memory_links import Link
+from pipesched.optimize.encoding.clauses import TRUE
+from pipesched.optimize.encoding.counters import join, memory
+from pipesched.optimize.encoding.variables import Encoding, Joins, over
 from pipesched.optimize.problem import Problem
 
 Edges = tuple[Ints, Ints, Ints]
 """(later, earlier, delay): start of later >= start of earlier + delay; int64, one entry an edge."""
 
-Joins = tuple[tuple[int, tuple[int, ...]], ...]
-"""(sequence, sequences): the n-th operation of the first starts when n of the others, all told, have ended."""
-
 Window = tuple[int, int, int, int]
 """A periodic part: (first tick, last tick, n, T); starts by t + T = starts by t + n microbatches, for t in it."""
-
-
-@dataclass(eq=False)
-class Encoding:
-    """The clauses for one C, and where the counters are.
-
-    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]]; those
-    of one operation follow each other. joins: the sequences of merged W, see `merge`.
-    """
-
-    problem: Problem
-    low: Ints
-    high: Ints
-    joins: Joins = ()
-    clauses: Clauses = field(default_factory=Clauses)
-
-    def __post_init__(self) -> None:
-        width = np.maximum(self.high - self.low, 0)
-        self.base = 1 + np.cumsum(width) - width
-        self.counters = self.clauses.variables = int(width.sum())
-
-    def started(self, x: Ints, t: Ints) -> Ints:
-        """The literal of "operation x has started by t"."""
-        literal = self.base[x] + t - self.low[x]
-        return np.where(t >= self.high[x], TRUE, np.where(t < self.low[x], -TRUE, literal))
-
-    def of(self, q: int) -> Ints:
-        """The operations of a sequence."""
-        return np.arange(self.problem.first[q], self.problem.first[q + 1])
-
-    def starts(self, true: Bools) -> Ints:
-        """The start of every operation in a model; true: by variable, shape (variables + 1,)."""
-        x, _ = _over(self.low, self.high)
-        return self.low + np.bincount(x[~true[1 : self.counters + 1]], minlength=len(self.low))
 
 
 def encode(
@@ -93,13 +57,11 @@ def encode(
     """
     made = Encoding(problem, low, high, joins)
     made.clauses.impossible = bool((high < low).any())
-    x, t = _over(low, high - 1)
+    x, t = over(low, high - 1)
     made.clauses.add(-made.started(x, low[x] + t), made.started(x, low[x] + t + 1))
     _chains(made, precedences)
     for held in problem.on:
         _machine(made, held)
-    from pipesched.optimize.counters import join, memory
-
     for rank, held in enumerate(problem.on):
         if held and rank not in told:
             memory(made, rank)
@@ -122,17 +84,10 @@ def edges(problem: Problem, links: Iterable[Link]) -> Edges:
     return later, earlier, delay
 
 
-def _over(low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """(which, step): every entry, with 0, 1, .. high - low - 1."""
-    count = np.maximum(high - low, 0)
-    which = np.repeat(np.arange(len(count)), count)
-    return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-
-
 def _chains(made: Encoding, precedences: Edges) -> None:
     later, earlier, delay = precedences
     low = made.low[later]
-    which, step = _over(low, np.minimum(made.high[later], made.high[earlier] + delay))
+    which, step = over(low, np.minimum(made.high[later], made.high[earlier] + delay))
     t = low[which] + step
     made.clauses.add(-made.started(later[which], t), made.started(earlier[which], t - delay[which]))
 
@@ -155,7 +110,7 @@ def _during(made: Encoding, q: int, since: int, until: int) -> tuple[int, Ints]:
     low, high = made.low[ops] + since, made.high[ops] + until
     begin = int(low.min(initial=0))
     literals = made.clauses.new(int(high.max(initial=begin)) - begin)
-    which, step = _over(low, high)
+    which, step = over(low, high)
     x, t = ops[which], low[which] + step
     made.clauses.add(-made.started(x, t - since), made.started(x, t - until), literals[t - begin])
     return begin, literals

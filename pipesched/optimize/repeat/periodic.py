@@ -20,15 +20,15 @@ from pipesched.model.columns import Ints
 from pipesched.model.numbers import shown
 from pipesched.model.window import Window
 from pipesched.optimize import convert
-from pipesched.optimize.bounds import Bound, lower_bound
+from pipesched.optimize.bounds.lower import Bound, lower_bound
+from pipesched.optimize.bounds.memory_links import memory_links
+from pipesched.optimize.bounds.windows import links, longest, paths
 from pipesched.optimize.engines.pool import Pool
 from pipesched.optimize.instance import Instance
-from pipesched.optimize.memory_links import memory_links
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Question
-from pipesched.optimize.seam import Seam, cut, find_seam, holds, window
-from pipesched.optimize.search import Limits, State
-from pipesched.optimize.windows import links, longest, paths
+from pipesched.optimize.repeat.seam import Seam, cut, find_seam, holds, window
+from pipesched.optimize.search.state import Limits, State
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)
 _MOST = 8  # microbatches of a kernel whose period is longer than the work

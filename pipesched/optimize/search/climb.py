@@ -14,95 +14,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pipesched.model.numbers import shown
 from pipesched.optimize import convert
-from pipesched.optimize.bounds import Bound, lower_bound
+from pipesched.optimize.bounds.lower import lower_bound
+from pipesched.optimize.bounds.windows import paths
 from pipesched.optimize.engines.pool import Pool
-from pipesched.optimize.ladder import Ladder, Step, ladder
 from pipesched.optimize.problem import Orders, Problem
 from pipesched.optimize.question import Answer
-from pipesched.optimize.windows import paths
+from pipesched.optimize.search.ladder import Ladder, Step, ladder
+from pipesched.optimize.search.state import INTERRUPTED, Limits, Refutation, State
 
-INTERRUPTED = "interrupted"
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
 _COARSE = 20.0  # seconds for each rounding
 _ENGINES_END = 50_000  # operations: the clauses of more do not fit the memory of a small machine
 _LOOK, _MOST_LOOK = 0.4, 5.0  # seconds of heuristics before the engines start; more for large problems
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long to look, in seconds, and with what. engine: auto, z3, sat or cpsat; portfolio: whether to try known
-    orders and heuristics; proof: where the refutation is written.
-    """
-
-    seconds: float = 60.0
-    engine: str = "auto"
-    portfolio: bool = True
-    proof: str | None = None
-    workers: int = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Refutation:
-    """No schedule has objective <= bound; ranks: these alone cannot reach it, None for all together."""
-
-    bound: int
-    engine: str
-    ranks: tuple[int, ...] | None
-
-
-@dataclass(eq=False)
-class State:
-    """Where the search stands; times in ticks. source: where the best order comes from."""
-
-    problem: Problem
-    bound: Bound
-    started: float
-    best: Orders | None = None
-    value: int | None = None
-    source: str = ""
-    refuted: Refutation | None = None
-    stopped: str = ""
-    doing: str = ""
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def lower(self) -> int:
-        """No schedule has less."""
-        return max(self.bound.value, self.refuted.bound + 1 if self.refuted else 0)
-
-    @property
-    def proved(self) -> bool:
-        return self.value is not None and self.value <= self.lower
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
-    @property
-    def line(self) -> str:
-        """One line of progress."""
-        time = self.problem.time
-        bound = f"bound {shown(time(self.lower))}"
-        if self.value is None:
-            return f"{self.seconds:.1f}s  nothing yet  {bound}  {self.doing}"
-        gap = 100 * (self.value - self.lower) / self.lower if self.lower else 0.0
-        best = f"best {shown(time(self.value))}  {bound}  gap {gap:.1f} %"
-        return f"{self.seconds:.1f}s  {best}  ({self.source})  {self.doing}"
-
-    def offer(self, name: str, orders: Orders) -> bool:
-        """Whether the order is feasible and better than the best, which it then is."""
-        value = convert.value(self.problem, orders)
-        if value is None or (self.value is not None and value >= self.value):
-            return False
-        self.best, self.value, self.source = orders, value, name
-        return True
-
-
-Progress = Callable[[State], None]
 
 
 def search(

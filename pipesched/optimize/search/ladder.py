@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipesched.optimize.bounds import rank_bounds
+from pipesched.optimize.bounds.lower import rank_bounds
+from pipesched.optimize.bounds.windows import Paths
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Answer, Question
-from pipesched.optimize.windows import Paths
 
 FIRST_LIMIT = 2.0  # seconds
 LOADING = 2e-5  # seconds a variable: making the clauses and handing them over is not the engine's time

@@ -23,8 +23,8 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimize.merge import Merged
-from pipesched.optimize.relax import restrict
+from pipesched.optimize.encoding.merge import Merged
+from pipesched.optimize.encoding.relax import restrict
 
 MOST = 400_000  # states of one rank; beyond, nothing is learnt
 _LATE = np.int64(2**60)

@@ -8,13 +8,16 @@ from fractions import Fraction
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.release import Release
-from pipesched.optimize.bounds import Bound
+from pipesched.optimize.bounds.lower import Bound
+from pipesched.optimize.bounds.warmup import Ends
 from pipesched.optimize.instance import Instance
 from pipesched.optimize.problem import Problem
-from pipesched.optimize.search import State
-from pipesched.optimize.warmup import Ends
+from pipesched.optimize.search.state import State
 
 SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+
+
+PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
 
 
 def proved_by(state: State) -> str:

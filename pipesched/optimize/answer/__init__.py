@@ -1,0 +1,1 @@
+"""What was found: the verdict, in words and as JSON, its certificate, and what stands beside it."""

@@ -1,0 +1,63 @@
+"""An answer as JSON, the published form: ``emit/v1/optimum.schema.json``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipesched import render
+from pipesched.optimize.answer import words
+
+if TYPE_CHECKING:
+    from pipesched.optimize.answer.optimum import Optimum
+
+
+def to_json(answer: Optimum) -> dict[str, object]:
+    """The published form; times and peaks are whole numbers or strings such as ``11/2``."""
+    return {
+        "ok": answer.exit_status == 0,
+        "status": answer.status,
+        "verdict": answer.verdict,
+        "for": answer.terms,
+        "parameters": dict(answer.sizes),
+        "objective": answer.objective,
+        "makespan": words.as_json(answer.makespan),
+        "span": words.as_json(answer.span),
+        "lower_bound": words.as_json(answer.lower_bound),
+        "gap": words.as_json(answer.gap),
+        "proved_by": answer.proved_by or None,
+        "found_by": answer.found_by or None,
+        "reason": answer.reason or None,
+        "every": _every(answer),
+        "mem_cap": None if answer.instance.caps is None else [words.as_json(cap) for cap in answer.instance.caps],
+        "peak": [words.as_json(peak) for peak in answer.peak],
+        "release": answer.instance.release.name,
+        "costs": answer.instance.costs.to_json(),
+        "given": None if answer.given is None else answer.given.name,
+        "known": [
+            {
+                "name": k.name,
+                "makespan": words.as_json(k.makespan),
+                "span": words.as_json(k.span),
+                "peak": words.as_json(k.peak),
+                "fits": k.fits and k.orders is not None,
+            }
+            for k in answer.known
+        ],
+        "notes": list(answer.notes),
+        "diagnostics": [render.as_json(diagnostic) for diagnostic in answer.diagnostics],
+        "seconds": round(answer.seconds, 3),
+        "source": answer.source or None,
+        "certificate": dict(answer.certificate) or None,
+    }
+
+
+def _every(answer: Optimum) -> dict[str, object] | None:
+    if answer.every is None or answer.growth is None:
+        return None
+    base, more = answer.growth
+    return {
+        "microbatches": answer.every[0],
+        "step": answer.every[1],
+        "value": words.as_json(base),
+        "growth": words.as_json(more),
+    }

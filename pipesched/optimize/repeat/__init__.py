@@ -1,0 +1,1 @@
+"""One schedule for every number of microbatches: the seam, and the search for one."""
