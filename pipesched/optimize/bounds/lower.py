@@ -33,12 +33,15 @@ class Bound:
 
 
 def lower_bound(problem: Problem, found: Paths | None = None) -> Bound:
-    """The best bound of all ranks and kinds; the plainest one where several are equal. found: `paths` if known."""
+    """The best bound of all ranks and kinds; the plainest one where several are equal, and of these the one that
+    counts most work. found: `paths` if known.
+    """
     found = found or paths(problem)
     best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0))
     for rank in range(problem.ranks):
         for bound in rank_bounds(problem, rank, found):
-            if bound.value > best.value:
+            more = bound.kind == best.kind and bound.terms.work > best.terms.work
+            if bound.value > best.value or (bound.value == best.value and more):
                 best = bound
     return best
 

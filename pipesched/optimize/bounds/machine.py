@@ -31,9 +31,16 @@ class Busy:
 
 
 def busiest(head: Ints, work: Ints, tail: Ints) -> Busy:
-    """The set of largest value; O(n log n). Jobs of no work count too: a path is a set of one job."""
+    """The set of largest value, all jobs if theirs is as large; O(n log n). Jobs of no work count too: a path is a set
+    of one job.
+    """
     if not len(head):
         return Busy(0, 0, 0)
+    most, everything = _largest(head, work, tail), Busy(int(head.min()), int(work.sum()), int(tail.min()))
+    return everything if everything.value == most.value else most
+
+
+def _largest(head: Ints, work: Ints, tail: Ints) -> Busy:
     least = _critical_tail(head, work, tail)
     within = tail >= least
     order = np.flatnonzero(within)[np.argsort(-head[within], kind="stable")]
