@@ -100,6 +100,7 @@ MISTAKES = [
     Case(("dualpipe", "--p", "4"), 1, Code.NOT_OPTIMIZED, "overlap slots"),
     Case(("forward.csv",), 1, Code.NOT_OPTIMIZED, "no backward", {"forward.csv": "0F0,0F1\n1F0,1F1\n"}),
     Case(("bad.csv",), 1, Code.CELL, "bad.csv:1:5", {"bad.csv": CSV.replace("0F1", "0X1")}),
+    Case(("less.csv",), 1, Code.MISSING, "F of microbatch 1", {"less.csv": "0F0,0F1,0B0,0B1\n1F0,1B0\n"}),
     Case(("two.csv", "--p", "3"), 1, Code.FILE_DISAGREES, "2 ranks", {"two.csv": CSV}),
     Case(("1f1b", "--p", "2", "--m", "0"), 1, Code.REQUIRE),
 ]

@@ -9,6 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from pipesched.analysis.timeline import timeline
+from pipesched.analysis.waits import waits
+from pipesched.check.complete import check_complete
+from pipesched.check.dataflow import check_dataflow
 from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.examine import Loaded
@@ -17,6 +21,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
+from pipesched.model.schedule import Schedule
 from pipesched.optimize.instance import Instance
 from pipesched.optimize.search.state import Limits
 from pipesched.optimize.sizes import MAX_OPS, PLACEMENTS, Asked, placement_at, sizes_of
@@ -57,7 +62,7 @@ def aim(request: Request) -> Target:
     """What a request is about.
 
     Raises:
-        PipeschedError: PS2xx, PS702, and everything wrong in the source.
+        PipeschedError: PS2xx, PS3xx, PS702, and everything wrong in the source.
     """
     if request.source is not None:
         return _aim_at(request.source, request)
@@ -80,12 +85,25 @@ def _aim_at(source: Source, request: Request) -> Target:
         raise fail(Code.NOT_OPTIMIZED, message, *label, help="give its placement with --placement and leave it out")
     if schedule.forward_only:
         raise fail(Code.NOT_OPTIMIZED, f"{schedule.name} has no backward", help="give a training schedule")
+    _require_right(schedule)
     fused = not bool(np.any((schedule.op == Op.I) | (schedule.op == Op.W)))
     own = loaded.unit.costs if loaded.unit else Costs()
     costs = request.costs.over(own) if request.costs else own
     fused = fused if request.fused is None else request.fused
     sizes = dict(schedule.parameters) or {"p": schedule.ranks, "m": schedule.microbatches}
     return Target(_instance(request, schedule.placement, costs, fused), loaded, sizes)
+
+
+def _require_right(schedule: Schedule) -> None:
+    """An order that lacks operations, or waits for itself, is nothing to be compared with.
+
+    Raises:
+        PipeschedError: PS3xx.
+    """
+    needs = waits(schedule)
+    times = timeline(schedule, needs, Costs().ticks(schedule.stages))
+    if wrong := [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times)]:
+        raise PipeschedError(wrong)
 
 
 def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
