@@ -6,12 +6,8 @@ Every answer, with --json, is one object of a published schema.
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -305,59 +301,3 @@ def test_where_there_is_no_proof_it_says_so(capsys: pytest.CaptureFixture[str]) 
 
 
 # Real processes
-
-UNEVEN = "F=[{}],I=[{}],W=[{}],C=3".format(
-    *(",".join(str(20 + (7 * s + 5 * k * s * s) % 19) for s in range(16)) for k in (1, 2, 3))
-)
-HARD = ("--p", "8", "--m", "24", "--placement", "vee", "--mem-cap", "5.5", "--cost", UNEVEN)
-"""Stages of 20 to 38: more than any engine can search, and no bound is met."""
-
-
-def start(*arguments: str, **how: Any) -> subprocess.Popen[str]:
-    """`pipesched optimize` in a process group of its own."""
-    command = [sys.executable, "-m", "pipesched", "optimize", *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, **how)
-
-
-def group(leader: int) -> set[int]:
-    """The live processes of a session."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdecimal() else []
-        except OSError:
-            continue
-        if fields and int(fields[3]) == leader and fields[0] != "Z":
-            found.add(int(entry.name))
-    return found
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_an_interrupt_ends_with_the_best_so_far() -> None:
-    """SIGINT in a search that has no end in sight: status 3, a schedule with its bound, and no process is left."""
-    with start(*HARD, "--time-limit", "300", "--json", stdout=subprocess.PIPE) as process:
-        until = time.monotonic() + 60
-        while len(group(process.pid)) < 3 and time.monotonic() < until:  # engines have started
-            time.sleep(0.1)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 3 and "Traceback" not in err
-    value = json.loads(out)
-    OPTIMUM.validate(value)
-    assert (value["status"], value["reason"]) == ("best found", "interrupted")
-    assert value["lower_bound"] < value["makespan"] and value["source"]
-    until = time.monotonic() + 30
-    while group(process.pid) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not group(process.pid)
-
-
-def test_a_closed_stdout_is_silent() -> None:
-    """A reader that goes away gets no complaint."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    with start(*SMALL, stdout=writer) as process:
-        os.close(writer)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 141 and err == ""
