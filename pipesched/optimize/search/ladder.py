@@ -12,6 +12,7 @@ A question that is not answered in its time is asked again later, with three tim
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 from pipesched.optimize.bounds.lower import rank_bounds
 from pipesched.optimize.bounds.windows import Paths
@@ -22,6 +23,7 @@ FIRST_LIMIT = 2.0  # seconds
 LOADING = 2e-5  # seconds a variable: making the clauses and handing them over is not the engine's time
 MOST_TRIES = 12  # of one kind of question: the last would be waited for 3^12 times as long as the first
 DECLINED = 4  # tries that an engine's own refusal counts for
+MOST_INTERVALS = 5_000  # operations up to which CP-SAT is of use
 MOST_VARIABLES = 6_000_000  # of one encoding: more does not fit the memory of a small machine
 
 
@@ -50,9 +52,20 @@ class Ladder:
     tried: dict[object, int] = field(default_factory=dict)
     alone: dict[int, int] = field(default_factory=dict)  # least objective that the rank alone is known to reach
 
-    def fits(self, bound: int) -> bool:
-        """Whether all ranks together are a question of bearable size."""
-        return self.problem.operations * bound - self.slack <= MOST_VARIABLES
+    intervals: bool = False  # whether CP-SAT may be asked, where there are too many ticks for clauses
+
+    def _variables(self, bound: int, ranks: tuple[int, ...] | None = None) -> int:
+        """Of the clauses, about."""
+        part = len(ranks) if ranks else len(self.ranks)
+        return max(0, self.problem.operations * bound - self.slack) * part // len(self.ranks)
+
+    def _engine(self, best: str, bound: int, ranks: tuple[int, ...] | None = None) -> str | None:
+        """Who is to be asked, or None where the question is of unbearable size for all that may be."""
+        if self.engine == "cpsat" or (self.intervals and self._variables(bound, ranks) > MOST_VARIABLES):
+            return "cpsat" if self.problem.operations <= MOST_INTERVALS else None
+        if self._variables(bound, ranks) > MOST_VARIABLES:
+            return None
+        return "z3" if self.engine == "z3" else best
 
     def find(self) -> Step | None:
         """A schedule better than the best; without one, a schedule at all, at ever larger guesses."""
@@ -63,12 +76,10 @@ class Ladder:
             gap = self.value - self.lower
             self.step = min(self.step or max(1, gap // 2), gap)
             bound = self.value - self.step
-        if not self.lower <= bound <= self._top or not self.fits(bound):
+        engine, key = self._engine("cadical", bound), ("find", self.step > 1)
+        if engine is None or not self.lower <= bound <= self._top or self.tried.get(key, 0) >= MOST_TRIES:
             return None
-        key = ("find", self.step > 1)
-        if self.tried.get(key, 0) >= MOST_TRIES:
-            return None
-        return self._step(Question(self.problem, bound, self._engine("cadical")), key)
+        return self._step(Question(self.problem, bound, engine), key)
 
     @property
     def _top(self) -> int:
@@ -84,23 +95,20 @@ class Ladder:
 
     def _refutations(self, top: int) -> list[tuple[Question, object]]:
         found: list[tuple[Question, object]] = []
-        if self.fits(self.lower):
-            engine = "glucose" if self.tried.get("all", 0) % 2 else "cadical"
-            found.append((Question(self.problem, self.lower, self._engine(engine)), "all"))
+        engine = self._engine("glucose" if self.tried.get("all", 0) % 2 else "cadical", self.lower)
+        if engine is not None:
+            found.append((Question(self.problem, self.lower, engine), "all"))
         if self.value is not None:
             for rank in self.ranks:
                 reach = min(self.alone.get(rank, top + 1), top + 1)
                 bound = top if reach > top else (self.lower + reach) // 2
-                if self.lower <= bound < reach:
-                    found.append((Question(self.problem, bound, self._engine("glucose"), ranks=(rank,)), rank))
+                engine = self._engine("glucose", bound, (rank,))
+                if engine is not None and self.lower <= bound < reach:
+                    found.append((Question(self.problem, bound, engine, ranks=(rank,)), rank))
         return found
 
-    def _engine(self, best: str) -> str:
-        return {"auto": best, "sat": best, "z3": "z3", "cpsat": "cpsat"}[self.engine]
-
     def _step(self, question: Question, key: object) -> Step:
-        rows = self.problem.operations if question.ranks is None else self.problem.operations // len(self.ranks)
-        size = max(0, rows * (question.bound - self.slack // self.problem.operations))
+        size = 0 if question.engine == "cpsat" else self._variables(question.bound, question.ranks)
         return Step(question, (FIRST_LIMIT + LOADING * size) * 3.0 ** self.tried.get(key, 0), key)
 
     def told(self, step: Step, answer: Answer) -> None:
@@ -129,4 +137,5 @@ def ladder(problem: Problem, found: Paths, engine: str, lower: int, value: int |
     horizon = int((problem.length * problem.duration).sum() + (problem.length[problem.after] * problem.lag).sum())
     best = [max((b.value for b in rank_bounds(problem, r, found)), default=0) for r in range(problem.ranks)]
     ranks = sorted(range(problem.ranks), key=lambda r: (-best[r], -r))
-    return Ladder(problem, slack, engine, lower, value, horizon, tuple(ranks))
+    intervals = engine in ("auto", "cpsat") and find_spec("ortools") is not None
+    return Ladder(problem, slack, engine, lower, value, horizon, tuple(ranks), intervals=intervals)
