@@ -1,14 +1,15 @@
 """What we say when something is wrong: a value, not a print.
 
 Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message gives the
-fact with its numbers; a label says what happens *there*; a note proves it; the help says what to do.
+fact with its numbers; a label says what happens *there*; a note proves it; the help says what to do. How a command ends
+follows from the codes of its findings, by the table `STATUS`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from pipesched.source import Span
 
@@ -118,22 +119,26 @@ class Code(enum.StrEnum):
         return self.value.startswith("PS9")
 
     @property
+    def status(self) -> int:
+        """How every command ends that finds this: 0 of a warning, else as the table says, else 1."""
+        return 0 if self.warning else STATUS.get(self, 1)
+
+    @property
     def usage(self) -> bool:
-        """Whether the command line, not the file, is at fault: exit status 2."""
-        return self in _USAGE
+        """Whether the command line, not the file, is at fault."""
+        return self.status == 2
 
 
-_USAGE = frozenset(
-    {
-        Code.PARAMETER_MISSING,
-        Code.PARAMETER_UNKNOWN,
-        Code.USAGE,
-        Code.UNREADABLE,
-        Code.UNKNOWN_SCHEDULE,
-        Code.NEEDS,
-        Code.TOO_LARGE,
-    }
-)
+STATUS: Mapping[Code, int] = {  # of all codes that end a command with another exit status than 1
+    Code.PARAMETER_MISSING: 2,
+    Code.PARAMETER_UNKNOWN: 2,
+    Code.USAGE: 2,
+    Code.FILE_DISAGREES: 2,
+    Code.UNREADABLE: 2,
+    Code.UNKNOWN_SCHEDULE: 2,
+    Code.TOO_LARGE: 2,
+    Code.NEEDS: 2,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,11 @@ class Diagnostic:
         return "warning" if self.code.warning else "error"
 
 
+def exit_status(found: Iterable[Diagnostic]) -> int:
+    """How a command ends that found these: the worst of their statuses."""
+    return max((diagnostic.code.status for diagnostic in found), default=0)
+
+
 class PipeschedError(Exception):
     """The one exception that crosses the API: everything that a phase found wrong."""
 
@@ -172,3 +182,8 @@ def fail(
 ) -> PipeschedError:
     """A `PipeschedError` of one diagnostic, to be raised."""
     return PipeschedError([Diagnostic(code, message, labels, notes, help)])
+
+
+def of_the_caller(error: PipeschedError) -> PipeschedError:
+    """The same findings where the command line is at fault and not a file: PS225 for whatever would end with 1."""
+    return PipeschedError(d if d.code.usage else replace(d, code=Code.USAGE) for d in error.diagnostics)

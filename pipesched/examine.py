@@ -29,11 +29,12 @@ from pipesched.check.memory import check_memory
 from pipesched.check.placement import check_placement
 from pipesched.check.step import check_step
 from pipesched.check.torch_rules import check_torch
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS, Unit
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
+from pipesched.model.numbers import require_counts
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
@@ -58,6 +59,10 @@ class Options:
     stages: int | None = None
     microbatches: int | None = None
     placement: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises PipeschedError: PS225, a size below 1."""
+        require_counts(self.parameters.items())
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class Examination:
             asked.ticks(self.loaded.schedule.stages)
             asked.sizes(self.loaded.schedule.stages)
         except PipeschedError as error:  # the command line is at fault, not the file
-            raise fail(Code.USAGE, error.diagnostics[0].message, help=error.diagnostics[0].help) from None
+            raise of_the_caller(error) from None
         return asked.over(own)
 
     def _caps(self) -> tuple[Fraction, ...] | None:

@@ -19,7 +19,7 @@ from fractions import Fraction
 from html import escape
 
 from pipesched import render
-from pipesched.diagnostics import Diagnostic
+from pipesched.diagnostics import Diagnostic, exit_status
 from pipesched.model import above
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import plain, ratio, shown
@@ -124,9 +124,7 @@ class Report:
     @property
     def exit_status(self) -> int:
         """0 holds, 1 something is wrong inside the file, 2 the command line or the file itself is at fault."""
-        if self.ok:
-            return 0
-        return 2 if any(diagnostic.code.usage for diagnostic in self.diagnostics) else 1
+        return exit_status(self.diagnostics)
 
     def __str__(self) -> str:
         return self.text()

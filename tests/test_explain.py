@@ -71,7 +71,7 @@ def test_the_first_example_gets_the_code(code: Code, tmp_path: Path, capsys: pyt
     status, found = verdict(examples(code)[0], tmp_path, capsys)
     assert {c for c, severity in found if severity == "error"} - {str(code)} == set()
     assert (str(code), "warning" if code.warning else "error") in found
-    assert status == (0 if code.warning else 2 if code.usage else 1)
+    assert status == code.status
 
 
 @pytest.mark.parametrize("code", list(Code), ids=str)

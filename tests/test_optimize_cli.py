@@ -81,10 +81,10 @@ MISTAKES = [
     Case(("--placement", "0,2", "--p", "3"), 2, USAGE, "rank 1 has no stage"),
     Case(("--placement", "0,1,2", "--p", "2"), 2, USAGE, "there is no rank 2"),
     Case(("--placement", "vee", "1f1b", "--p", "2"), 2, USAGE, "leave one of them out"),
-    Case(("--cost", "F=x"), 2, Code.COSTS, "cost F is not a number"),
+    Case(("--cost", "F=x"), 2, USAGE, "cost F is not a number"),
     Case(("--cost", "F=[1,2]"), 2, USAGE, "lists 2 stages; there are 4"),
     Case(("--costs", "none.toml"), 2, Code.UNREADABLE, "none.toml"),
-    Case(("--costs", "bad.toml"), 2, Code.COSTS, "not TOML", {"bad.toml": "F = [1,"}),
+    Case(("--costs", "bad.toml"), 2, USAGE, "not TOML", {"bad.toml": "F = [1,"}),
     Case(("--plot", "x.svg"), 2, USAGE, "a range of caps"),
     Case(("-o", "nowhere/x.ps"), 2, USAGE, "cannot write nowhere/x.ps"),
     Case(("-o", "."), 2, USAGE, "it is a folder"),
@@ -97,8 +97,8 @@ MISTAKES = [
     Case(("forward.csv",), 1, Code.NOT_OPTIMIZED, "no backward", {"forward.csv": "0F0,0F1\n1F0,1F1\n"}),
     Case(("bad.csv",), 1, Code.CELL, "bad.csv:1:5", {"bad.csv": CSV.replace("0F1", "0X1")}),
     Case(("less.csv",), 1, Code.MISSING, "F of microbatch 1", {"less.csv": "0F0,0F1,0B0,0B1\n1F0,1B0\n"}),
-    Case(("two.csv", "--p", "3"), 1, Code.FILE_DISAGREES, "2 ranks", {"two.csv": CSV}),
-    Case(("1f1b", "--p", "2", "--m", "0"), 1, Code.REQUIRE),
+    Case(("two.csv", "--p", "3"), 2, Code.FILE_DISAGREES, "2 ranks", {"two.csv": CSV}),
+    Case(("1f1b", "--p", "2", "--m", "0"), 2, USAGE),
 ]
 
 

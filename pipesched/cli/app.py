@@ -16,13 +16,12 @@ from pipesched.cli.explain import explain
 from pipesched.cli.fmt import fmt
 from pipesched.cli.list import list_schedules
 from pipesched.cli.optimize import optimize
-from pipesched.cli.options import BadOption
 from pipesched.cli.order import order
 from pipesched.cli.run import run as run_command
 from pipesched.cli.show import show
 from pipesched.cli.verify import verify
 from pipesched.cli.why import why
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
 
 _EPILOG = """\b
 Examples:
@@ -99,13 +98,10 @@ def run(arguments: list[str]) -> int:
         return done.exit_code
     except click.UsageError as error:
         diagnostics: Sequence[Diagnostic] = [_told(error)]
-        status = 2
     except PipeschedError as error:
         diagnostics = error.diagnostics
-        usage = isinstance(error, BadOption) or any(diagnostic.code.usage for diagnostic in diagnostics)
-        status = 2 if usage else 1
     terminal.complain(diagnostics, *_asked(arguments))
-    return status
+    return exit_status(diagnostics)
 
 
 def _told(error: click.UsageError) -> Diagnostic:

@@ -36,7 +36,8 @@ def _index(out: Output) -> None:
 def _page(code: Code, out: Output) -> None:
     text = page(code)
     if out.format == "json":
-        out.line(dumps({"ok": True, "code": str(code), "title": _title(text), "text": text}))
+        told = {"code": str(code), "title": _title(text), "status": code.status, "text": text}
+        out.line(dumps({"ok": True, **told}))
     else:
         out.write(text)
 
@@ -64,10 +65,11 @@ def slug(code: Code) -> str:
 
 
 def page(code: Code) -> str:
-    """The page of a code, as Markdown."""
+    """The page of a code, as Markdown, and how a command ends that finds it."""
     from importlib.resources import files
 
-    return files("pipesched").joinpath("explain", f"{code}.md").read_text("utf-8")
+    text = files("pipesched").joinpath("explain", f"{code}.md").read_text("utf-8")
+    return f"{text}\nExit status {code.status}.\n"
 
 
 def _title(text: str) -> str:

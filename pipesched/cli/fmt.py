@@ -11,7 +11,7 @@ import click
 from pipesched import render
 from pipesched.cli import options, terminal
 from pipesched.cli.terminal import Output
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
 
 
 @click.command(short_help="Rewrite .ps files in their canonical form.")
@@ -96,8 +96,6 @@ def _json(results: list[Formatted], *, dry: bool) -> dict[str, object]:
 
 
 def _status(results: list[Formatted], *, dry: bool) -> int:
-    """2 if a file cannot be read, 1 if one cannot be parsed or would change, else 0."""
+    """That of the findings; 1 too where nothing is written and something would change."""
     found = [diagnostic for result in results for diagnostic in result.diagnostics]
-    if any(diagnostic.code.usage for diagnostic in found):
-        return 2
-    return int(bool(found) or (dry and any(result.changed for result in results)))
+    return max(exit_status(found), int(dry and any(result.changed for result in results)))

@@ -12,7 +12,7 @@ from pipesched import render
 from pipesched.cli import options
 from pipesched.cli.progress import Ticker
 from pipesched.cli.terminal import Output, dumps, replace_file, writable
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 
 if TYPE_CHECKING:
     from pipesched.optimization import Request
@@ -106,7 +106,7 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
     """What is asked.
 
     Raises:
-        PipeschedError: PS222, PS225, PS809, PS810.
+        PipeschedError: PS225, PS809, PS810.
     """
     from pipesched.compile import read
     from pipesched.model.release import Release
@@ -121,7 +121,7 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
     try:
         costs, release = options.read_costs(given["cost"], given["costs"]), Release.parse(given["release"])
     except PipeschedError as error:
-        raise options.BadOption(error.diagnostics) from None
+        raise of_the_caller(error) from None
     return Request(
         None if schedule is None else read(schedule),
         parameters,

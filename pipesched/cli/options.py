@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pipesched.cli.terminal import Output
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 
 if TYPE_CHECKING:
     from pipesched.compile import Options
@@ -30,10 +30,6 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VERSIONS = range(10, 16)
-
-
-class BadOption(PipeschedError):
-    """The command line is at fault, whatever the code: exit status 2."""
 
 
 def whole(text: object) -> int:
@@ -171,13 +167,16 @@ def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
     """The parameters that were given, each with its values.
 
     Raises:
-        PipeschedError: PS225, one was given twice.
+        PipeschedError: PS225, one was given twice, or there is none of what it counts.
     """
+    from pipesched.model.numbers import require_counts
+
     values = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     for name, size in given["definitions"]:
         if name in values:
             raise fail(Code.USAGE, f"parameter {name} is given twice")
         values[name] = size
+    require_counts((name, low) for name, size in values.items() for low, _ in size.ranges)
     return values
 
 
@@ -196,7 +195,7 @@ def compile_options(given: Mapping[str, Any], parameters: Mapping[str, int]) -> 
     """What `compile` is told.
 
     Raises:
-        BadOption: PS222, PS225 or PS809, costs or a release rule that cannot be read.
+        PipeschedError: PS225 or PS809, costs or a release rule that cannot be read.
     """
     from pipesched.compile import Options
 
@@ -217,7 +216,7 @@ def compile_options(given: Mapping[str, Any], parameters: Mapping[str, int]) -> 
         try:
             chosen |= {"costs": read_costs(given["cost"], given["costs"]), "release": Release.parse(given["release"])}
         except PipeschedError as error:
-            raise BadOption(error.diagnostics) from None
+            raise of_the_caller(error) from None
     return Options(**chosen)
 
 

@@ -15,7 +15,7 @@ import click
 
 from pipesched.cli import options, terminal
 from pipesched.cli.terminal import Output
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, exit_status, fail
 
 if TYPE_CHECKING:
     from pipesched.emission import Emission
@@ -209,9 +209,9 @@ def _tell(emission: Emission, job: Job, outcome: Outcome, out: Output, given: Ma
     found = rehearsal(emission, job, outcome, given["pace"] / 1000)
     if out.format == "json":
         out.line(terminal.dumps(found.to_json()))
-        return 0 if found.ok else 1
+        return exit_status(found.diagnostics)
     if found.diagnostics:
         terminal.complain(found.diagnostics, out.format, out.color_choice)
     if found.ok:
         out.line(found.text(color=out.color))
-    return 0 if found.ok else 1
+    return exit_status(found.diagnostics)

@@ -10,7 +10,7 @@ import click
 from pipesched import render
 from pipesched.cli import drawing, options, traces
 from pipesched.cli.terminal import Output, dumps, how_far
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, PipeschedError, exit_status, fail
 
 if TYPE_CHECKING:
     from pipesched.analysis.against import Against
@@ -79,13 +79,11 @@ def show(file: str, **given: Any) -> int:
         drawn = drawing.draw(made.chart, wanted, given, out, run)
         told = _json(made, source.name, wanted.format, drawn) | ({} if run is None else {"measured": _measured(run)})
         out.write(dumps(told) + "\n" if given["json"] else drawn)
-        if made.fault is None:
-            return 0
-        if not given["json"]:
+        if made.fault is not None and not given["json"]:
             fault = render.concise(made.fault, source.name)
             drawn_as = how_far(made.fault, finished=made.chart.times.finished)
             out.complain(f"{fault}; drawn {drawn_as}, `pipesched verify` tells more")
-        return 1
+        return exit_status(made.diagnostics)
 
 
 def _json(made: Picture, source: str, format: str, drawn: str) -> dict[str, object]:

@@ -13,6 +13,7 @@ from pipesched import render
 from pipesched.comparison.rows import Row, measured
 from pipesched.comparison.sizes import shared
 from pipesched.comparison.tables import number, ratio, short, table
+from pipesched.diagnostics import exit_status
 from pipesched.examine import Options
 from pipesched.source import Source
 from pipesched.views.plot import Point
@@ -38,11 +39,9 @@ class Comparison:
 
     @property
     def exit_status(self) -> int:
-        """0; 1 or 2 where a file is wrong, or where every size is refused."""
-        faults = [row.fault for row in self.rows if row.fault is not None and not row.refused]
-        if faults:
-            return 2 if any(fault.code.usage for fault in faults) else 1
-        return int(all(row.refused for row in self.rows))
+        """That of the findings; a size that a schedule refuses counts only where every one is refused."""
+        every = all(row.refused for row in self.rows)
+        return exit_status(found for row in self.rows if every or not row.refused for found in row.diagnostics)
 
 
 def compare(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 
 from pipesched.diagnostics import Code, fail
@@ -24,6 +25,17 @@ def number(text: str, what: str) -> Fraction:
             help="write a number from 0 up, such as 3, 1.5 or 11/2, of at most 15 digits",
         )
     return Fraction(text)
+
+
+def require_counts(sizes: Iterable[tuple[str, int]]) -> None:
+    """There is at least one rank, one stage of each rank and one microbatch; other parameters mean what a file says.
+
+    Raises:
+        PipeschedError: PS225, p, v or m below 1.
+    """
+    for name, value in sizes:
+        if name in ("p", "v", "m") and value < 1:
+            raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
 
 
 def shown(value: Fraction | int) -> str:

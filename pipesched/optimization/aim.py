@@ -14,7 +14,7 @@ from pipesched.analysis.waits import waits
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.compile import Options, load, read
-from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
 from pipesched.examine import Loaded
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
@@ -112,7 +112,7 @@ def _instance(request: Request, placement: Placement, costs: Costs, fused: bool)
         try:
             fit(placement.stages)
         except PipeschedError as error:  # the command line is at fault, not the file
-            raise fail(Code.USAGE, error.diagnostics[0].message, help=error.diagnostics[0].help) from None
+            raise of_the_caller(error) from None
     if caps is not None:
         if min(caps, default=0) <= 0:
             raise fail(Code.USAGE, f"a cap is {min(caps, default=0)}", help="a cap is above 0, such as 4 or 5.5")

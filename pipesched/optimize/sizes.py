@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
+from pipesched.model.numbers import require_counts
 from pipesched.model.placement import Placement
 
 PLACEMENTS = ("linear", "loop", "vee")
@@ -35,9 +36,7 @@ def sizes_of(asked: Asked, given: Mapping[str, int]) -> dict[str, int]:
         return {"p": asked.ranks, "m": asked.microbatches}
     p = given.get("p", max(asked) + 1 if isinstance(asked, tuple) and asked else 4)
     sizes = {"p": p, "v": given.get("v", 2 if asked in ("loop", "vee") else 1), "m": given.get("m", 2 * p)}
-    for name, value in sizes.items():
-        if value < 1:
-            raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
+    require_counts(sizes.items())
     stages = p * sizes["v"]
     if isinstance(asked, tuple):
         _check_listed(asked, given, p)

@@ -11,7 +11,7 @@ from pipesched.analysis.idle import idle
 from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import Code, Diagnostic, exit_status
 from pipesched.model.numbers import shown
 from pipesched.optimize import convert
 from pipesched.optimize.answer import published, told, words
@@ -59,7 +59,7 @@ class Optimum:
 
     @property
     def exit_status(self) -> int:
-        return {PROVED: 0, INFEASIBLE: 1}.get(self.status, 3)
+        return 3 if self.status not in (PROVED, INFEASIBLE) else exit_status(self.diagnostics)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
