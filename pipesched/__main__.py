@@ -8,9 +8,13 @@ Nobody sees a traceback unless PIPESCHED_DEBUG is set.
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    sys.path.pop(0)  # of `python -m`: the current folder, whose json.py is not the one that is meant
+
 import contextlib
 import os
-import sys
 from collections.abc import Sequence
 
 CANNOT_WRITE, INTERNAL, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141

@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
+from pipesched import child
 from pipesched.runtime.errors import NEEDS, RANK_LOST, Fault, Place, RunError
 
 FAULTS = ("kill", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "weights", "stream")
@@ -156,7 +157,7 @@ class Launcher:
     def __init__(self) -> None:
         require_torch()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pipesched.runtime.worker"],
+            child.command("pipesched.runtime.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_environment(),
@@ -214,10 +215,10 @@ def _result(given: dict[str, Any]) -> RankResult:
 
 
 def _environment() -> dict[str, str]:
-    """Of the ranks: local sockets, one thread each, and no log of what we report ourselves."""
-    wanted = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    return {**wanted, **loopback, **os.environ, "MASTER_ADDR": "127.0.0.1"}
+    """Of the ranks: local sockets alone, one thread each, and no log of what we report ourselves."""
+    wanted = child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
+    loopback = {f"{backend}_SOCKET_IFNAME": "lo" for backend in ("GLOO", "NCCL")} if sys.platform == "linux" else {}
+    return {**wanted, **loopback, "MASTER_ADDR": "127.0.0.1"}
 
 
 def require_torch() -> None:

@@ -9,22 +9,20 @@ None outlives the pool, nor this process: see `worker`.
 
 from __future__ import annotations
 
-import os
 import pickle
 import selectors
 import subprocess
-import sys
 import time
 from collections import deque
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 
+from pipesched import child
 from pipesched.optimize.engines.worker import to_wire
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Answer, Question
 
-_COMMAND = [sys.executable, "-P", "-m", "pipesched.optimize.engines.worker"]
+_WORKER = "pipesched.optimize.engines.worker"
 
 
 class Pool:
@@ -118,11 +116,11 @@ class _Worker:
         self.engine = ""
         self.known: dict[int, Problem] = {}  # kept alive, so that a number stays one problem's
         self.process = subprocess.Popen(
-            _COMMAND,
+            child.command(_WORKER),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(),
+            env=child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),  # for what is not an engine
             process_group=0,  # Ctrl-C is for the parent
         )
         assert self.process.stdin is not None
@@ -180,11 +178,3 @@ class _Worker:
         with suppress(OSError):  # what was not sent
             self.input.close()
         return status
-
-
-def _environment() -> dict[str, str]:
-    """Of the workers: this very package, and one thread for what is not an engine."""
-    here = str(Path(__file__).parents[3])
-    there = os.environ.get("PYTHONPATH")
-    path = here if not there else here + os.pathsep + there
-    return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}

@@ -1,0 +1,90 @@
+"""Nothing of the current folder is run, though a module there has the name of each that we and our processes import."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipesched.cli.app import app
+
+PROGRAM = Path(sys.executable).with_name("pipesched")
+THEIRS = ("click", "graphviz", "lark", "networkx", "numpy", "ortools", "pipesched", "pysat", "rich", "torch", "z3")
+PLANTED = sorted({*THEIRS, *sys.stdlib_module_names} - {"sitecustomize", "usercustomize"})
+SIZE = ("--p", "2", "--m", "3")
+
+# In this order, in one folder: later ones read what earlier ones wrote. `optimize` asks an engine, in its own process.
+COMMANDS = {
+    "verify": ("1f1b", *SIZE),
+    "show": ("1f1b", *SIZE, "-o", "1f1b.dot"),
+    "why": ("1f1b", *SIZE),
+    "compare": ("1f1b", "zb_h1", *SIZE),
+    "diff": ("1f1b", "1f1b", *SIZE),
+    "optimize": ("--p", "3", "--m", "5", "--mem-cap", "2", "--cost", "F=2,I=3,W=1", "--time-limit", "5"),
+    "emit": ("1f1b", *SIZE),
+    "run": ("1f1b", *SIZE, "--pace", "0", "--steps", "1", "--trace", "run.json"),
+    "calibrate": ("run.json",),
+    "order": ("1f1b", *SIZE, "--format", "ps", "-o", "mine.ps"),
+    "fmt": ("--check", "mine.ps"),
+    "list": (),
+    "explain": ("PS401",),
+    "run --engine torch": ("1f1b", *SIZE, "--steps", "1"),
+}
+
+
+@pytest.fixture(scope="module")
+def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of modules, each of which notes that it was run and ends the process."""
+    folder = tmp_path_factory.mktemp("trap")
+    for name in PLANTED:
+        (folder / f"{name}.py").write_text(
+            f"open({str(folder / 'RUN')!r}, 'a').write('{name} ')\nraise SystemExit(99)\n"
+        )
+    return folder
+
+
+def begun(trap: Path, *command: str, **variables: str) -> int:
+    """The exit status of a process in that folder."""
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, cwd=trap, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    ran = trap / "RUN"
+    assert not ran.exists(), f"{' '.join(command)} ran {ran.read_text()}"
+    assert "ended with status 99" not in done.stderr, done.stderr
+    return done.returncode
+
+
+def test_every_command_is_tried() -> None:
+    assert {name.partition(" ")[0] for name in COMMANDS} == set(app.commands)
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_no_command_runs_what_is_there(name: str, trap: Path) -> None:
+    """As users begin it: the console script."""
+    assert begun(trap, str(PROGRAM), *name.split(), *COMMANDS[name]) in ((0, 3) if name == "optimize" else (0,))
+
+
+def test_python_m_runs_it_neither(tmp_path: Path) -> None:
+    """Python itself looks for pipesched in the folder, with -m; what is imported after that is not from there."""
+    for name in THEIRS:
+        if name != "pipesched":
+            (tmp_path / f"{name}.py").write_text("raise SystemExit(99)\n")
+    (tmp_path / "json.py").write_text("raise SystemExit(99)\n")
+
+    assert begun(tmp_path, sys.executable, "-m", "pipesched", "verify", "1f1b", *SIZE, "--json") == 0
+
+
+def test_an_empty_entry_of_the_path_is_not_handed_on() -> None:
+    """``PYTHONPATH=$PYTHONPATH:/there`` puts the current folder before the standard library."""
+    asked = "from pipesched import child; print(repr(child.environment()['PYTHONPATH']))"
+    for given, handed_on in ((":/there", "/there"), ("/a::/b:", "/a:/b"), ("", "")):
+        found = subprocess.run(
+            [sys.executable, "-P", "-c", asked],
+            env={**os.environ, "PYTHONPATH": given.replace(":", os.pathsep)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert found.stdout.strip() == repr(handed_on.replace(":", os.pathsep))
