@@ -14,7 +14,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from pipesched.runtime.errors import STREAMS_DIFFER, Fault, Place, RunError
+from pipesched.runtime.errors import STREAMS_DIFFER, Fault, Place, RunError, printable
+from pipesched.runtime.exchange import everybody
 from pipesched.stream import Stream
 
 
@@ -26,20 +27,37 @@ class Card:
     title: str
     note: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, rank: int, data: Any) -> Card:
+        """What that rank sent, fit to be shown.
+
+        Raises:
+            RunError: PS821, it is no card.
+        """
+        try:
+            fingerprint, title, note = (data[key] for key in ("fingerprint", "title", "note"))
+            return cls(printable(fingerprint), printable(title), dict(note))
+        except (TypeError, KeyError, ValueError):
+            message = f"rank {rank} tells nothing of its stream that can be read"
+            raise RunError(
+                Fault(STREAMS_DIFFER, message, Place(rank), help="run one version of pipesched on every rank")
+            ) from None
+
 
 def agree(stream: Stream, group: dist.ProcessGroup | None = None, note: Mapping[str, Any] | None = None) -> list[Card]:
     """The cards of all ranks, by rank in the group. A collective: every rank of the group calls it.
 
+    note: what JSON can say, and gives back.
+
     Raises:
         RunError: PS821 on every rank, naming the ranks whose stream is another one.
     """
-    cards: list[Card | None] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(cards, Card(stream.fingerprint, _title(stream), note or {}), group=group)
-    made = [card for card in cards if card is not None]
-    fault = disagreement(made)
+    mine = {"fingerprint": stream.fingerprint, "title": _title(stream), "note": note or {}}
+    cards = [Card.of(rank, data) for rank, data in enumerate(everybody(mine, group))]
+    fault = disagreement(cards)
     if fault is not None:
         raise RunError(fault)
-    return made
+    return cards
 
 
 def disagreement(cards: Sequence[Card]) -> Fault | None:

@@ -12,9 +12,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from pipesched.runtime.channels import Pair
-from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError
+from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError, printable
+from pipesched.runtime.exchange import broadcast
 from pipesched.runtime.reduce import Held, Tied, holders
-from pipesched.runtime.shapes import Boundary, dry_forward, specs, tensors_of
+from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, tensors_of
 from pipesched.runtime.tied import LooksTied, look, shown
 from pipesched.stream import Stream
 
@@ -37,29 +38,35 @@ def check_modules(
 
 
 def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
-    """What a rank tells of its weights: per (route, stage) names, shapes, dtypes, who shares each, a few numbers."""
+    """What a rank tells of its weights, as JSON: by route/stage names, shapes, dtypes, who shares each, a digest."""
     shared: dict[int, list[tuple[int, str]]] = {}
     for (_, stage), module in modules.items():
         for name, weight in module.named_parameters():
             shared.setdefault(id(weight), []).append((stage, name))
     return {
         "weights": {
-            held: [
-                (name, tuple(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)]))
+            _key(held): [
+                [name, list(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)])]
                 for name, weight in module.named_parameters()
             ]
             for held, module in modules.items()
         },
-        "shown": {held: shown(module) for held, module in modules.items()},
+        "shown": {_key(held): shown(module) for held, module in modules.items()},
     }
+
+
+def _key(held: Held) -> str:
+    route, stage = held
+    return f"{route}/{stage}"
 
 
 def check_tied(stream: Stream, notes: Sequence[Mapping[str, Any]], tied: Tied) -> None:
     """Warn, on the first rank, of weights that look like one and are not declared so."""
     ranks = stream.placement[0].ranks
-    stages = [notes[rank]["shown"][0, stage] for stage, rank in enumerate(ranks)]
+    stages = [notes[rank]["shown"][_key((0, stage))] for stage, rank in enumerate(ranks)]
     sharing = [weight[-1] for note in notes for weights in note["weights"].values() for weight in weights]
-    for text in look(stages, ranks, [*tied, *(group for group in sharing if len(group) > 1)]):
+    together = [[(stage, name) for stage, name in group] for group in sharing if len(group) > 1]
+    for text in look(stages, ranks, [*tied, *together]):
         help = "if they are one weight, name them in `Runtime(tied=…)`: each rank has only its part of the gradient"
         warnings.warn(f"{text}; {help}", LooksTied, stacklevel=3)
 
@@ -76,7 +83,7 @@ def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
         copies = [(route.ranks[stage], number) for number, route in enumerate(stream.placement)]
         (first, _), *_ = copies
         for told, what in (("weights", "have different weights"), ("shown", "begin with different values")):
-            told_by = [(rank, notes[rank][told][number, stage]) for rank, number in copies]
+            told_by = [(rank, notes[rank][told][_key((number, stage))]) for rank, number in copies]
             for rank, weights in told_by:
                 if weights != told_by[0][1]:
                     message = f"the copies of stage {stage} on ranks {first} and {rank} {what}"
@@ -93,7 +100,7 @@ def _difference(one: Any, other: Any, first: int, rank: int) -> str:
     return f"rank {first} has {_text(a)}, rank {rank} {_text(b)}"
 
 
-def _text(weight: tuple[Any, ...] | None) -> str:
+def _text(weight: Sequence[Any] | None) -> str:
     if weight is None:
         return "no more weights"
     name, shape, dtype, trained, shared = weight
@@ -153,11 +160,10 @@ def _entering(
         return f"stage {max(stage - 1, 0)} cannot run on {found[-1:] or 'its example'}: {type(error).__name__}: {error}"
 
 
-def _tell(value: Boundary | str | None, maker: int, group: dist.ProcessGroup | None) -> Boundary | str | None:
-    box: list[Boundary | str | None] = [value]
-    source = maker if group is None else dist.get_global_rank(group, maker)
-    dist.broadcast_object_list(box, src=source, group=group)
-    return box[0]
+def _tell(value: Boundary | str | None, maker: int, group: dist.ProcessGroup | None) -> Boundary | str:
+    sent = [spec.plain() for spec in value] if isinstance(value, tuple) else value
+    told = broadcast(sent, maker, group)
+    return printable(told) if isinstance(told, str) else tuple(map(TensorSpec.of_plain, told))
 
 
 def pairs_of(stream: Stream, rank: int, tied: Tied) -> set[Pair]:

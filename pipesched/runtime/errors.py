@@ -11,6 +11,10 @@ codes are those of ``pipesched explain``; a runtime knows nothing else of the co
 from __future__ import annotations
 
 import json
+import operator
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +28,32 @@ NOT_FINITE = "PS826"
 GRADIENTS_DIFFER = "PS827"
 
 
+LONGEST = 500  # characters of a text of another process
+NOTES = 1000  # of a fault
+_CODE = re.compile(r"PS\d{3}")
+
+
+def printable(text: Any, longest: int = LONGEST) -> str:
+    """A text of another process, fit to be shown: bounded, and no character does anything.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{type(text).__name__} in the place of a text")
+    kept = text if len(text) <= longest else text[: longest - 1] + "…"
+    return "".join(x if x.isprintable() else "?" for x in kept)
+
+
+@contextmanager
+def _read(what: str) -> Iterator[None]:
+    """However the data of another process is wrong, it is a ValueError."""
+    try:
+        yield
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ValueError(f"this is not {what}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a rank is. step and instruction count from 1; 0: none. text: the instruction. waits: for what, or empty."""
@@ -33,6 +63,17 @@ class Place:
     instruction: int = 0
     text: str = ""
     waits: str = ""
+
+    @classmethod
+    def of(cls, data: Any) -> Place:
+        """The place of what JSON gives back, fit to be shown whoever sent it.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        with _read("a place"):
+            rank, step, instruction = (operator.index(data[key]) for key in ("rank", "step", "instruction"))
+            return cls(rank, step, instruction, printable(data["text"]), printable(data["waits"]))
 
     def __str__(self) -> str:
         """``rank 0, step 1, instruction 7 (0RECV_B0): waits for …``."""
@@ -68,10 +109,23 @@ class Fault:
 
     @classmethod
     def loads(cls, text: str) -> Fault:
-        """The fault of a text that `dumps` made."""
-        data: dict[str, Any] = json.loads(text)
-        place = None if data["place"] is None else Place(**data["place"])
-        return cls(data["code"], data["message"], place, tuple(data["notes"]), data["help"])
+        """The fault of a text that `dumps` made, fit to be shown whoever sent it.
+
+        Raises:
+            ValueError: the text is something else.
+        """
+        return cls.of(json.loads(text))
+
+    @classmethod
+    def of(cls, data: Any) -> Fault:
+        """The fault of what JSON gives back, as `loads`."""
+        with _read("a fault"):
+            code, notes, help = data["code"], data["notes"], data["help"]
+            if not _CODE.fullmatch(code):
+                raise ValueError(code)
+            place = None if data["place"] is None else Place.of(data["place"])
+            known = tuple(map(printable, notes[:NOTES]))
+            return cls(code, printable(data["message"]), place, known, None if help is None else printable(help))
 
 
 class RunError(RuntimeError):

@@ -32,6 +32,23 @@ class TensorSpec:
     def of(cls, tensor: Tensor) -> TensorSpec:
         return cls(tuple(tensor.shape), tensor.dtype)
 
+    def plain(self) -> list[Any]:
+        """As JSON can say it; `of_plain` reads it."""
+        return [list(self.shape), str(self.dtype).removeprefix("torch.")]
+
+    @classmethod
+    def of_plain(cls, data: Any) -> TensorSpec:
+        """The spec of what JSON gives back.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        shape, name = data
+        dtype = getattr(torch, name, None)
+        if not isinstance(dtype, torch.dtype) or not all(isinstance(x, int) and x >= 0 for x in shape):
+            raise ValueError(f"{name!r:.40} {shape!r:.40} is not the dtype and shape of a tensor")
+        return cls(tuple(shape), dtype)
+
     @property
     def differentiable(self) -> bool:
         return self.dtype.is_floating_point or self.dtype.is_complex

@@ -1,0 +1,81 @@
+"""What ranks tell each other before step 1: JSON, a text each, as bytes in a collective of their group.
+
+    everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
+    broadcast(value, 1)      value of rank 1                            on every rank
+
+A pickle would run what its sender likes. A text that is too long, or is no JSON, is an error with the sender's number;
+what the values are is for the reader to check.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+LONGEST = 1 << 26  # bytes of a text
+
+
+def everybody(value: object, group: dist.ProcessGroup | None = None) -> list[Any]:
+    """The value of every rank, by rank in the group, as JSON gives it back. A collective.
+
+    Raises:
+        ValueError: which rank sent what cannot be read.
+    """
+    device, mine = _device(group), _bytes(value)
+    lengths = _gathered(torch.tensor([mine.numel()], device=device), group)
+    sizes = [_size(rank, int(length)) for rank, length in enumerate(lengths)]
+    padded = torch.zeros(max(sizes), dtype=torch.uint8, device=device)
+    padded[: mine.numel()] = mine.to(device)
+    texts = _gathered(padded, group)
+    return [_value(rank, text[:size]) for rank, (text, size) in enumerate(zip(texts, sizes, strict=True))]
+
+
+def broadcast(value: object, rank: int, group: dist.ProcessGroup | None = None) -> Any:
+    """The value of that rank of the group, as JSON gives it back; what others give does not count. A collective.
+
+    Raises:
+        ValueError: it sent what cannot be read.
+    """
+    device, sends = _device(group), dist.get_rank(group) == rank
+    mine = _bytes(value if sends else None).to(device)
+    length = torch.tensor([mine.numel()], device=device)
+    dist.broadcast(length, group=group, group_src=rank)
+    size = _size(rank, int(length))
+    text = mine if sends else torch.empty(size, dtype=torch.uint8, device=device)
+    dist.broadcast(text, group=group, group_src=rank)
+    return _value(rank, text)
+
+
+def _gathered(mine: Tensor, group: dist.ProcessGroup | None) -> list[Tensor]:
+    made = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(made, mine, group=group)
+    return made
+
+
+def _bytes(value: object) -> Tensor:
+    return torch.frombuffer(bytearray(json.dumps(value, separators=(",", ":")).encode()), dtype=torch.uint8)
+
+
+def _size(rank: int, length: int) -> int:
+    if not 0 < length <= LONGEST:
+        raise ValueError(f"rank {rank} announces a text of {length} bytes; {LONGEST} can be read")
+    return length
+
+
+def _value(rank: int, text: Tensor) -> Any:
+    try:
+        return json.loads(bytes(text.cpu().numpy()))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"what rank {rank} sends is no JSON: does it run another version of pipesched?") from error
+
+
+def _device(group: dist.ProcessGroup | None) -> torch.device:
+    """Where the group can carry bytes."""
+    able = [part.partition(":")[0] for part in str(dist.get_backend_config(group)).split(",")]
+    if "cpu" in able:
+        return torch.device("cpu")
+    return torch.device(able[0], torch.accelerator.current_device_index())

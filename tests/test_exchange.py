@@ -1,0 +1,73 @@
+"""What ranks tell each other is data: it comes back as it was, no text is run, and none is shown raw or without end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from pipesched.runtime.agree import Card
+from pipesched.runtime.errors import LONGEST, Fault, Place, RunError
+from pipesched.runtime.exchange import _value
+from pipesched.runtime.shapes import TensorSpec
+
+HOSTILE = "\x1b[2J\u202eok\r\n::add-mask::x\0"
+
+
+@pytest.mark.parametrize("text", [b"", b"\x80\x04N.", b"{", b"[" * 100_000, b"\xff"])
+def test_what_is_no_json_names_its_sender(text: bytes) -> None:
+    with pytest.raises(ValueError, match="rank 3"):
+        _value(3, torch.tensor(list(text), dtype=torch.uint8))
+
+
+def test_a_fault_of_a_stranger_is_fit_to_be_shown() -> None:
+    """Every character of what is shown is printable, and there are not many."""
+    sent = Fault("PS822", HOSTILE * 1000, Place(1, 2, 3, HOSTILE, HOSTILE), (HOSTILE,) * 5000, HOSTILE)
+    shown = str(Fault.loads(sent.dumps()))
+
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert len(Fault.loads(sent.dumps()).message) == LONGEST
+    assert len(shown) < 100_000
+
+
+GOOD: dict[str, Any] = {"code": "PS822", "message": "m", "place": None, "notes": [], "help": None}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code": "PS8222"},
+        {"code": "\x1b"},
+        {"code": 822},
+        {"message": None},
+        {"message": ["m"]},
+        {"place": {}},
+        {"place": {"rank": "1", "step": 0, "instruction": 0, "text": "", "waits": ""}},
+        {"place": {"rank": 1, "step": 0.5, "instruction": 0, "text": "", "waits": ""}},
+        {"place": 3},
+        {"notes": 3},
+        {"notes": [None]},
+        {"help": {}},
+    ],
+    ids=str,
+)
+def test_what_is_no_fault_is_refused(change: dict[str, Any]) -> None:
+    assert Fault.loads(json.dumps(GOOD)).message == "m"
+    with pytest.raises(ValueError, match="this is not"):
+        Fault.loads(json.dumps(GOOD | change))
+
+
+@pytest.mark.parametrize("sent", [None, [], 3, {}, {"fingerprint": 1, "title": "t", "note": {}}])
+def test_what_is_no_card_is_another_version(sent: Any) -> None:
+    with pytest.raises(RunError, match=r"PS821.*rank 2 tells nothing"):
+        Card.of(2, sent)
+
+
+def test_specs_come_back() -> None:
+    for spec in (TensorSpec((), torch.float64), TensorSpec((2, 0, 3), torch.bfloat16), TensorSpec((4,), torch.int64)):
+        assert TensorSpec.of_plain(json.loads(json.dumps(spec.plain()))) == spec
+    for sent in ([[2], "load"], [[-1], "float32"], [["2"], "float32"]):
+        with pytest.raises(ValueError, match="is not the dtype and shape"):
+            TensorSpec.of_plain(sent)
