@@ -76,6 +76,7 @@ class Code(enum.StrEnum):
     COPIES = "PS604"
     SYNC = "PS605"
     STEP = "PS606"
+    ONLY_TRAINING = "PS607"
 
     INFEASIBLE = "PS701"
     NOT_OPTIMIZED = "PS702"
@@ -112,6 +113,7 @@ class Code(enum.StrEnum):
     TWO_RANKS = "PS901"
     IDLE_RANK = "PS902"
     FORWARD_ONLY = "PS903"
+    BUFFERS = "PS906"
 
     @property
     def warning(self) -> bool:

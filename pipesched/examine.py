@@ -12,13 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from pipesched.analysis.buffers import Buffers, buffers, lowered
 from pipesched.analysis.channels import Pairing, pair
 from pipesched.analysis.communication import Verdicts, verdicts
 from pipesched.analysis.idle import Idle, idle
+from pipesched.analysis.memory import Memory as Held
 from pipesched.analysis.memory import memory
 from pipesched.analysis.models import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, Model, parse_model
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.analysis.waits import Waits, waits
+from pipesched.check.buffers import check_buffers
 from pipesched.check.channels import check_channels
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
@@ -103,6 +106,9 @@ class Examination:
         communication, messages = self._communication(program, model, found, times)
         found += check_memory(held, caps) if caps else ()
         found += self._runtime(program, needs)
+        hands = buffers(self.loaded.program) if self.loaded.program is not None else None
+        if hands is not None and program is not None and sound and times.finished:
+            found += check_buffers(program, hands, lowered(schedule, needs, times))
         spent = idle(schedule, times, ticks) if times.finished else None
         claims = self._claims(spent if sound else None, costs)
         found += _failed(claims)
@@ -118,10 +124,11 @@ class Examination:
             messages,
             tuple(found),
             communication,
-            Memory(options.release.name, UNIT, held.peak, caps, _memory_notes(schedule)),
+            _memory(held, caps, hands),
             _time(spent, costs),
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
             Subject(schedule, costs, options.release),
+            forward_only=schedule.forward_only and len(schedule) > 0,
         )
 
     def _costs(self) -> Costs:
@@ -215,6 +222,11 @@ def _time(spent: Idle | None, costs: Costs) -> Time | None:
     if spent is None:
         return None
     return Time(costs.to_json(), spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
+
+
+def _memory(held: Held, caps: tuple[Fraction, ...] | None, hands: Buffers | None) -> Memory:
+    received, unsent = (hands.received.most, hands.unsent.most) if hands is not None else (None, None)
+    return Memory(held.release.name, UNIT, held.peak, caps, _memory_notes(held.schedule), received, unsent)
 
 
 def _memory_notes(schedule: Schedule) -> tuple[str, ...]:

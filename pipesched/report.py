@@ -49,6 +49,8 @@ class Memory:
     """Most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
 
     release: the rule that frees them. cap: by rank, in the same unit, or None. notes: what else takes memory.
+    received, unsent: by rank, where the file names its messages, the most that are received and not yet used, made and
+    not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
     """
 
     release: str
@@ -56,6 +58,8 @@ class Memory:
     peak: tuple[Fraction, ...]
     cap: tuple[Fraction, ...] | None = None
     notes: tuple[str, ...] = ()
+    received: tuple[int, ...] | None = None
+    unsent: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ class Report:
     """All that `verify` found out about one schedule at one size; None where the file does not let it be known.
 
     operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
-    subject: what it is about, for its picture.
+    subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
     """
 
     name: str | None
@@ -115,6 +119,7 @@ class Report:
     time: Time | None = None
     claims: tuple[Claim, ...] = ()
     subject: Subject | None = field(default=None, repr=False, compare=False)
+    forward_only: bool = False
 
     @property
     def ok(self) -> bool:
@@ -164,6 +169,7 @@ class Report:
             "ranks": self.ranks,
             "stages": self.stages,
             "microbatches": self.microbatches,
+            "forward_only": self.forward_only,
             "operations": self.operations,
             "slots": self.slots,
             "messages": self.messages,
@@ -181,6 +187,7 @@ class Report:
 
     def _head(self, color: bool, name: str | None) -> str:
         counts = f"{_number(self.operations)} ops, {_number(self.messages)} messages"
+        counts = f"forward-only   {counts}" if self.forward_only else counts
         return "  ".join([render.paint("ok", "ok", color), *self._title(name)]) + "   " + counts
 
     def _count(self, color: bool) -> str:
@@ -224,7 +231,11 @@ def _memory_text(memory: Memory) -> list[str]:
     cap = "none" if memory.cap is None else shown(memory.cap[min(first, len(memory.cap) - 1)])
     where = "every rank" if memory.peak.count(top) == len(memory.peak) > 1 else f"rank {first}"
     rule = "" if memory.release == "W" else f" (release {memory.release})"
-    return [f"peak {shown(top)} of cap {cap}{rule}, on {where}      {_list_text(memory.peak)}", *memory.notes]
+    lines = [f"peak {shown(top)} of cap {cap}{rule}, on {where}      {_list_text(memory.peak)}", *memory.notes]
+    if memory.received is not None and memory.unsent is not None and any(memory.received):
+        received, unsent = (_list_text([Fraction(x) for x in most]) for most in (memory.received, memory.unsent))
+        lines.append(f"messages beside the peak: received and not yet used {received}, made and not yet sent {unsent}")
+    return lines
 
 
 def _time_text(time: Time) -> str:
@@ -278,9 +289,16 @@ def _communication_json(part: Communication | None) -> dict[str, object]:
 def _memory_json(part: Memory | None) -> dict[str, object]:
     """A cap that is the same everywhere is one number, else a list by rank."""
     if part is None:
-        return {"release": None, "unit": None, "peak": [], "cap": None}
+        return {"release": None, "unit": None, "peak": [], "cap": None, "received": None, "unsent": None}
     cap = part.cap[0] if part.cap and len(set(part.cap)) == 1 else part.cap
-    return {"release": part.release, "unit": part.unit, "peak": _json_number(part.peak), "cap": _json_number(cap)}
+    return {
+        "release": part.release,
+        "unit": part.unit,
+        "peak": _json_number(part.peak),
+        "cap": _json_number(cap),
+        "received": _json_number(part.received),
+        "unsent": _json_number(part.unsent),
+    }
 
 
 def _time_json(part: Time | None) -> dict[str, object]:

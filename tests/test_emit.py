@@ -190,7 +190,20 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["1f1b", "--p", "4"], ['"1F1B"', "pipeline_parallel_degree = 4", "num_pp_microbatches = 8"]),
+        (
+            ["1f1b", "--p", "4"],
+            [
+                "torchtitan 0.2.2, in its TOML file:\n  [parallelism]\n  pipeline_parallel_degree = 4\n",
+                "\n  [training]\n  local_batch_size = 8 ",
+                "torchtitan 0.3.0, on its command line: --parallelism.pipeline_parallel_degree 4 "
+                "--parallelism.pipeline_parallel_schedule 1F1B "
+                "--parallelism.pipeline_parallel_schedule_csv order.csv --training.local_batch_size 8\n",
+            ],
+        ),
+        (
+            ["zb_h1", "--p", "4"],
+            ["seen with I and W, which this file has: torchtitan 0.3.0 on torch 2.15 leaves the last norm"],
+        ),
         (["interleaved", "--p", "4", "--v", "3"], ['"PipelineScheduleMulti"', "makes 12 stages, 3 a rank"]),
         (["vee.txt"], ['"ZBVZeroBubble"', "2 stages a rank"]),
         (["wave.txt"], ["torchtitan cannot build this placement (ranks by stage: 1,0)", "n_microbatches=1"]),
@@ -206,6 +219,8 @@ def test_settings_of_the_trainer_go_to_stderr(
 
     assert (status, out) == (0, "")
     assert all(word in said for word in words), said
+    assert ("with I and W" in said) == (arguments[0] == "zb_h1")
+    assert "num_pp_microbatches" not in said
     assert emit(capsys, *arguments)[2] == ""
 
 

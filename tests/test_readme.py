@@ -2,7 +2,8 @@
 
 ``ps`` and ``text`` blocks of the language reference, ``json`` blocks and ``py`` scripts have tests of their own; the
 two ``sh`` lines of the README are run by .ci/run.
-After a change of output that is meant: ``python -m tests.test_readme`` writes the new output into the blocks.
+After a change of output that is meant: ``python -m tests.test_readme [WORD]`` writes the new output into the blocks,
+or into those with WORD in them.
 """
 
 from __future__ import annotations
@@ -89,17 +90,18 @@ def test_the_readme_has_the_two_lines() -> None:
     assert [len(block.splitlines()) for block in blocks("README.md", "sh")] == [1, 1]
 
 
-def update() -> None:
-    """Write what the commands print now into the console blocks."""
+def update(word: str = "") -> None:
+    """Write what the commands print now into the console blocks that have the word."""
     for readme in READMES:
         path = TOP / readme
         text = path.read_text("utf-8")
 
         def renewed(match: re.Match[str]) -> str:
-            return f"```console\n{replayed(match[2])}```" if match[1] == "console" else match[0]
+            chosen = match[1] == "console" and word in match[2]
+            return f"```console\n{replayed(match[2])}```" if chosen else match[0]
 
         path.write_text(BLOCK.sub(renewed, text), "utf-8")
 
 
 if __name__ == "__main__":
-    update()
+    update(*sys.argv[1:2])

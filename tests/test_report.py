@@ -166,6 +166,7 @@ KEYS = [
     "ranks",
     "stages",
     "microbatches",
+    "forward_only",
     "operations",
     "slots",
     "messages",
@@ -185,7 +186,7 @@ def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
     value = json.loads(json.dumps(report.to_json()))
     assert list(value) == KEYS
     assert list(value["communication"]) == ["model", "holds", "fails", "capacity"]
-    assert list(value["memory"]) == ["release", "unit", "peak", "cap"]
+    assert list(value["memory"]) == ["release", "unit", "peak", "cap", "received", "unsent"]
     assert list(value["time"]) == ["costs", "makespan", "span", "work", "idle", "span_idle"]
     VALIDATOR.validate(value)
     VALIDATOR.validate({"ok": True, "runs": [value]})
@@ -199,6 +200,8 @@ def test_json_numbers_are_integers_or_fractions() -> None:
         "unit": "one microbatch through 1/p of the model",
         "peak": ["11/2", "9/2", "7/2", "5/2"],
         "cap": None,
+        "received": None,
+        "unsent": None,
     }
     assert value["time"] == {
         "costs": {"F": 1, "B": "3/2", "C": [0, "1/3"]},

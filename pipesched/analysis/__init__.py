@@ -3,6 +3,7 @@
     waits          which operation waits for which: the dependency edges of a schedule
     timeline       when every operation starts and ends
     memory         how many activations a rank holds
+    buffers        how many messages a rank has in hand
     idle           work, idle time, span
     critical       why each operation starts when it does, and the critical path
     attribution    where idle time comes from, gap by gap

@@ -5,8 +5,10 @@ exact whatever the timing. One rule of `model.release`:
 
     F  +1      I  -at_input      W  -at_weight      B  -1          of what its stage counts
 
-F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. The unit is
-one microbatch through 1/p of the model: an even stage counts ranks / stages, any other tM times that.
+F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. Without any
+backward nothing is kept for one: there an F frees at its own end what it took. The unit is one microbatch through 1/p
+of the model: an even stage counts ranks / stages, any other tM times that. Buffers of messages, parameters, gradients
+of parameters, optimizer states and workspace are not counted (`analysis.buffers` counts messages).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from math import lcm
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints
+from pipesched.model.columns import Ints, running_sum
 from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
@@ -55,7 +57,7 @@ class Memory:
 
     def live(self, index: int) -> list[tuple[int, int]]:
         """(stage, microbatch) of all that is held when the operation runs, oldest first."""
-        low = int(self.schedule.start[self.schedule.rank[index]])
+        low = index if self.schedule.forward_only else int(self.schedule.start[self.schedule.rank[index]])
         shares = {Op.I: self.release.at_input, Op.W: self.release.at_weight, Op.B: Fraction(1)}
         left: dict[tuple[int, int], Fraction] = {}
         for i in range(low, index + 1):
@@ -82,9 +84,9 @@ def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Non
     parts = lcm(*(x.denominator for x in change)) * lcm(*(x.denominator for x in sizes))
     if parts * max(map(abs, change)) * max(sizes, default=Fraction(0)) * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
-    total = np.cumsum(_changes(schedule, [[int(x * size * parts) for size in sizes] for x in change]))
-    before = np.concatenate([np.zeros(1, dtype=np.int64), total])[schedule.start[:-1]]
-    held = total - np.repeat(before, np.diff(schedule.start))
+    held = _changes(schedule, [[int(x * size * parts) for size in sizes] for x in change])
+    if not schedule.forward_only:
+        held = running_sum(held, schedule.start)
     peaks = []
     for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
         peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)

@@ -8,7 +8,8 @@
     memory      within the cap                                                           PS501
     gradients   REDUCE_GRAD once, after the last W or B                                  PS601-603
     placement   two copies of a stage at most; no rank without work                      PS604, PS902
-    step        SYNC and STEP once, after the gradients are complete                     PS605-606
+    step        SYNC and STEP once, after the gradients are complete                     PS605-607
+    buffers     no messages collected without a reason                                   PS906
     optimum     what a certificate says of an optimum holds, and its verdict follows     PS710-711
     torch_*     what torch's runtime needs and does not check                            PS804-808, 814, 901, 903
 

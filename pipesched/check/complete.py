@@ -2,7 +2,7 @@
 
     one F                     of each (stage, microbatch)
     one B, or one I and one W
-    no backward at all        is fine: the schedule is forward-only
+    no backward at all        the schedule is forward-only, and its report says so
 
 Counting is a bincount over stage * microbatches + microbatch.
 """

@@ -4,6 +4,7 @@
 
     SYNC    once at each of the two copies, of the same stage at both ends, after its REDUCE_GRAD      PS605
     STEP    once on every rank, after all of its backwards, REDUCE_GRADs and SYNCs                      PS606
+    none of REDUCE_GRAD, SYNC and STEP in a forward-only program, which has no gradient                 PS607
 
 A program without any STEP or SYNC leaves both to its caller, as torch's files do.
 """
@@ -24,13 +25,16 @@ from pipesched.model.program import Program
 
 _BEFORE_SYNC = (Op.W, Op.B, Op.REDUCE_GRAD)
 _BEFORE_STEP = (*_BEFORE_SYNC, Op.SYNC)
+_OF_TRAINING = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.SYNC, Op.STEP)
 
 
 def check_step(program: Program) -> Iterator[Diagnostic]:
-    """PS605, PS606; nothing for a program that does not train, or that leaves the step to its caller."""
+    """PS605, PS606, PS607; nothing for a program that leaves the step to its caller."""
     syncs, steps = np.flatnonzero(program.op == Op.SYNC), np.flatnonzero(program.op == Op.STEP)
-    trains = bool(np.any(np.isin(program.op, (Op.I, Op.W, Op.B))))
-    if not trains or not (len(syncs) or len(steps)):
+    if not np.any(np.isin(program.op, (Op.I, Op.W, Op.B))):
+        yield from _forward_only(program)
+        return
+    if not (len(syncs) or len(steps)):
         return
     yield from _odd(program, syncs)
     yield from _crossed(program, syncs)
@@ -38,6 +42,17 @@ def check_step(program: Program) -> Iterator[Diagnostic]:
     yield from _early(program, syncs)
     if len(steps):
         yield from _steps(program, steps)
+
+
+def _forward_only(program: Program) -> Iterator[Diagnostic]:
+    for i, more in some(np.flatnonzero(np.isin(program.op, _OF_TRAINING)).tolist()):
+        yield Diagnostic(
+            Code.ONLY_TRAINING,
+            f"{program[i]} on rank {int(program.rank[i])}, but the program is forward-only: there is no gradient",
+            (label(program, i, "nothing to reduce or to step with"),),
+            notes(more),
+            "remove it, or add the backwards",
+        )
 
 
 def _mate(program: Program, stage: int, rank: int) -> int:

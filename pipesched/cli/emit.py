@@ -115,6 +115,6 @@ def _settings(emission: Emission, files: list[str], per_rank: str | None) -> Ite
     if per_rank is not None:
         yield "torch reads one file with a row a rank, on every node: these rows are for people"
     elif emission.target == "torch-csv":
-        yield from torch_trainer.settings(emission.order.placement, files[0] if files else "FILE.csv")
+        yield from torch_trainer.settings(emission.order, files[0] if files else "FILE.csv")
     else:
         yield from torch_trainer.comms_settings(emission.order.placement, emission.version)

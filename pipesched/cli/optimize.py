@@ -55,7 +55,12 @@ def placement(text: str) -> str | tuple[int, ...]:
 @click.option("--m", type=options.whole, metavar="N", help="Microbatches [default: 2p].")
 @click.option("definitions", "-D", type=options.definition, multiple=True, metavar="NAME=N", help="Another parameter.")
 @click.option("--placement", type=placement, metavar="linear|loop|vee|0,1,..|FILE", help="Where the stages are.")
-@click.option("--mem-cap", type=caps, metavar="K|K0,K1,..|A..B[:STEP]", help="Most activations that a rank may hold.")
+@click.option(
+    "--mem-cap",
+    type=caps,
+    metavar="K|K0,K1,..|A..B[:STEP]",
+    help="Most activations that a rank may hold; buffers and parameters are not counted.",
+)
 @click.option("--cost", metavar="F=1,...", help="Costs of F, I, W, B, C, and M [default: F=1,I=1,W=1,C=0].")
 @click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each.")
 @click.option("--release", default="W", show_default=True, metavar="RULE", help="W, I, split:x, torch or I=a,W=b.")

@@ -133,7 +133,12 @@ check_options = stack(
     ),
     click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each."),
     click.option("--release", default="W", show_default=True, metavar="RULE", help="W, I, split:x, torch or I=a,W=b."),
-    click.option("--mem-cap", type=cap, metavar="K|K0,K1,...", help="Most activations that a rank may hold."),
+    click.option(
+        "--mem-cap",
+        type=cap,
+        metavar="K|K0,K1,...",
+        help="Most activations that a rank may hold; buffers and parameters are not counted.",
+    ),
     click.option(
         "--comm", default="strict", show_default=True, metavar="MODEL", help="The model whose failure counts."
     ),

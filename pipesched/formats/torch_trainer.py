@@ -8,16 +8,35 @@ read the file: torchtitan by the *name* of a schedule class, which the file then
     the V: 0 1 .. p-1 p-1 .. 1 0     ZBVZeroBubble
     anything else                    no name of torchtitan's builds it
 
-Source: torchtitan, `pipeline_parallel.py`: `_get_pipeline_metadata`, `_build_pipeline_schedule`.
+torchtitan makes `training.local_batch_size` / `parallelism.pipeline_parallel_microbatch_size` microbatches. 0.2.2 reads
+a TOML file, 0.3.0 command-line options alone.
+
+Source: torchtitan 0.2.2 and 0.3.0, `pipeline_parallel.py`: `_get_pipeline_metadata`, `_build_pipeline_schedule`. What
+is said of I and W was measured, with its debug model on gloo.
 """
 
 from __future__ import annotations
 
+import json
+import shlex
+
+import numpy as np
+
+from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+
+_SPLIT = (
+    "seen with I and W, which this file has: torchtitan 0.3.0 on torch 2.15 leaves the last norm without a gradient, "
+    "silently, under its default chunked loss, and raises under its default selective checkpointing; 0.2.2 on torch "
+    "2.13 does neither"
+)
 
 
-def settings(placement: Placement, path: str) -> list[str]:
+def settings(order: Schedule | Program, path: str) -> list[str]:
     """Lines for a person: what goes with the file at `path`."""
+    placement = order.placement
     ranks, microbatches = placement.ranks, placement.microbatches
     name = _name(placement)
     if name is None:
@@ -29,22 +48,46 @@ def settings(placement: Placement, path: str) -> list[str]:
             "with _PipelineScheduleRuntime._load_csv(path)",
         ]
     each = placement.stages // ranks
-    lines = [
-        "torchtitan, [parallelism]:",
-        f"  pipeline_parallel_degree = {ranks}",
-        f'  pipeline_parallel_schedule = "{name}"        # for the placement alone; the order is that of the file',
-        f'  pipeline_parallel_schedule_csv = "{path}"',
-        f"  num_pp_microbatches = {microbatches}",
+    split = bool(np.any((order.op == Op.I) | (order.op == Op.W)))
+    return [
+        *_torchtitan(placement, name, path),
+        f"NeMo AutoModel: pp_schedule_csv = {json.dumps(path)}, {each} stage{'s' if each > 1 else ''} a rank, "
+        f"{microbatches} microbatches",
+        *([_SPLIT] if split else []),
     ]
+
+
+def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
+    """The same options in the form of either release."""
+    each = placement.stages // placement.ranks
+    options: dict[str, dict[str, int | str]] = {
+        "parallelism": {
+            "pipeline_parallel_degree": placement.ranks,
+            "pipeline_parallel_schedule": name,
+            "pipeline_parallel_schedule_csv": path,
+        },
+        "training": {"local_batch_size": placement.microbatches},
+    }
+    why = {
+        "pipeline_parallel_schedule": "for the placement alone; the order is that of the file",
+        "local_batch_size": f"{placement.microbatches} x parallelism.pipeline_parallel_microbatch_size, 1 unless set",
+    }
+    lines = ["torchtitan 0.2.2, in its TOML file:"]
+    for section, values in options.items():
+        lines.append(f"  [{section}]")
+        for key, value in values.items():
+            lines.append(f"  {key} = {json.dumps(value)}" + (f"        # {why[key]}" if key in why else ""))
+    given = " ".join(
+        f"--{section}.{key} {shlex.quote(str(value))}"
+        for section, values in options.items()
+        for key, value in values.items()
+    )
+    lines.append(f"torchtitan 0.3.0, on its command line: {given}")
     if name == "PipelineScheduleMulti":
         lines.append(
-            f"  pipeline_parallel_layers_per_stage = L        # so that the model makes {placement.stages} stages, "
+            f"both: parallelism.pipeline_parallel_layers_per_stage so that the model makes {placement.stages} stages, "
             f"{each} a rank" + ("; may be left out" if each == 2 else "")
         )
-    lines.append(
-        f'NeMo AutoModel: pp_schedule_csv = "{path}", {each} stage{"s" if each > 1 else ""} a rank, '
-        f"{microbatches} microbatches"
-    )
     return lines
 
 

@@ -19,3 +19,10 @@ Column: TypeAlias = NDArray[Any]  # int8, int16 or int32: as small as the values
 def rank_column(start: Ints) -> Column:
     """The rank of every entry, from the cut."""
     return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
+
+
+def running_sum(change: Ints, start: Ints) -> Ints:
+    """The sum of each rank's own entries up to each entry."""
+    total = np.cumsum(change)
+    before = np.concatenate([np.zeros(1, dtype=np.int64), total])[start[:-1]]
+    return np.asarray(total - np.repeat(before, np.diff(start)))

@@ -137,7 +137,7 @@ def _facts(chart: Chart) -> Iterator[str]:
     yield cost(chart)
     peak = chart.held.peak
     if peak:
-        yield f"peak {shown(max(peak))} on rank {peak.index(max(peak))}"
+        yield f"peak {shown(max(peak))} on rank {peak.index(max(peak))} (activations alone: no buffers, no parameters)"
 
 
 def trouble(chart: Chart) -> str:

@@ -5,6 +5,8 @@ are in the order of its list:
 
     F0 F1 .. I0 W0 F2           held
     +1 +1          -1,+1        0 1 2 2 2 2 ...
+
+Without any backward an F frees at its own end what it took: two steps each.
 """
 
 from __future__ import annotations
@@ -25,8 +27,12 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     ran = chart.times.start[part] >= 0
     forward = chart.schedule.op[part] == Op.F
     when = np.where(forward, chart.times.start[part], chart.times.end[part])[ran]
+    held = chart.held.held[part][ran]
+    if chart.schedule.forward_only:
+        when = np.stack([when, chart.times.end[part][ran]], axis=1).ravel()
+        held = np.stack([held, np.zeros_like(held)], axis=1).ravel()
     nothing = np.zeros(1, dtype=np.int64)
-    return np.concatenate([nothing, when]), np.concatenate([nothing, chart.held.held[part][ran]])
+    return np.concatenate([nothing, when]), np.concatenate([nothing, held])
 
 
 def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:

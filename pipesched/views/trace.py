@@ -151,6 +151,8 @@ class _Trace:
         yield _counter(rank, 0, "0")
         for i in range(low, ran):
             yield _counter(rank, self.start[i] if self.names[i][0] == "F" else self.end[i], self.held[i])
+            if self.chart.schedule.forward_only:
+                yield _counter(rank, self.end[i], "0")
 
     def _stop(self, rank: int, index: int, when: int) -> str:
         needs = self.needs[index]

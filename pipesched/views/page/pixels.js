@@ -88,11 +88,11 @@ function fillMix(rank, row) {
 // Most that a rank holds in the span of every column, in parts.
 function levels(rank) {
   const low = first(rank), high = last(rank), [from, to] = columnsOf(), most = new Float64Array(to - from);
-  let i = lastAt(change, low, high, timeOf(from / view.ratio)), level = i >= low ? held[i] : 0;
+  let i = lastAt(change, low, high, timeOf(from / view.ratio));
   for (let x = from; x < to; x++) {
+    const level = i >= low ? heldAt(i, timeOf(x / view.ratio)) : 0;
     const next = onward(change, i, high, timeOf((x + 1) / view.ratio) - 1e-9);
     most[x - from] = Math.max(0, next > i ? Math.max(level, mostHeld(i + 1, next + 1)) : level);
-    if (next >= low) level = held[next];
     i = next;
   }
   return most;
