@@ -19,7 +19,6 @@ from pipesched.examine import TORCH, Loaded, Options, sizes
 from pipesched.formats import sniff, stream_write, torch_write
 from pipesched.lower.communicate import communicate
 from pipesched.lower.torch_actions import torch_actions
-from pipesched.model.costs import Costs
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.report import Report
@@ -99,10 +98,9 @@ def _require_fit(loaded: Loaded, target: str) -> None:
 
 def _lowered(loaded: Loaded, options: Options) -> Program | None:
     """The program at the costs asked for, or None where the file has none, or the costs mean nothing."""
-    own = loaded.unit.costs if loaded.unit else Costs()
     needs = waits(loaded.schedule)
     try:
-        ticks = (own if options.costs is None else options.costs.over(own)).ticks(loaded.schedule.stages)
+        ticks = loaded.costs(options.costs).ticks(loaded.schedule.stages)
     except PipeschedError:
         return None
     times = timeline(loaded.schedule, needs, ticks)

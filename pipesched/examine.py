@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from pipesched.analysis.assumptions import assumed, remarks, used
 from pipesched.analysis.buffers import Buffers, buffers, lowered
 from pipesched.analysis.channels import Pairing, pair
 from pipesched.analysis.communication import Verdicts, verdicts
@@ -78,6 +79,15 @@ class Loaded:
     unit: Unit | None = None
     torch: bool = False
 
+    @property
+    def own_costs(self) -> Costs:
+        """The costs that the file gives."""
+        return self.unit.costs if self.unit else Costs()
+
+    def costs(self, asked: Costs | None) -> Costs:
+        """The costs that count: what is asked for, over those of the file."""
+        return self.own_costs if asked is None else asked.over(self.own_costs)
+
 
 def sizes(loaded: Loaded) -> dict[str, int]:
     """The parameters of a file, or p and m of an order."""
@@ -125,7 +135,7 @@ class Examination:
             tuple(found),
             communication,
             _memory(held, caps, hands),
-            _time(spent, costs),
+            _time(spent, costs, used(schedule, costs)),
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
             Subject(schedule, costs, options.release),
             forward_only=schedule.forward_only and len(schedule) > 0,
@@ -133,15 +143,13 @@ class Examination:
 
     def _costs(self) -> Costs:
         """The costs asked for, over those of the file."""
-        asked, own = self.options.costs, self.loaded.unit.costs if self.loaded.unit else Costs()
-        if asked is None:
-            return own
+        asked = self.options.costs or Costs()
         try:
-            asked.ticks(self.loaded.schedule.stages)
+            asked.require_fit(self.loaded.schedule.stages)
             asked.sizes(self.loaded.schedule.stages)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
-        return asked.over(own)
+        return self.loaded.costs(asked)
 
     def _caps(self) -> tuple[Fraction, ...] | None:
         caps, ranks = self.options.mem_cap, self.loaded.schedule.ranks
@@ -218,10 +226,12 @@ def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
             yield Diagnostic(Code.CLAIM, f"claim {verdict.claim.text} does not hold", (label,), (), help)
 
 
-def _time(spent: Idle | None, costs: Costs) -> Time | None:
+def _time(spent: Idle | None, costs: Costs, kinds: set[str]) -> Time | None:
     if spent is None:
         return None
-    return Time(costs.to_json(), spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
+    guessed, said = assumed(costs, kinds), tuple(remarks(costs, kinds))
+    times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
+    return Time(costs.to_json(), *times, guessed, said)
 
 
 def _memory(held: Held, caps: tuple[Fraction, ...] | None, hands: Buffers | None) -> Memory:

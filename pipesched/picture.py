@@ -47,8 +47,7 @@ def picture(source: Source, options: Options) -> Picture:
     report = examine(loaded, options)
     if report.exit_status == 2:
         raise PipeschedError(report.diagnostics)
-    own = loaded.unit.costs if loaded.unit else Costs()
-    costs = own if options.costs is None else options.costs.over(own)
+    costs = loaded.costs(options.costs)
     made = Picture(chart(loaded.schedule, costs, options.release, sizes=sizes(loaded)), report.diagnostics)
     return made if made.fault is None else replace(made, chart=replace(made.chart, wrong=str(made.fault.code)))
 

@@ -67,7 +67,8 @@ class Time:
     """The timeline at these costs, in their unit; lists are by rank.
 
     makespan: the end of the last operation. span: the largest of last end - first start on a rank.
-    idle = makespan - work; span_idle = span of the rank - work.
+    idle = makespan - work; span_idle = span of the rank - work. assumed: costs that were not given and are used, each
+    with what it follows from. remarks: that, and what else is to be said of the costs, in words.
     """
 
     costs: Mapping[str, object]
@@ -76,6 +77,8 @@ class Time:
     work: tuple[Fraction, ...]
     idle: tuple[Fraction, ...]
     span_idle: tuple[Fraction, ...]
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +199,13 @@ class Report:
 
     def _short_facts(self) -> list[str]:
         peak = [f"peak {shown(max(self.memory.peak))}"] if self.memory and self.memory.peak else []
-        return peak + ([f"makespan {shown(self.time.makespan)}"] if self.time else [])
+        return peak + ([f"makespan {shown(self.time.makespan)}", *self.time.remarks] if self.time else [])
 
     def _verdict(self, color: bool) -> str:
         """The block of a schedule that holds."""
         lines = [f"complete · data flow · channels FIFO{_deadlock_text(self.communication)}"]
         lines += _memory_text(self.memory) if self.memory else []
-        lines += [_time_text(self.time)] if self.time else []
+        lines += [_time_text(self.time), *self.time.remarks] if self.time else []
         lines += [_claims_text(self.claims)] if self.claims else []
         warned = render.tally(self.diagnostics)
         head = self._head(color, self.name or self.source) + (f", {warned}" if warned else "")
@@ -303,9 +306,12 @@ def _memory_json(part: Memory | None) -> dict[str, object]:
 
 def _time_json(part: Time | None) -> dict[str, object]:
     if part is None:
-        return {"costs": {}, "makespan": None, "span": None, "work": [], "idle": [], "span_idle": []}
+        lists: dict[str, object] = {"work": [], "idle": [], "span_idle": []}
+        return {"costs": {}, "assumed_costs": {}, "cost_remarks": [], "makespan": None, "span": None, **lists}
     return {
         "costs": {name: _json_number(value) for name, value in part.costs.items()},
+        "assumed_costs": dict(part.assumed),
+        "cost_remarks": list(part.remarks),
         "makespan": _json_number(part.makespan),
         "span": _json_number(part.span),
         "work": _json_number(part.work),

@@ -26,13 +26,35 @@ Costs: TypeAlias = Mapping[str, Sequence[Fraction] | None]  # F, I, W, B, C by s
 
 
 def rows(costs: model.Costs, stages: int) -> Costs:
-    """What was given, by stage; the rest as the design says: 1, 1, 1, 0, B the sum of I and W, FB that of its parts."""
+    """What was given, by stage, and what follows from it there; C is 0; FB is the sum of its parts where it is None."""
     given = {key: x if isinstance(x, tuple) else (x,) * stages for key, x in costs.given.items()}
-    whole = {
-        key: given.get(key, (Fraction(default),) * stages) for key, default in (("F", 1), ("I", 1), ("W", 1), ("C", 0))
-    }
-    full = given.get("B", tuple(i + w for i, w in zip(whole["I"], whole["W"], strict=True)))
-    return {**whole, "B": full, "FB": given.get("FB")}
+    each = [of_stage({key: row[s] for key, row in given.items()}) for s in range(stages)]
+    return {**{key: tuple(of[key] for of in each) for key in "FIWBC"}, "FB": given.get("FB")}
+
+
+def of_stage(given: dict[str, Fraction]) -> dict[str, Fraction]:
+    """F, I, W, B and C of one stage, in the words of the rule."""
+    f, i, w, b = (given.get(key) for key in "FIWB")
+    none_given = f is i is w is b is None
+    if none_given:
+        f, i, w, b = Fraction(1), Fraction(1), Fraction(1), Fraction(2)
+    elif b is not None:
+        if i is None and w is None:
+            i = w = b / 2
+        elif i is None and w is not None:
+            i = b - w
+        elif w is None and i is not None:
+            w = b - i
+    else:
+        one = i if i is not None else w
+        i = i if i is not None else one if one is not None else f
+        w = w if w is not None else one if one is not None else f
+        assert i is not None and w is not None
+        b = i + w
+    if f is None:
+        f = given["I"] if "I" in given else b / 2 if b is not None else None
+    assert f is not None and i is not None and w is not None and b is not None
+    return {"F": f, "I": i, "W": w, "B": b, "C": given.get("C", Fraction(0))}
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def test_a_wrong_claim_is_told_with_both_sides(claim: str, detail: str) -> None:
     [
         ("idle == 99 when tC > 0", None, "its condition does not hold here"),
         ("peak(here) == 99 when here > p", None, "its condition does not hold here"),
-        ("idle == (p - 1) * (tF + tB)", "F=[1,2,1]", "tF differs from stage to stage"),
+        ("idle == (p - 1) * (tF + tB)", "F=[1,2,1],B=2", "tF differs from stage to stage"),
         ("idle == 99 when tB == 2", "W=[1,2,1]", "tB differs from stage to stage"),
         ("makespan == tFB", "I=[1,2,1]", "tFB differs from stage to stage"),
     ],

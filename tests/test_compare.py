@@ -277,5 +277,5 @@ def _keys(value: object) -> set[str]:
         return set().union(*map(_keys, value))
     if not isinstance(value, dict):
         return set()
-    inner = (_keys(x) for key, x in value.items() if key not in ("parameters", "costs", "diagnostics"))
+    inner = (_keys(x) for key, x in value.items() if key not in ("parameters", "costs", "assumed_costs", "diagnostics"))
     return set(value).union(*inner)

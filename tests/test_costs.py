@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
+from pipesched.__main__ import main
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.release import Release
+from pipesched.source import Source
 from tests import strategies
 from tests.simulate import rows
 
@@ -155,7 +157,7 @@ def test_what_a_stage_holds_is_beside_the_times(costs: Costs, sizes: list[Fracti
     assert ("M" in shown) == (row != [1, 1, 1])
 
 
-@pytest.mark.parametrize("text", ["F=1/999999937,I=1/999999929", "F=999999999999999,I=1/1000"])
+@pytest.mark.parametrize("text", ["F=1/999999937,I=1/999999929,W=1", "F=999999999999999,I=1/1000"])
 def test_costs_too_fine_for_exact_sums_are_refused(text: str) -> None:
     """PS222 rather than a rounded time; so too where only the sum of many is too large."""
     with pytest.raises(PipeschedError) as error:
@@ -167,7 +169,7 @@ def test_costs_too_fine_for_exact_sums_are_refused(text: str) -> None:
 
 def test_costs_in_json_are_whole_numbers_or_exact_strings() -> None:
     """All six times, defaults filled in; M only where it is not 1."""
-    assert Costs.parse("F=3/2,I=[1,0.5],C=2").to_json() == {
+    assert Costs.parse("F=3/2,I=[1,0.5],W=1,C=2").to_json() == {
         "F": "3/2",
         "I": [1, "1/2"],
         "W": 1,
@@ -212,3 +214,106 @@ def test_what_is_no_release_rule_is_refused(text: str) -> None:
     with pytest.raises(PipeschedError) as error:
         pipesched.verify("1f1b", p=2, release=text)
     assert refused(error) == "PS225"
+
+
+ASSUMED = [
+    # what is given, F I W B, what is assumed of it
+    ("", "1 1 1 2", ""),
+    ("C=3,M=2,FB=5", "1 1 1 2", ""),
+    ("F=10,B=20", "10 10 10 20", "I: B / 2, W: B / 2, FB: F + B"),
+    ("F=10,B=20,FB=25", "10 10 10 20", "I: B / 2, W: B / 2"),
+    ("F=10,B=20,I=12", "10 12 8 20", "W: B - I, FB: F + B"),
+    ("F=10,B=20,W=20", "10 0 20 20", "I: B - W, FB: F + B"),
+    ("F=1,I=2,W=3", "1 2 3 5", "B: I + W, FB: F + B"),
+    ("F=7", "7 7 7 14", "I: F, W: F, B: I + W, FB: F + B"),
+    ("I=3", "3 3 3 6", "F: I, W: I, B: I + W, FB: F + B"),
+    ("W=3", "3 3 3 6", "F: B / 2, I: W, B: I + W, FB: F + B"),
+    ("F=1,W=3", "1 3 3 6", "I: W, B: I + W, FB: F + B"),
+    ("B=5", "5/2 5/2 5/2 5", "F: B / 2, I: B / 2, W: B / 2, FB: F + B"),
+    ("B=5,W=1", "5/2 4 1 5", "F: B / 2, I: B - W, FB: F + B"),
+    ("B=5,I=1", "1 1 4 5", "F: I, W: B - I, FB: F + B"),
+    ("F=1,I=2,W=3,B=4", "1 2 3 4", "FB: F + B"),
+    ("I=2,W=3,B=5", "2 2 3 5", "F: I, FB: F + B"),
+    ("F=1,B=0", "1 0 0 0", "I: B / 2, W: B / 2, FB: F + B"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected", "assumed"), ASSUMED)
+def test_what_is_not_given_follows_from_what_is(text: str, expected: str, assumed: str) -> None:
+    """The rule, case by case; with every cost a list, and multiplied, it is the same rule stage by stage."""
+    costs = Costs.parse(text)
+    assert [costs.scalar(key) for key in "FIWB"] == list(map(Fraction, expected.split()))
+    assert ", ".join(f"{key}: {words}" for key, words in costs.assumed.items()) == assumed
+    listed = Costs({key: (x, x * 3) if isinstance(x, Fraction) else x for key, x in costs.given.items()})
+    first = [x for key in "FIWB" for x in [costs.scalar(key)]]
+    if assumed:
+        assert [listed[key] for key in "FIWB"] == [(x, x * 3) if x is not None else None for x in first]
+    assert costs.scaled(Fraction(2, 3)).assumed == costs.assumed or not assumed
+    assert [costs.scaled(Fraction(2, 3)).scalar(key) for key in "FIWB"] == [x and x * 2 / 3 for x in first]
+
+
+@pytest.mark.parametrize("text", ["B=1,I=2", "B=1,W=2,F=9", "B=[3,3,1],I=2", "B=3,W=[1,2,4]"])
+def test_no_cost_that_follows_is_negative(text: str) -> None:
+    """PS222, with the stage where costs are listed; also where the command line and the file are right on their own."""
+    with pytest.raises(PipeschedError, match=r"B - [IW] is negative") as error:
+        Costs.parse(text).ticks(3)
+    assert refused(error) == "PS222" and ("on stage 2" in str(error.value)) == ("[" in text)
+    file = (
+        "schedule f(p = 3, m = 3)\nstage s in 0 .. p on rank s\ncosts B = 1\nrank r { repeat m { F } repeat m { B } }"
+    )
+    report = pipesched.verify(Source("f.ps", file), costs="I=2")
+    assert [str(found.code) for found in report.diagnostics] == ["PS222"]
+    assert pipesched.verify(Source("f.ps", file), costs="I=2,B=3").ok
+
+
+SAID = [
+    # schedule, costs, what is said of them
+    ("1f1b", "F=10,B=20", ""),
+    ("zb_h1", "F=10,B=20", "assumed: I = W = B / 2 = 10"),
+    ("zb_h1", "F=1,B=[2,2,2,4]", "assumed: I = W = B / 2"),
+    ("1f1b", "F=1,I=1,W=1", "assumed: B = I + W = 2"),
+    ("1f1b", "F=1,I=2,W=2,B=3", "B = 3 is not I + W = 4: each is used as given"),
+    ("1f1b", "F=1,I=2,W=2,B=[4,4,4,3]", "B is not I + W = 4: each is used as given"),
+    ("1f1b", "F=1,I=2,W=[2,2,2,2],B=4", ""),
+    ("1f1b", "FB=3", "the cost FB is not used: nothing overlaps"),
+    ("dualpipe", "FB=3", ""),
+    ("dualpipe", "F=1,B=2,FB=3", "assumed: I = W = B / 2 = 1"),
+    ("dualpipe", "F=1,I=1,W=1,B=2", "assumed: FB = F + B = 3"),
+    ("gpipe", "C=2", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "costs", "said"), SAID)
+def test_what_was_assumed_and_is_used_is_told(name: str, costs: str, said: str) -> None:
+    """In text, on one line, in JSON, and by every command that tells times; what is not used is not named."""
+    report = pipesched.verify(name, p=4, m=8, costs=costs)
+    assert report.time is not None and report.time.remarks == tuple(filter(None, [said]))
+    assert said in str(report) and said in report.line()
+    time = report.to_json()["time"]
+    assert isinstance(time, dict) and time["cost_remarks"] == list(report.time.remarks)
+    assert bool(time["assumed_costs"]) == said.startswith("assumed")
+    if not said:
+        assert "assumed" not in str(report)
+
+
+@pytest.mark.parametrize("command", ["verify", "compare", "why", "show", "diff", "optimize"])
+def test_every_command_tells_what_it_assumed(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a zero-bubble order runs at the costs of F and B, the reader sees that I and W are halves."""
+    names = ["zb_h1", "1f1b"] if command in ("diff", "compare") else ["zb_h1"]
+    main([command, *names, "--p", "2", "--m", "4", "--cost", "F=10,B=20"])
+    assert "assumed: I = W = B / 2" in " ".join(capsys.readouterr().out.split())
+    main([command, *names, "--p", "2", "--m", "4", "--cost", "F=10,B=20", "--json"])
+    assert "I = W = B / 2" in capsys.readouterr().out
+
+
+def test_the_loop_optimizes_at_the_costs_that_were_measured() -> None:
+    """F and B of a fused run, then the best split order: not faster than its work, which is that of the fused one."""
+    measured = "F=[1000,1000],B=[2000,2000],C=[0,0]"
+    fused = pipesched.verify("1f1b", p=2, m=6, costs=measured)
+    best = pipesched.optimize(p=2, m=6, mem_cap=2, costs=measured)
+    assert fused.time is not None and best.work == fused.time.work[0] == 18_000
+    assert best.makespan is not None and 18_000 < best.makespan < fused.time.makespan == 21_000
+    assert "(assumed: I = W = B / 2)" in best.terms and "assumed: I = W = B / 2" in " ".join(best.source.split())
+    again = pipesched.verify(Source("best.ps", best.source))
+    assert again.ok and again.time is not None and again.time.makespan == best.makespan
+    assert dict(again.time.assumed) == {"I": "B / 2", "W": "B / 2"} == best.to_json()["assumed_costs"]

@@ -153,7 +153,7 @@ EDGES = [
         ("--placement", "0,1,0", "--p", "2", "--m", "1"), 7
     ),  # F F F I I I W; rank 0 runs W of stage 2 while rank 1 runs I
     Edge(("--placement", "loop", "--v", "1", "--p", "2", "--m", "1"), 5),
-    Edge((*SMALL, "--cost", "W=0"), 8),  # 1F1B of F and I: 2 (m + p - 1)
+    Edge((*SMALL, "--cost", "F=1,I=1,W=0"), 8),  # 1F1B of F and I: 2 (m + p - 1)
     Edge((*SMALL, "--cost", "F=0,I=0,W=0"), 0),
     Edge((*SMALL, "--cost", "F=0,I=0,W=0,C=0", "--objective", "span"), 0),
     Edge((*SMALL, "--cost", "M=0", "--mem-cap", "1/100"), 10),

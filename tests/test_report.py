@@ -187,7 +187,16 @@ def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
     assert list(value) == KEYS
     assert list(value["communication"]) == ["model", "holds", "fails", "capacity"]
     assert list(value["memory"]) == ["release", "unit", "peak", "cap", "received", "unsent"]
-    assert list(value["time"]) == ["costs", "makespan", "span", "work", "idle", "span_idle"]
+    assert list(value["time"]) == [
+        "costs",
+        "assumed_costs",
+        "cost_remarks",
+        "makespan",
+        "span",
+        "work",
+        "idle",
+        "span_idle",
+    ]
     VALIDATOR.validate(value)
     VALIDATOR.validate({"ok": True, "runs": [value]})
 
@@ -205,6 +214,8 @@ def test_json_numbers_are_integers_or_fractions() -> None:
     }
     assert value["time"] == {
         "costs": {"F": 1, "B": "3/2", "C": [0, "1/3"]},
+        "assumed_costs": {},
+        "cost_remarks": [],
         "makespan": 57,
         "span": 57,
         "work": [48] * 4,

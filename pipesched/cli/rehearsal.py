@@ -91,6 +91,8 @@ class Rehearsal:
         yield f"peak activations counted [{counted}], {same}"
         if self.measured is not None:
             yield f"step {self.measured * 1e3:.1f} ms measured{self._beside()}"
+        time = self.emission.report.time
+        yield from time.remarks if time and self.pace else ()
 
     def _beside(self) -> str:
         """What was predicted of the time, if computes had a pace."""
@@ -122,6 +124,8 @@ class Rehearsal:
                 "predicted": float(self.makespan) * self.pace if self.pace else None,
                 "makespan": _exact([self.makespan])[0],
                 "pace": self.pace,
+                "assumed_costs": {} if report.time is None else dict(report.time.assumed),
+                "cost_remarks": [] if report.time is None else list(report.time.remarks),
                 "unit": "s",
             },
             "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],

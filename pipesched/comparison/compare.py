@@ -98,7 +98,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
-    """What is wrong or refused; and that costs differ, where files have their own."""
+    """What is wrong or refused; that costs differ, where files have their own; and what was assumed of them."""
     for row in comparison.rows:
         if row.fault is not None:
             title = " ".join([row.name, *(f"{name}={value}" for name, value in row.parameters.items())])
@@ -106,6 +106,12 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
         yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
+    said: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        for remark in row.remarks:
+            said.setdefault(remark, []).append(row.name)
+    for remark, names in said.items():
+        yield render.clean(f"{', '.join(dict.fromkeys(names))}: {remark}")
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:
@@ -123,6 +129,8 @@ def _row_json(row: Row) -> dict[str, object]:
         "source": row.source,
         "parameters": dict(row.parameters),
         "costs": dict(row.costs),
+        "assumed_costs": dict(row.assumed),
+        "cost_remarks": list(row.remarks),
         "makespan": number(row.makespan),
         "span": number(row.span),
         "idle": number(row.idle),

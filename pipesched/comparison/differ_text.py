@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import groupby
 
 from pipesched import render
+from pipesched.analysis.assumptions import assumed
 from pipesched.comparison.differ import Alone, Difference, Move
 from pipesched.comparison.tables import number, ratio, short, table
 from pipesched.render import clean
@@ -98,7 +99,15 @@ def _cost(found: Difference) -> str:
     for name, a, b in found.figures():
         shown = ratio if name == "bubble ratio" else short
         rows.append([name, shown(a), shown(b), _change(name, a, b)])
-    return table(("", *_names(found), "change"), rows)
+    return "\n".join([table(("", *_names(found), "change"), rows), *_remarks(found)])
+
+
+def _remarks(found: Difference) -> Iterator[str]:
+    """What is to be said of the costs: of both, or of the one that it is about."""
+    names, both = _names(found), (found.a.remarks, found.b.remarks)
+    for remark in dict.fromkeys([*both[0], *both[1]]):
+        about = [name for name, remarks in zip(names, both, strict=True) if remark in remarks]
+        yield clean(f"{', '.join(about)}: {remark}")
 
 
 def _change(name: str, a: Fraction | None, b: Fraction | None) -> str:
@@ -123,6 +132,9 @@ def as_json(found: Difference) -> dict[str, object]:
         "pairs": [[_alone_json(entry) for entry in alone] for alone in (found.pairs_a, found.pairs_b)],
         "split": [[_alone_json(entry) for entry in alone] for alone in (found.split_a, found.split_b)],
         "figures": {name.replace(" ", "_"): [number(a), number(b)] for name, a, b in found.figures()},
+        "costs": [run.costs.to_json() for run in (found.a, found.b)],
+        "assumed_costs": [assumed(run.costs, run.kinds) for run in (found.a, found.b)],
+        "cost_remarks": [run.remarks for run in (found.a, found.b)],
         "diagnostics": [render.as_json(x) for run in (found.a, found.b) for x in run.report.diagnostics],
     }
 

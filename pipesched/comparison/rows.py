@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipesched.analysis.assumptions import assumed, remarks, used
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.examine import Loaded, Options, sizes
-from pipesched.model.costs import Cost, Costs
+from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
@@ -40,7 +41,8 @@ _BOUNDED = 1_000_000  # and up to which there is one at all
 @dataclass(frozen=True)
 class Row:
     """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
-    own_costs: whether some of the costs are those that the file gives.
+    own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
+    what it follows from. remarks: that in words, and what else is to be said of the costs.
     """
 
     source: str
@@ -56,6 +58,8 @@ class Row:
     bound: Fraction | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     own_costs: bool = False
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> Fraction | None:
@@ -109,21 +113,16 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         share(schedule.placement),
         bound(schedule, costs, options, report),
         report.diagnostics,
-        bool(loaded.unit and set(loaded.unit.costs.given) - set(options.costs.given if options.costs else ())),
+        bool(set(loaded.own_costs.given) - set(options.costs.given if options.costs else ())),
+        assumed(costs, kinds := used(schedule, costs)),
+        tuple(remarks(loaded.costs(options.costs), kinds)),
     )
 
 
 def scaled(loaded: Loaded, asked: Costs | None, *, per_stage: bool) -> Costs:
     """The costs of one operation of a stage: what is asked for, over the file's own, times p/S."""
-    own = loaded.unit.costs if loaded.unit else Costs()
-    used = own if asked is None else asked.over(own)
     factor = Fraction(1) if per_stage else Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages))
-    given: dict[str, Cost] = dict(used.given)
-    for key in ("F", "I", "W", *(key for key in ("B", "FB") if key in given)):
-        cost = used[key]
-        if cost is not None:
-            given[key] = tuple(x * factor for x in cost) if isinstance(cost, tuple) else cost * factor
-    return Costs(given)
+    return loaded.costs(asked).scaled(factor)
 
 
 def share(placement: Placement) -> Fraction:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from pipesched.analysis.assumptions import remarks, used
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.analysis.waits import Waits, waits
 from pipesched.compile import examine, load
@@ -56,6 +57,16 @@ class Run:
         return next((found for found in self.report.diagnostics if found.severity == "error"), None)
 
     @cached_property
+    def kinds(self) -> set[str]:
+        """The costs that its times depend on."""
+        return used(self.schedule, self.costs)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is to be said of the costs."""
+        return list(remarks(self.costs, self.kinds))
+
+    @cached_property
     def _sited(self) -> Sited | None:
         origin = self.schedule.origin
         return origin if isinstance(origin, Sited) else None
@@ -83,8 +94,7 @@ def run(source: Source, options: Options) -> Run:
 
 def timed(loaded: Loaded, report: Report, costs: Costs | None) -> Run:
     """What was loaded and examined, with its times."""
-    own = loaded.unit.costs if loaded.unit else Costs()
-    used = own if costs is None else costs.over(own)
+    used = loaded.costs(costs)
     ticks = used.ticks(loaded.schedule.stages)
     needs = waits(loaded.schedule)
     return Run(loaded, report, used, ticks, needs, timeline(loaded.schedule, needs, ticks))

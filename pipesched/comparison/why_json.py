@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipesched import render
+from pipesched.analysis.assumptions import assumed
 from pipesched.comparison.known import Known
 from pipesched.comparison.run import slot
 from pipesched.comparison.tables import number
@@ -21,6 +22,8 @@ def as_json(why: Why) -> dict[str, object]:
         "source": run.loaded.source,
         "parameters": dict(run.report.parameters),
         "costs": run.costs.to_json(),
+        "assumed_costs": assumed(run.costs, run.kinds),
+        "cost_remarks": run.remarks,
         "makespan": number(run.makespan),
         "work": [number(x) for x in why.work()],
         "idle": [number(x) for x in why.idle()],

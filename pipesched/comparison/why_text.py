@@ -39,7 +39,8 @@ def _head(why: Why) -> str:
     what = "makespan" if why.run.times.finished else "stops at"
     fault = why.run.fault if why.run.times.finished else None
     wrong = "" if fault is None else f"; wrong: {fault.code}"
-    return f"{clean(why.run.title)}   {what} {shown(makespan)} = {sum_of}{wrong}"
+    head = f"{clean(why.run.title)}   {what} {shown(makespan)} = {sum_of}{wrong}"
+    return "\n".join([head, *why.run.remarks])
 
 
 def _split(why: Why, every: bool) -> str:

@@ -19,7 +19,7 @@ from pipesched.formats.ps_grow import grown
 from pipesched.formats.ps_letters import Words, words
 from pipesched.formats.ps_print import WIDTH, Growth, programs, sayable
 from pipesched.formats.ps_ranks import shared
-from pipesched.model.costs import KEYS, Cost, Costs
+from pipesched.model.costs import KEYS, UNIT, Cost, Costs
 from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
 from pipesched.model.window import Window
@@ -116,10 +116,17 @@ def _requires(schedule: Schedule, window: Window | None) -> Iterator[str]:
 
 
 def _costs(costs: Costs) -> Iterator[str]:
-    """One line, broken after commas where it is too long; costs that are the default ones go without saying."""
-    default = Costs({key: cost for key, cost in costs.given.items() if key in ("I", "W")})
-    silent = {key: default["B"] if key == "B" else Costs()[key] for key in KEYS}
-    entries = [f"{key} = {_cost(costs.given[key])}" for key in KEYS if costs.given.get(key, silent[key]) != silent[key]]
+    """What was given, as what is not follows from it; broken after commas where that is too long for a line.
+
+    Costs of 1, 1, 1 and 2 go without saying.
+    """
+    default = [key for key in costs.given if costs[key] == Costs()[key]]
+    unit = all(costs[key] == cost for key, cost in UNIT.items())
+    entries = [
+        f"{key} = {_cost(costs.given[key])}"
+        for key in KEYS
+        if key in costs.given and (key not in default or (key in UNIT and not unit))
+    ]
     line = "costs"
     for word in ", ".join(entries).replace(", ", ",\n").split("\n") if entries else ():
         if len(line) + 1 + len(word) > WIDTH:

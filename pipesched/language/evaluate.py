@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import CodeType
 from typing import Any
@@ -65,9 +65,7 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
     _routes(checked, names)
     _steps(checked, names)
     placement = place(checked, names, max_ops)
-    costs = Costs(_costs(checked, names, placement.stages))
-    costs.ticks(placement.stages)
-    costs.sizes(placement.stages)
+    costs = _costs(checked, names, placement.stages)
     programs = Programs(checked, names, placement, max_ops)
     sites, keys, second, start = programs.run()
     of_site = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
@@ -149,7 +147,8 @@ def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> Pip
     )
 
 
-def _costs(checked: Checked, names: dict[str, Any], stages: int) -> dict[str, Cost]:
+def _costs(checked: Checked, names: dict[str, Any], stages: int) -> Costs:
+    """What the file gives. What is wrong with an entry is told there, what is wrong with all of them at the first."""
     given: dict[str, Cost] = {}
     for entry, codes in checked.costs:
         values = tuple(Fraction(_eval(code, names, checked)) for code in codes)
@@ -159,4 +158,11 @@ def _costs(checked: Checked, names: dict[str, Any], stages: int) -> dict[str, Co
         if wrong:
             raise fail(Code.COSTS, f"cost {entry.name} is {wrong}", Label(entry.span, "here"))
         given[entry.name] = values[0] if entry.value is not None else values
-    return given
+    costs = Costs(given)
+    try:
+        costs.ticks(stages)
+        costs.sizes(stages)
+    except PipeschedError as error:
+        (found,) = error.diagnostics
+        raise PipeschedError([replace(found, labels=(Label(checked.costs[0][0].span, "given here"),))]) from None
+    return costs

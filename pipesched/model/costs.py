@@ -1,10 +1,12 @@
 """How long things take and how much they hold, exactly.
 
-    tF, tI, tW   one operation of a stage                 default 1
-    tB           a full backward                          default tI + tW
-    tFB          an overlap pair F + B as one slot        default tF + tB   (F + I: tF + tI)
-    tC           a message between ranks                  default 0
-    tM           what one F holds, 1 on an even stage     default 1
+    tF, tI, tW, tB   one operation of a stage                 1, 1, 1, 2 where none of them is given
+    tFB              an overlap pair F + B as one slot        default tF + tB   (F + I: tF + tI)
+    tC               a message between ranks                  default 0
+    tM               what one F holds, 1 on an even stage     default 1
+
+Where some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: a cost of 1 beside
+costs in milliseconds is what nobody means. What was assumed in this way is told where it is used.
 
 Each is a number or a list with one entry a stage: of the stage that runs; for tFB the stage of the F; for tC the
 stage that sends. All are integers or `Fraction`; time is counted in ticks of 1 / (common denominator), so that no
@@ -15,23 +17,28 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from math import lcm
+from operator import add, mul, sub
 from typing import TypeAlias
 
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.model.numbers import number, plain
+from pipesched.model.numbers import number, plain, shown
 
 Cost: TypeAlias = Fraction | tuple[Fraction, ...]
 
 TIMES = ("F", "I", "W", "B", "FB", "C")
 KEYS = (*TIMES, "M")
-_DEFAULT: dict[str, Cost] = {**dict.fromkeys("FIWM", Fraction(1)), "C": Fraction(0)}
+UNIT: Mapping[str, Cost] = {**dict.fromkeys("FIW", Fraction(1)), "B": Fraction(2)}
+"""F, I, W and B where none of them is given."""
+_DEFAULT: dict[str, Cost] = {"M": Fraction(1), "C": Fraction(0)}
+_COARSER = "a larger unit of time"
 _FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
 
 
@@ -50,8 +57,44 @@ class Ticks:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """What a cost is that was not given, if all of `given` were: `text` in words, `cost` of the costs known so far."""
+
+    key: str
+    given: str
+    text: str
+    cost: Callable[[Mapping[str, Cost]], Cost]
+
+
+def _copy(key: str) -> Callable[[Mapping[str, Cost]], Cost]:
+    return lambda known: known[key]
+
+
+def _half(known: Mapping[str, Cost]) -> Cost:
+    return _each(lambda x, _: x * Fraction(1, 2), known["B"], known["B"])
+
+
+RULES = (
+    Rule("I", "BW", "B - W", lambda known: _each(sub, known["B"], known["W"])),
+    Rule("I", "B", "B / 2", _half),
+    Rule("I", "W", "W", _copy("W")),
+    Rule("I", "F", "F", _copy("F")),
+    Rule("W", "BI", "B - I", lambda known: _each(sub, known["B"], known["I"])),
+    Rule("W", "B", "B / 2", _half),
+    Rule("W", "I", "I", _copy("I")),
+    Rule("W", "F", "F", _copy("F")),
+    Rule("B", "", "I + W", lambda known: _each(add, known["I"], known["W"])),
+    Rule("F", "I", "I", _copy("I")),
+    Rule("F", "", "B / 2", _half),
+)
+"""Of the rules for a cost the first one counts of which all that it asks for was given."""
+ORDER = tuple(dict.fromkeys(rule.key for rule in RULES))
+"""The costs in the order in which they follow from each other."""
+
+
+@dataclass(frozen=True)
 class Costs:
-    """What was given; the rest takes its default."""
+    """What was given; the rest follows from it, or takes its default."""
 
     given: Mapping[str, Cost] = field(default_factory=dict)
 
@@ -59,38 +102,98 @@ class Costs:
         """Raises PipeschedError: PS222, an unknown key, or what is neither a whole number nor a Fraction from 0 up."""
         for key, cost in self.given.items():
             _check_key(key, {})
-            listed: tuple[object, ...] = cost if isinstance(cost, tuple) else (cost,)
+            listed: tuple[object, ...] = _listed(cost)
             for x in listed:
                 if not isinstance(x, int | Fraction) or x < 0:
                     raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give an int or a Fraction from 0 up")
 
     def __getitem__(self, key: str) -> Cost | None:
-        """The cost of F, I, W, B, FB, C or M; None for FB where it is the sum of its parts."""
-        if key in self.given:
-            return self.given[key]
-        return _plus(self["I"], self["W"]) if key == "B" else _DEFAULT.get(key)
+        """The cost of F, I, W, B, FB, C or M; None for FB where it is the sum of its parts.
+
+        Raises:
+            PipeschedError: PS222, B is less than the I or the W that is given.
+        """
+        return self._computes[key] if key in UNIT else self.given.get(key, _DEFAULT.get(key))
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """F, I, W, B and FB where they were not given, but others were: each with what it follows from: ``B / 2``."""
+        if not self.given.keys() & UNIT.keys():
+            return {}
+        rules = {key: self._rule(key).text for key in UNIT if key not in self.given}
+        return rules if "FB" in self.given else {**rules, "FB": "F + B"}
+
+    @property
+    def disagreement(self) -> str:
+        """What is to be said where B and I + W are given, and are not the same."""
+        if not {"I", "W", "B"} <= self.given.keys():
+            return ""
+        parts = _each(add, self.given["I"], self.given["W"])
+        if not any(_listed(_each(sub, self.given["B"], parts))):
+            return ""
+        full, sum_of = (
+            f" = {shown(cost)}" if isinstance(cost, Fraction | int) else "" for cost in (self.given["B"], parts)
+        )
+        return f"B{full} is not I + W{sum_of}: each is used as given"
+
+    @cached_property
+    def _computes(self) -> Mapping[str, Cost]:
+        """F, I, W and B, as given or by the rules."""
+        known: dict[str, Cost] = {key: cost for key, cost in self.given.items() if key in UNIT}
+        if not known:
+            return UNIT
+        for key in (key for key in ORDER if key not in self.given):
+            rule = self._rule(key)
+            known[key] = rule.cost(known)
+            _require_positive(key, rule, known)
+        return known
+
+    def _rule(self, key: str) -> Rule:
+        """The first rule for a cost of which all that it asks for is given."""
+        return next(rule for rule in RULES if rule.key == key and set(rule.given) <= self.given.keys())
 
     def scalar(self, key: str) -> Fraction | None:
         """The cost as one number, or None where it differs from stage to stage."""
-        value = self[key]
-        if value is None:
-            value = _plus(self["F"], self["B"])
+        value = self._whole(key)
         if isinstance(value, tuple):
             return value[0] if len(set(value)) == 1 else None
         return value
+
+    def _whole(self, key: str) -> Cost:
+        """The cost, of an overlap pair the sum of its parts where it is not given."""
+        cost = self[key]
+        return _each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
 
     def over(self, base: Costs) -> Costs:
         """These costs, and those of `base` for what is not given here."""
         return Costs({**base.given, **self.given})
 
+    def scaled(self, factor: Fraction) -> Costs:
+        """All computes so many times as long; as every rule for what is not given is linear, that holds of it too."""
+        computes = self.given if self.given.keys() & UNIT.keys() else {**UNIT, **self.given}
+        times = {key: _each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
+        return Costs({**self.given, **times})
+
+    def require_fit(self, stages: int) -> None:
+        """Whether what was given can be counted, for so many stages, whatever follows from it.
+
+        Raises:
+            PipeschedError: PS222, as `ticks`.
+        """
+        for key, cost in self.given.items():
+            _row(key, cost, stages)
+        _scale([x for key in TIMES if key in self.given for x in _listed(self.given[key])], _COARSER)
+
     def ticks(self, stages: int) -> Ticks:
         """The times as integers.
 
         Raises:
-            PipeschedError: PS222, a list that has not one entry a stage, or numbers too fine for 64 bits.
+            PipeschedError: PS222, a list that has not one entry a stage, numbers too fine for 64 bits, or a cost that
+                is not given and would be negative.
         """
+        self.require_fit(stages)
         rows = {key: _row(key, self[key], stages) for key in TIMES}
-        scale = _scale([x for row in rows.values() if row is not None for x in row], "a larger unit of time")
+        scale = _scale([x for row in rows.values() if row is not None for x in row], _COARSER)
 
         def whole(key: str) -> Ints:
             row = rows[key]
@@ -114,8 +217,7 @@ class Costs:
     def to_json(self) -> dict[str, object]:
         """F, I, W, B, FB, C as numbers, strings like ``3/2``, or lists of them; M too where it is not 1."""
         keys = TIMES if self.scalar("M") == 1 else KEYS
-        shown = {key: self[key] if self[key] is not None else _plus(self["F"], self["B"]) for key in keys}
-        return {key: _plain(value) for key, value in shown.items() if value is not None}
+        return {key: _plain(self._whole(key)) for key in keys}
 
     @classmethod
     def parse(cls, text: str) -> Costs:
@@ -165,6 +267,28 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, str | int) else type(value).__name__
 
 
+def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
+    """Assumptions as equations: ``I = W = B / 2``; with the costs also ``= 10``, where all stages have the same."""
+    alike: dict[str, list[str]] = {}
+    for key, text in assumed.items():
+        alike.setdefault(text, []).append(key)
+    values = {text: None if costs is None else costs.scalar(keys[0]) for text, keys in alike.items()}
+    return ", ".join(
+        " = ".join([*keys, text, *([] if (value := values[text]) is None else [shown(value)])])
+        for text, keys in alike.items()
+    )
+
+
+def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
+    """Raises PipeschedError: PS222, a backward that is shorter than one of its parts."""
+    cost = known[key]
+    below = [stage for stage, x in enumerate(_listed(cost)) if x < 0]
+    if below:
+        where = f" on stage {below[0]}" if isinstance(cost, tuple) else ""
+        message = f"cost {key} is not given, and {rule.text} is negative{where}"
+        raise fail(Code.COSTS, message, help=f"give {key} too, or a B that is not less than its part")
+
+
 def _check_key(key: str, given: Mapping[str, Cost]) -> None:
     if key not in KEYS:
         raise fail(Code.COSTS, f"no cost is called {key!r}", help=f"costs are {', '.join(KEYS)}")
@@ -172,14 +296,16 @@ def _check_key(key: str, given: Mapping[str, Cost]) -> None:
         raise fail(Code.COSTS, f"cost {key} is given twice")
 
 
-def _plus(a: Cost | None, b: Cost | None) -> Cost:
-    assert a is not None
-    assert b is not None
-    if isinstance(a, tuple) or isinstance(b, tuple):
-        length = len(a) if isinstance(a, tuple) else len(b) if isinstance(b, tuple) else 0
-        both = zip(_spread(a, length), _spread(b, length), strict=False)
-        return tuple(x + y for x, y in both)
-    return a + b
+def _each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -> Cost:
+    """The function of two costs, stage by stage where one of them is a list."""
+    if not isinstance(a, tuple) and not isinstance(b, tuple):
+        return function(a, b)
+    length = min(len(x) for x in (a, b) if isinstance(x, tuple))
+    return tuple(map(function, _spread(a, length), _spread(b, length)))
+
+
+def _listed(cost: Cost) -> tuple[Fraction, ...]:
+    return cost if isinstance(cost, tuple) else (cost,)
 
 
 def _spread(cost: Cost, length: int) -> tuple[Fraction, ...]:

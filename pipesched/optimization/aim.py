@@ -87,11 +87,9 @@ def _aim_at(source: Source, request: Request) -> Target:
         raise fail(Code.NOT_OPTIMIZED, f"{schedule.name} has no backward", help="give a training schedule")
     _require_right(schedule)
     fused = not bool(np.any((schedule.op == Op.I) | (schedule.op == Op.W)))
-    own = loaded.unit.costs if loaded.unit else Costs()
-    costs = request.costs.over(own) if request.costs else own
     fused = fused if request.fused is None else request.fused
     sizes = dict(schedule.parameters) or {"p": schedule.ranks, "m": schedule.microbatches}
-    return Target(_instance(request, schedule.placement, costs, fused), loaded, sizes)
+    return Target(_instance(request, schedule.placement, loaded.costs(request.costs), fused), loaded, sizes)
 
 
 def _require_right(schedule: Schedule) -> None:
@@ -108,7 +106,7 @@ def _require_right(schedule: Schedule) -> None:
 
 def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
     caps = request.mem_cap
-    for fit in (costs.ticks, costs.sizes):
+    for fit in (costs.require_fit, costs.sizes):
         try:
             fit(placement.stages)
         except PipeschedError as error:  # the command line is at fault, not the file

@@ -47,6 +47,11 @@ class Instance:
         return replace(self, placement=_of(self.placement, microbatches))
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The costs that its times depend on, but for messages."""
+        return ("F", "B") if self.fused else ("F", "I", "W")
+
+    @property
     def rounded(self) -> tuple[Fraction, ...] | None:
         """The caps as they bind: whole multiples of the smallest amount that is taken or freed."""
         if self.caps is None:

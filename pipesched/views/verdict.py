@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from pipesched.analysis.assumptions import remarks, used
 from pipesched.analysis.idle import Idle, idle
 from pipesched.model.numbers import ratio, shown
 from pipesched.views.chart import Chart
@@ -57,7 +58,9 @@ def timeless(chart: Chart) -> int:
 
 
 def _wrong(chart: Chart) -> str:
-    return f"; wrong: {chart.wrong}" if chart.wrong else ""
+    """What must not be overlooked: that the file is wrong, and what was assumed of the costs."""
+    said = remarks(chart.costs, used(chart.schedule, chart.costs))
+    return "".join(f"; {part}" for part in ([f"wrong: {chart.wrong}"] if chart.wrong else []) + [*said])
 
 
 def _stops(chart: Chart) -> str:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from textwrap import fill
 
+from pipesched.analysis.assumptions import assumed
 from pipesched.analysis.idle import idle
 from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
 from pipesched.diagnostics import Code, Diagnostic, exit_status
+from pipesched.model.costs import equations
 from pipesched.model.numbers import shown
 from pipesched.optimize import convert
 from pipesched.optimize.answer import published, told, words
@@ -161,11 +163,17 @@ class Optimum:
         """All but the cap."""
         sizes = " ".join(f"{name}={value}" for name, value in self.sizes.items())
         backward = "full backward" if self.instance.fused else "split backward"
-        left = ("I", "W", "FB") if self.instance.fused else ("B", "FB")
         told = self.instance.costs.to_json()
-        costs = ",".join(f"{key}={words.cost(value)}" for key, value in told.items() if key not in left)
+        costs = ",".join(f"{key}={words.cost(told[key])}" for key in told if key in (*self.instance.kinds, "C", "M"))
+        if self.assumed:
+            costs += f" (assumed: {equations(self.assumed)})"
         rule = self.instance.release.name
         return f"{self.placement_name} placement, {sizes}, {backward}, costs {costs}, release {rule}"
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """The costs that count and were not given, each with what it follows from."""
+        return assumed(self.instance.costs, self.instance.kinds)
 
     @property
     def placement_name(self) -> str:

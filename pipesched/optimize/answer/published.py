@@ -32,6 +32,7 @@ def to_json(answer: Optimum) -> dict[str, object]:
         "peak": [words.as_json(peak) for peak in answer.peak],
         "release": answer.instance.release.name,
         "costs": answer.instance.costs.to_json(),
+        "assumed_costs": answer.assumed,
         "given": None if answer.given is None else answer.given.name,
         "known": [
             {

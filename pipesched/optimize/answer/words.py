@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from pipesched.analysis.assumptions import doubts
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.release import Release
@@ -66,7 +67,7 @@ def _sum(*parts: tuple[int, str]) -> str:
 
 
 def notes(instance: Instance, state: State) -> tuple[str, ...]:
-    notes = list(state.notes)
+    notes = [*state.notes, *doubts(instance.costs, instance.kinds)]
     if instance.caps is not None and instance.rounded != instance.caps:
         assert instance.rounded is not None
         notes.insert(0, f"the cap binds at {caps(instance.rounded)}: activations come in no smaller pieces")
