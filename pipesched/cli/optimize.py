@@ -61,7 +61,9 @@ def placement(text: str) -> str | tuple[int, ...]:
     metavar="K|K0,K1,..|A..B[:STEP]",
     help="Most activations that a rank may hold; buffers and parameters are not counted.",
 )
-@click.option("--cost", metavar="F=1,...", help="Costs of F, I, W, B, C, and M [default: F=1,I=1,W=1,C=0].")
+@click.option(
+    "--cost", metavar="F=1,...", help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."
+)
 @click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each.")
 @click.option("--release", default="W", show_default=True, metavar="RULE", help="W, I, split:x, torch or I=a,W=b.")
 @click.option("--objective", type=click.Choice(("makespan", "span")), default="makespan", show_default=True)

@@ -129,7 +129,9 @@ size_options = stack(
 )
 check_options = stack(
     click.option(
-        "--cost", metavar="F=1,...", help="Costs of F, I, W, B, C, FB; M: memory [default: F=1,I=1,W=1,C=0,M=1]."
+        "--cost",
+        metavar="F=1,...",
+        help="Costs of F, I, W, B, C, FB; M: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on].",
     ),
     click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each."),
     click.option("--release", default="W", show_default=True, metavar="RULE", help="W, I, split:x, torch or I=a,W=b."),

@@ -35,7 +35,9 @@ MAX_STEPS = 10_000
 @click.option("--engine", type=click.Choice(("pipesched", "torch")), default="pipesched", show_default=True)
 @click.option("--timeout", type=float, default=30, show_default=True, metavar="S", help="Seconds that are a stall.")
 @click.option("--pace", type=float, default=20, show_default=True, metavar="MS", help="Milliseconds of a cost of 1.")
-@click.option("--cost", metavar="F=1,...", help="Costs of F, I, W, B and FB [default: F=1,I=1,W=1].")
+@click.option(
+    "--cost", metavar="F=1,...", help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."
+)
 @click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each.")
 @click.option("--comm", default="strict", show_default=True, metavar="MODEL", help="The model whose failure counts.")
 @click.option(
