@@ -77,7 +77,7 @@ def codes(value: object) -> list[str]:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("command", "slip"), CASES, ids=" ".join)
+@pytest.mark.parametrize(("command", "slip"), CASES, ids=str)
 def test_every_command_ends_as_the_table_says(command: str, slip: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The same slip has the same code in every command, and the status is the largest of its codes."""
     status = main([*command.split(), *slip.split(), "--json"])

@@ -18,6 +18,8 @@ from pipesched.language.statements import Site, Statements
 from pipesched.language.translate import Expressions, compiled, define, lambda_of
 from pipesched.model.costs import KEYS
 
+_HERE = "used here"
+
 
 @dataclass(frozen=True, slots=True)
 class StageCode:
@@ -123,7 +125,12 @@ class _Checker:
 
     def _stages(self, item: ast.Stages) -> StageCode:
         inside = self.scope.inner()
-        low = self._code(item.low, "number")
+        if item.high is None and isinstance(item.low, ast.Name) and self.scope.find(item.low.id) is None:
+            stage, ranks = item.low.id, item.rank.span.text
+            help = f"for every stage write `stage {stage} in 0 .. p on rank {ranks}`"
+            self.scope.report(Code.UNKNOWN_NAME, f"no name `{stage}` is known here", Label(item.span, _HERE), help=help)
+            inside.define(item.low, Binding(span=item.low.span))
+        low = self._code(item.low, "number", inside)
         high = None if item.high is None else self._code(item.high, "number")
         if item.variable is not None:
             inside.define(item.variable, Binding(span=item.variable.span))

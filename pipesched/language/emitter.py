@@ -57,6 +57,7 @@ class Emitter:
         self.oldest: deque[tuple[int, int]] = deque()
         self.pending: dict[int, deque[int]] = {c: deque() for c in range(len(chunks))}
         self.settled: set[tuple[int, int]] = set()
+        self.split = False  # whether an I has run
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The emission functions by the names that translated programs call."""
@@ -126,6 +127,7 @@ class Emitter:
         self.keys.append(self.chunks[chunk][2] * self.microbatches + microbatch)
 
     def _remember(self, chunk: int, microbatch: int) -> None:
+        self.split = True
         self.oldest.append((chunk, microbatch))
         self.pending[chunk].append(microbatch)
 
@@ -177,7 +179,10 @@ class Emitter:
     def _no_chunk(self, op: str, chunk: int) -> Halt:
         count = len(self.chunks)
         held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks 0 .. {count}"
-        return Halt(Code.CHUNK, f"{op}[{chunk}]: rank {self.rank} holds {held}", "there is no such chunk here")
+        bare = f"a rank with one stage needs none: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
+        help = bare if count == 1 else f"there are {op}[0] to {op}[{count - 1}]" if count else "give it a stage"
+        message = f"{op}[{chunk}]: rank {self.rank} holds {held}"
+        return Halt(Code.CHUNK, message, "there is no such chunk here", f"chunks count from 0; {help}")
 
     def _past_the_end(self, op: str, chunk: int) -> Halt:
         low, high, stage = self.chunks[chunk]
@@ -189,7 +194,12 @@ class Emitter:
         )
 
     def _none_pending(self, where: str) -> Halt:
-        return Halt(Code.NO_PENDING_W, f"no W is pending on {where}", "every I has had its W", "an I must come first")
+        fused = not self.split and any(
+            turn > low for turn, (low, _, _) in zip(self.backward.next.values(), self.chunks, strict=True)
+        )
+        letters = "; B is the whole backward here, and what zero-bubble papers call B is I: write `I` for `B`"
+        help = "an I must come first" + letters * fused
+        return Halt(Code.NO_PENDING_W, f"no W is pending on {where}", "every I has had its W", help)
 
 
 def _too_many(limit: int) -> Halt:

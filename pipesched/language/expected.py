@@ -40,7 +40,20 @@ _MEANT = {
     "|": "or",
     "||": "or",
     "!": "not",
+    "≈": "==",
+    "÷": "//",
+    "＝": "=",
 }
+
+
+_NOT_WORDS = {
+    **dict.fromkeys(("while", "until"), "every loop has its bounds: `for k in low .. high { … }` or `repeat n { … }`"),
+    **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program is what it writes: take it away"),
+    **dict.fromkeys(("print", "echo"), "nothing is printed: `pipesched order` shows what every rank does"),
+    **dict.fromkeys(("switch", "match", "case"), "write `if … else if …`"),
+}
+_NO_POWER = "there is no power: write the product, as in `p * p`"
+_KEPT = "a name keeps its value; what changes from round to round follows from the loop: `for k in 0 .. n { … }`"
 
 
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
@@ -53,8 +66,11 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
     if _chains(token, taken):
         message = f"comparisons do not chain: found a second one, {_shown(token)}"
     here = f"{expected} belongs here" if " or " not in expected else f"not expected {_after(before)}"
+    help_ = _KEPT if _changes(tokens, at) else _remedy(token, alone, taken)
+    if before and before.text + token.text == "**":
+        help_ = _NO_POWER
     span = place(tokens, at, source) if not {"claim", "repeat"} & taken else source.span(token.start, token.end)
-    return Diagnostic(Code.SYNTAX, message, (Label(span, here),), help=_remedy(token, alone, taken))
+    return Diagnostic(Code.SYNTAX, message, (Label(span, here),), help=help_)
 
 
 def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
@@ -67,7 +83,10 @@ def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
 
 def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
     """PS102 for characters with which no word begins, and the word that was meant, if that is plain."""
-    if text[0].isalnum() or text[0] == "_":
+    plain = unicodedata.normalize("NFKC", text)
+    if plain != text and re.fullmatch(r"[A-Za-z0-9_]+", plain):
+        help_, meant = f"write `{plain}`", plain
+    elif text[0].isalnum() or text[0] == "_":
         help_, meant = "names are made of ASCII letters, digits and `_`", "name"
     elif meant := _MEANT.get(text, ""):
         help_ = f"write `{meant}`"
@@ -122,6 +141,12 @@ def _shown(token: Token) -> str:
 # The remedy
 
 
+def _changes(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a name is given another value: ``w++``, ``w += 1``."""
+    after = "".join(token.text for token in tokens[at + 1 : at + 3])
+    return tokens[at].kind == "NAME" and re.fullmatch(r"[+\-*/]=|\+\+|--", after) is not None
+
+
 def _chains(token: Token, taken: set[str]) -> bool:
     return token.text in _COMPARISONS and "and" in taken and "COMPARE" not in taken
 
@@ -129,6 +154,8 @@ def _chains(token: Token, taken: set[str]) -> bool:
 def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
     """What to do, where it is plain."""
     word = token.text
+    if word in _NOT_WORDS and token.kind == "NAME":
+        return _NOT_WORDS[word]
     if _chains(token, taken):
         return "write `a < b and b < c`"
     if word == "=" and "COMPARE" in taken:
@@ -182,6 +209,8 @@ def _odd_remedy(character: str) -> str:
         return "statements need nothing between them: take it away"
     if character == ".":
         return "a range is written `0 .. p`, a fraction `0.5`"
+    if character == "^":
+        return _NO_POWER
     if character in "'“”‘’„«»`":
         return 'strings stand in `"`'
     return "use a blank" if character.isspace() else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,22 @@ def place(checked: Checked, names: Mapping[str, Any], max_ops: int) -> Placement
     return Placement(rank_of, route_of, ranks, tuple(route.name for route in found))
 
 
+def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
+    """PS215 for a rank that has a program and no stage: more often than not, the ranks of stages are off by some."""
+    held = np.unique(placement.rank_of)
+    first, last, node = int(held[0]), int(held[-1]), checked.stages[0].node
+    places = (Label(line.node.rank.span, f"of ranks {first} to {last}") for line in checked.stages)
+    message = f"rank {rank} has a program and no stage: the stages are on ranks {first} to {last}"
+    help = f"ranks count from 0: write `{_lowered(node.rank.span.text, first)}`" if first else "give it a stage"
+    return fail(Code.PLACEMENT, message, *places, help=help)
+
+
+def _lowered(expression: str, by: int) -> str:
+    """An expression less a number: ``s + 1`` less 1 is ``s``."""
+    plain = re.fullmatch(rf"(.+?)\s*\+\s*{by}|{by}\s*\+\s*(.+)", expression, re.DOTALL)
+    return f"{expression} - {by}" if plain is None else plain[1] or plain[2]
+
+
 def _line(line: StageCode, routes: dict[str, Route], names: Mapping[str, Any], max_ops: int) -> None:
     node = line.node
     name = node.route.id if node.route else ""
@@ -104,7 +121,8 @@ def _stages(routes: list[Route]) -> int:
             several = f" on route {route.name}" if len(routes) > 1 else ""
             code = Code.ROUTES if len(routes) > 1 else Code.PLACEMENT
             label = Label(route.span, f"says where {len(route.rank_of)} of {stages} stages live")
-            raise fail(code, f"stage {hole} is placed nowhere{several}", label)
+            help = "stages count from 0, as in `stage s in 0 .. p`" if hole == 0 else "a stage of its own has a line"
+            raise fail(code, f"stage {hole} is placed nowhere{several}", label, help=help)
     return stages
 
 

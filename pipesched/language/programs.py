@@ -13,6 +13,7 @@ from pipesched.diagnostics import Code, Label, fail
 from pipesched.language import ast
 from pipesched.language.checked import Checked, RankCode
 from pipesched.language.emitter import Emitter
+from pipesched.language.placing import nobody
 from pipesched.language.running import Budget, Halt, locate, report
 from pipesched.language.statements import EMITTERS
 from pipesched.model.columns import Bools, Column, Ints
@@ -46,6 +47,8 @@ class Programs:
             try:
                 self._call(rank, emitter, budget)
             except (ZeroDivisionError, Halt) as error:
+                if isinstance(error, Halt) and error.code is Code.CHUNK and not emitter.chunks:
+                    raise nobody(self.checked, self.placement, rank) from None
                 raise report(error, self._source, f"rank {rank}", self.checked.loops) from None
             sites.append(np.array(emitter.sites, dtype=np.int32))
             keys.append(np.array(emitter.keys, dtype=np.int64))

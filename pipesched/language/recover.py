@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language.brackets import MOST, Pairing, Problem
 from pipesched.language.expected import unexpected, unknown
+from pipesched.language.slips import explained
 from pipesched.language.table import END, Entry, Stack, Table
 from pipesched.language.tokens import (
     COMMENT,
@@ -43,7 +44,12 @@ _HEAD = ("schedule", "name", "(", ")")
 
 
 def mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
-    """What is wrong with a text, in its order: the first `MOST` findings."""
+    """What is wrong with a text, in its order: the first `MOST` findings, habits of other languages as one each."""
+    return explained(source, lambda text: _mistakes(text, lark, words))[:MOST]
+
+
+def _mistakes(source: Source, lark: Lark, words: Words) -> list[Diagnostic]:
+    """The findings, each for itself; an edited text that parses has none."""
     written = [token for token in words.scan(source.text) if token.kind != COMMENT]
     if not written:
         return [_empty(source)]

@@ -40,6 +40,34 @@ BUILTINS = {
 }
 
 
+_AFTER = "names are visible after their definition"
+_ALIASES = {  # what others call it: what it is called in most files
+    "m": ("num_microbatches", "n_microbatches", "num_mb", "n_mb", "nmb", "mb", "microbatches", "micro_batches", "M"),
+    "p": (
+        "world_size",
+        "num_stages",
+        "n_stages",
+        "num_ranks",
+        "n_ranks",
+        "pp_size",
+        "pp",
+        "num_devices",
+        "devices",
+        "P",
+    ),
+    "v": ("num_chunks", "n_chunks", "num_model_chunks", "vpp", "vpp_size", "virtual_stages", "V"),
+    "r": ("rank", "rank_id", "pp_rank", "stage_id", "stage_index", "device", "device_id", "my_rank", "R"),
+}
+_NO_SUCH = {
+    "True": "write `true`",
+    "False": "write `false`",
+    "None": "every value is a number, or true or false",
+    "len": "there are no lists; counts are parameters, such as m",
+    "range": "a range is written `low .. high`, and only behind `in`",
+    **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
+}
+
+
 @dataclass
 class Scope:
     """A chain of blocks, the innermost last; what is wrong is collected, not raised.
@@ -79,12 +107,15 @@ class Scope:
         self.blocks[-1][name.id] = binding
 
     def unknown(self, name: ast.Name) -> None:
-        close = difflib.get_close_matches(name.id, sorted(set(self.visible())), 1, 0.6)
+        known = sorted(set(self.visible()))
+        meant = [own for own, others in _ALIASES.items() if name.id in others and own in known]
+        close = meant or difflib.get_close_matches(name.id, known, 1, 0.6)
+        help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else _AFTER)
         self.report(
             Code.UNKNOWN_NAME,
             f"no name `{name.id}` is known here",
             Label(name.span, "used here"),
-            help=f"did you mean `{close[0]}`?" if close else "names are visible after their definition",
+            help=help,
         )
 
     def report(self, code: Code, message: str, *labels: Label, help: str | None = None) -> None:

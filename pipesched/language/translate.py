@@ -26,6 +26,9 @@ from pipesched.language import ast
 from pipesched.language.scope import Binding, Kind, Scope
 
 FILENAME = "<schedule>"
+_WHOLE = "write whole numbers: `p // 2` for the half of p, rounded down"
+_TIMES = "a product has its `*`: write `p * (r + 1)`"
+_ONE = "give at least two, as in `min(p, m)`; of one value there is nothing to choose"
 
 _ARITHMETIC: dict[str, python.operator] = {
     "+": python.Add(),
@@ -114,7 +117,9 @@ class Expressions:
         if isinstance(value, int):
             return Term(placed(node, python.Constant(value)), "number")
         if not self.exact:
-            scope.report(Code.TYPE, "a program counts in whole numbers", Label(node.span, "not a whole number"))
+            scope.report(
+                Code.TYPE, "a program counts in whole numbers", Label(node.span, "not a whole number"), help=_WHOLE
+            )
         parts = (python.Constant(value.numerator), python.Constant(value.denominator))
         return Term(call(node, "ratio", *parts), "number")
 
@@ -141,13 +146,16 @@ class Expressions:
             scope.unknown(node.function)
             return Term(placed(node, python.Constant(0)), "unknown")
         if found.arity is None:
-            scope.report(Code.CALL, f"`{node.function.id}` is a value", Label(node.span, "called as a function"))
+            scope.report(
+                Code.CALL, f"`{node.function.id}` is a value", Label(node.span, "called as a function"), help=_TIMES
+            )
         elif not found.arity[0] <= len(arguments) <= (found.arity[1] or len(arguments)):
             wanted = f"{found.arity[0]}" if found.arity[1] else f"at least {found.arity[0]}"
             scope.report(
                 Code.CALL,
                 f"`{node.function.id}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(arguments)}",
                 Label(node.span, "called here"),
+                help=_ONE if found.arity == (2, None) else None,
             )
         made = call(node, f"v_{node.function.id}", *(a.code for a in arguments))
         return Term(made, found.kind, cost + found.cost)
@@ -180,7 +188,7 @@ class Expressions:
                 Code.TYPE,
                 "`/` is exact division, for claims and costs only",
                 Label(node.span, "here a whole number is needed"),
-                help="write `//`, which rounds down",
+                help=f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down",
             )
         return Term(call(node, "times" if operator == "*" else "ratio", left.code, right.code), "number", cost)
 
