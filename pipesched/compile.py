@@ -21,16 +21,20 @@ from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import TORCH, Examination, Loaded, Options, sizes
 from pipesched.formats import sniff
+from pipesched.formats.rows import require_ranks
 from pipesched.inputs import built_in, read
 from pipesched.language.checked import Checked, check_file
 from pipesched.language.evaluate import at_size
-from pipesched.language.parser import parse
+from pipesched.language.parser import OPS_A_WORD, WORDS, parse
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
+from pipesched.model.placement import most_ranks
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.report import Claim, Report
 from pipesched.source import Source
+
+MESSAGES = 3  # instructions for each operation: itself, a send and a receive
 
 
 def library() -> list[tuple[str, str]]:
@@ -45,9 +49,9 @@ def parameters_of(source: Source) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _checked(source: Source) -> Checked:
+def _checked(source: Source, words: int = WORDS) -> Checked:
     """A file is parsed and checked once, whatever the number of sizes."""
-    return check_file(parse(source))
+    return check_file(parse(source, words))
 
 
 def load(source: Source, options: Options) -> Loaded:
@@ -58,10 +62,11 @@ def load(source: Source, options: Options) -> Loaded:
     """
     kind = sniff.kind(source.name, source.text)
     if kind == "ps":
-        unit = at_size(_checked(source), options.parameters, max_ops=options.max_ops)
+        words = max(WORDS, options.max_ops // OPS_A_WORD)
+        unit = at_size(_checked(source, words), options.parameters, max_ops=options.max_ops)
         return Loaded(source.name, unit.schedule, unit=unit)
     if kind == "stream":
-        return _load_stream(source, options)
+        return _of_a_size(_load_stream(source, options), options)
     if kind == "answer":
         from pipesched.formats import answer_read
 
@@ -73,7 +78,7 @@ def load(source: Source, options: Options) -> Loaded:
     if kind == "order":
         from pipesched.formats import order_text
 
-        made = order_text.read(source)
+        made = order_text.read(source, most_ranks(options.max_ops))
     else:
         from pipesched.formats import torch_csv
 
@@ -83,6 +88,7 @@ def load(source: Source, options: Options) -> Loaded:
             stages=options.stages,
             microbatches=options.microbatches,
             placement=options.placement,
+            most_ranks=most_ranks(options.max_ops),
         )
     if options.parameters.get("p", made.ranks) != made.ranks:
         message = f"{source.name} has {made.ranks} ranks, one a row; {options.parameters['p']} were given"
@@ -90,9 +96,28 @@ def load(source: Source, options: Options) -> Loaded:
     if kind == "order" and options.microbatches not in (None, made.placement.microbatches):
         message = f"{source.name} has {made.placement.microbatches} microbatches; {options.microbatches} were given"
         raise fail(Code.FILE_DISAGREES, message)
+    torch = kind == "torch-csv"
     if isinstance(made, Program):
-        return Loaded(source.name, made.computes, made, torch=kind == "torch-csv")
-    return Loaded(source.name, made, torch=kind == "torch-csv")
+        return _of_a_size(Loaded(source.name, made.computes, made, torch=torch), options)
+    return _of_a_size(Loaded(source.name, made, torch=torch), options)
+
+
+def _of_a_size(loaded: Loaded, options: Options) -> Loaded:
+    """What was read, if it is not too much to be checked in a few seconds.
+
+    Raises:
+        PipeschedError: PS210.
+    """
+    require_ranks(loaded.schedule.ranks, most_ranks(options.max_ops))
+    instructions = len(loaded.schedule if loaded.program is None else loaded.program)
+    for count, what, limit in (
+        (len(loaded.schedule), "operations", options.max_ops),
+        (instructions, "instructions", MESSAGES * options.max_ops),
+    ):
+        if count > limit:
+            message = f"{loaded.source} has {count:,} {what}; the limit is {limit:,}"
+            raise fail(Code.TOO_MANY_OPERATIONS, message, help="--max-ops raises the limit")
+    return loaded
 
 
 def _load_stream(source: Source, options: Options) -> Loaded:

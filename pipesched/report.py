@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from html import escape
 
 from pipesched import render
 from pipesched.diagnostics import Diagnostic, exit_status
@@ -25,6 +24,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.numbers import plain, ratio, shown
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.safe import safe
 
 _INDENT = " " * 4
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
@@ -145,7 +145,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: the picture, and the text."""
-        words = f"<pre>{escape(self.text())}</pre>"
+        words = f"<pre>{safe(self.text(), 'xml')}</pre>"
         if self.subject is None or not above.known("picture"):
             return words
         about = self.subject
@@ -185,8 +185,7 @@ class Report:
 
     def _title(self, name: str | None) -> list[str]:
         """The schedule, or the file where several are told apart, and the sizes."""
-        sizes = " ".join(f"{parameter}={value}" for parameter, value in self.parameters.items())
-        return [part for part in (render.clean(name or ""), sizes) if part]
+        return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:
         counts = f"{_number(self.operations)} ops, {_number(self.messages)} messages"
