@@ -214,7 +214,7 @@ def compile_options(given: Mapping[str, Any], parameters: Mapping[str, int]) -> 
         "microbatches": parameters.get("m"),
         "placement": given["placement"],
     }
-    for name in ("mem_cap", "comm", "fsdp"):
+    for name in ("mem_cap", "comm", "fsdp", "require_proof"):
         if name in given:
             chosen[name] = given[name]
     if "release" in given:
