@@ -39,6 +39,7 @@ from pipesched.optimize.repeat.periodic import Periodic, periodic
 from pipesched.optimize.search import refutation
 from pipesched.optimize.search.climb import search
 from pipesched.optimize.search.state import INTERRUPTED, State
+from pipesched.optimize.sizes import MAX_OPS
 from pipesched.report import Report
 from pipesched.source import Source
 
@@ -157,7 +158,7 @@ def _judged(schedule: Schedule, instance: Instance, proof: Mapping[str, object],
 def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
     """The verdict of every ordinary check on the printed file."""
     source = Source("optimum.ps", text)
-    loaded = load(source, Options(max_ops=len(schedule)))
+    loaded = load(source, Options(max_ops=max(MAX_OPS, len(schedule))))
     same = all(
         np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
         for column in ("op", "stage", "microbatch", "start")
