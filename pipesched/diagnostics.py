@@ -82,10 +82,6 @@ class Code(enum.StrEnum):
     NOT_OPTIMIZED = "PS702"
     CERTIFICATE = "PS710"
     VERDICT = "PS711"
-    NO_PROOF = "PS712"
-    BEATEN = "PS713"
-    ANSWER = "PS714"
-    EVERY = "PS715"
 
     CELL = "PS801"
     EMPTY_CELL = "PS802"
@@ -113,12 +109,12 @@ class Code(enum.StrEnum):
     STAGE_RAISED = "PS825"
     NOT_FINITE = "PS826"
     GRADIENTS_DIFFER = "PS827"
+    UNSUPPORTED = "PS831"
 
     TWO_RANKS = "PS901"
     IDLE_RANK = "PS902"
     FORWARD_ONLY = "PS903"
     BUFFERS = "PS906"
-    ON_THE_WORD = "PS908"
 
     @property
     def warning(self) -> bool:

@@ -50,9 +50,7 @@ UNIT = "microbatches through 1/p of the model"
 
 @dataclass(frozen=True)
 class Options:
-    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
-    require_proof: it is an error unless it is an answer that is proved optimal.
-    """
+    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank."""
 
     parameters: Mapping[str, int] = field(default_factory=dict)
     costs: Costs | None = None
@@ -65,7 +63,6 @@ class Options:
     stages: int | None = None
     microbatches: int | None = None
     placement: tuple[int, ...] | None = None
-    require_proof: bool = False
 
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, a size below 1."""

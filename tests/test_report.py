@@ -175,8 +175,6 @@ KEYS = [
     "memory",
     "time",
     "claims",
-    "proved",
-    "optimum",
 ]
 
 

@@ -56,7 +56,7 @@ def run(file: str, **given: Any) -> int:
     \b
     --engine torch runs the computes in torch's own runtime, whose lowering is verified before the first step.
     --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are raise, raise-backward, nan, shape,
-    dtype, stall and weights. The run then ends with exit status 1 and the code of the fault.
+    dtype, stall, weights and hook. The run then ends with exit status 1 and the code of the fault.
     """
     from pipesched import compile, emission
 

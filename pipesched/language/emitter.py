@@ -40,20 +40,6 @@ class Turn:
             self.next[chunk] += 1
 
 
-@dataclass
-class Pending:
-    """The I whose W is missing, oldest first; one taken out of turn is stepped over when it comes to the front."""
-
-    queue: deque[tuple[int, int]] = field(default_factory=deque)
-    taken: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def take(self, entry: tuple[int, int]) -> None:
-        """Take an entry that is in the queue, wherever it stands."""
-        self.taken[entry] = self.taken.get(entry, 0) + 1
-        while self.queue and self.taken.get(self.queue[0]):
-            self.taken[self.queue.popleft()] -= 1
-
-
 class Emitter:
     """The operations of one rank.
 
@@ -68,9 +54,9 @@ class Emitter:
         self.second: list[int] = []
         self.forward = Turn({c: low for c, (low, _, _) in enumerate(chunks)})
         self.backward = Turn({c: low for c, (low, _, _) in enumerate(chunks)})
-        self.pending = [Pending() for _ in chunks]
-        self.oldest = Pending()  # those of all chunks
-        self.missing: dict[tuple[int, int], int] = {}  # how many W of a chunk and microbatch
+        self.oldest: deque[tuple[int, int]] = deque()
+        self.pending: dict[int, deque[int]] = {c: deque() for c in range(len(chunks))}
+        self.settled: set[tuple[int, int]] = set()
         self.split = False  # whether an I has run
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -127,7 +113,8 @@ class Emitter:
                 raise _too_many(self.limit)
             if turn is not None:
                 turn.name(chunk, microbatch)
-            elif self.missing.get((chunk, microbatch)):
+            elif microbatch in self.pending[chunk]:
+                self.pending[chunk].remove(microbatch)
                 self._settle(chunk, microbatch)
             self._write(site, chunk, microbatch)
             if op == "I":
@@ -141,40 +128,37 @@ class Emitter:
 
     def _remember(self, chunk: int, microbatch: int) -> None:
         self.split = True
-        entry = chunk, microbatch
-        self.oldest.queue.append(entry)
-        self.pending[chunk].queue.append(entry)
-        self.missing[entry] = self.missing.get(entry, 0) + 1
+        self.oldest.append((chunk, microbatch))
+        self.pending[chunk].append(microbatch)
 
     def _settle(self, chunk: int, microbatch: int) -> None:
-        """A W runs: no queue has its I any more."""
-        entry = chunk, microbatch
-        self.missing[entry] -= 1
-        self.pending[chunk].take(entry)
-        self.oldest.take(entry)
+        """A W was taken from its chunk: the common queue skips it when it comes to the front."""
+        self.settled.add((chunk, microbatch))
+        while self.oldest and self.oldest[0] in self.settled:
+            self.settled.discard(self.oldest.popleft())
 
     def _weight(self, site: int, chunk: int) -> None:
         if not 0 <= chunk < len(self.chunks):
             raise self._no_chunk("W", chunk)
-        if not self.pending[chunk].queue:
+        if not self.pending[chunk]:
             raise self._none_pending(f"chunk {chunk} of rank {self.rank}")
-        microbatch = self.pending[chunk].queue[0][1]
+        microbatch = self.pending[chunk].popleft()
         self._write(site, chunk, microbatch)
         self._settle(chunk, microbatch)
 
     def _any_weight(self, site: int) -> None:
-        if not self.oldest.queue:
+        if not self.oldest:
             raise self._none_pending(f"rank {self.rank}")
-        self._weight(site, self.oldest.queue[0][0])
+        self._weight(site, self.oldest[0][0])
 
     def _drain(self, site: int, chunk: int | None) -> None:
         if chunk is None:
-            while self.oldest.queue:
+            while self.oldest:
                 self._any_weight(site)
             return
         if not 0 <= chunk < len(self.chunks):
             raise self._no_chunk("W", chunk)
-        while self.pending[chunk].queue:
+        while self.pending[chunk]:
             self._weight(site, chunk)
 
     def _pair(self) -> None:

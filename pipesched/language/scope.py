@@ -15,9 +15,6 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language import ast
 from pipesched.source import Span
 
-FINDINGS = 20  # so many are reported of one file
-LONG, MANY = 60, 5_000  # letters of a name, and names, among which one is looked for that may be meant
-
 Kind: TypeAlias = Literal["number", "boolean", "unknown"]
 
 
@@ -110,8 +107,7 @@ class Scope:
         self.blocks[-1][name.id] = binding
 
     def unknown(self, name: ast.Name) -> None:
-        full = self.full or len(name.id) > LONG
-        known = [] if full else sorted({x for x in self.visible() if len(x) <= LONG})[:MANY]
+        known = sorted(set(self.visible()))
         meant = [own for own, others in _ALIASES.items() if name.id in others and own in known]
         close = meant or difflib.get_close_matches(name.id, known, 1, 0.6)
         help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else _AFTER)
@@ -122,11 +118,5 @@ class Scope:
             help=help,
         )
 
-    @property
-    def full(self) -> bool:
-        """Whether as much was found as is reported."""
-        return len(self.diagnostics) >= FINDINGS
-
     def report(self, code: Code, message: str, *labels: Label, help: str | None = None) -> None:
-        if not self.full:
-            self.diagnostics.append(Diagnostic(code, message, labels, (), help))
+        self.diagnostics.append(Diagnostic(code, message, labels, (), help))

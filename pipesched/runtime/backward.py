@@ -10,20 +10,23 @@ torch's own stage backward does the split. Four things around it make it right w
 - weights that no input reaches (an output of weights alone) are missed by the split, and those that a stage uses
   several times are counted twice before torch 2.13: they get their gradient at I;
 - the graph is kept until all of W is done, so that layers which are applied several times share it safely;
-- what cannot be split (reentrant checkpointing) runs a full backward at I, with a warning, and W does nothing.
+- what cannot be split runs a full backward at I, with a warning, and W does nothing: reentrant and selective
+  checkpointing, which have one backward for all, and compiled graphs, which torch would run twice.
 
-Nothing of the graph is freed at I; all of it is at W. Activation checkpointing inside a stage is right, but its W runs
-the forward again once per group of weights.
+Nothing of the graph is freed at I; all of it is at W. Other activation checkpointing inside a stage is right, but its W
+runs the forward again once per group of weights.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
@@ -42,11 +45,13 @@ class Saved:
     """What a microbatch keeps between its F and the end of its backward.
 
     inputs: leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once they are known.
+    once: why there is one backward for all, if the forward showed it.
     """
 
     inputs: tuple[Tensor, ...]
     roots: tuple[Tensor, ...]
     arrived: Gradients = ()
+    once: str | None = None
     groups: list[dict[str, Any]] | None = None
     done: bool = field(default=False)
 
@@ -65,7 +70,7 @@ def for_input(saved: Saved, module: nn.Module) -> Gradients:
         return tuple(None for _ in saved.inputs)
     roots = [(r, a) for r, a in zip(saved.roots, saved.arrived, strict=True) if r.requires_grad]
     nodes = list(_nodes([r.grad_fn for r, _ in roots if r.grad_fn is not None]))
-    reason = _unsplittable(nodes)
+    reason = saved.once or _unsplittable(nodes)
     if reason is None:
         reason = _split(saved, module, roots, nodes)
         if reason is None:
@@ -127,10 +132,39 @@ def _counts_once(group: dict[str, Any]) -> bool:
     return _VERSION >= (2, 13) or len(group["intermediates"]) == 1
 
 
+# Nodes of the graph that compute all gradients together, once.
+_WHOLE = {
+    "CheckpointFunctionBackward": "reentrant activation checkpointing (use_reentrant=True) has one backward for all",
+    "CompiledFunctionBackward": "a graph of torch.compile has one backward for all",
+}
+
+
 def _unsplittable(nodes: list[Node]) -> str | None:
-    if any(node.name() == "CheckpointFunctionBackward" for node in nodes):
-        return "reentrant activation checkpointing (use_reentrant=True) has one backward for all"
-    return None
+    return next((_WHOLE[node.name()] for node in nodes if node.name() in _WHOLE), None)
+
+
+@contextmanager
+def selective() -> Iterator[list[str]]:
+    """Around a forward: why its backward runs once, if it has selective activation checkpointing.
+
+    That hands out each saved value once, and leaves no mark in the graph; so its forward is noticed.
+    """
+    mode: Any = torch.utils.checkpoint._CachingTorchDispatchMode
+    found: list[str] = []
+    enter, own = mode.__enter__, "__enter__" in vars(mode)
+
+    def noticed(self: Any) -> Any:
+        found.append("selective activation checkpointing has one backward for all")
+        return enter(self)
+
+    mode.__enter__ = noticed
+    try:
+        yield found
+    finally:
+        if own:
+            mode.__enter__ = enter
+        else:
+            del mode.__enter__
 
 
 def _nodes(roots: list[Node]) -> Iterator[Node]:

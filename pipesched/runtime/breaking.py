@@ -4,6 +4,7 @@ kill, stall            this rank, at the instruction
 raise, raise-backward  the first stage that runs from the instruction on, forward or backward
 nan, shape, dtype      what that stage gives
 weights                this rank begins with other weights
+hook                   this rank's weights have a hook that runs after each backward
 stream                 this rank runs another stream (`launch.Job.others`)
 """
 
@@ -33,6 +34,8 @@ class Broken:
             module.register_forward_hook(self._forward)
             if given.kind == "weights":
                 _disturb(module)
+            if given.kind == "hook":
+                _hook(module)
 
     def before(self, instruction: Instruction, index: int) -> None:
         """A hook of the runtime."""
@@ -69,3 +72,8 @@ def _raise(gradient: Tensor) -> None:
 def _disturb(module: nn.Module) -> None:
     for weight in module.parameters():
         weight.add_(0.01)
+
+
+def _hook(module: nn.Module) -> None:
+    for weight in module.parameters():
+        weight.register_post_accumulate_grad_hook(lambda _: None)  # type: ignore[no-untyped-call]

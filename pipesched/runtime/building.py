@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from itertools import permutations, zip_longest
 from typing import Any, cast
 
 import torch
@@ -15,9 +15,15 @@ from pipesched.runtime.channels import Pair
 from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError, printable
 from pipesched.runtime.exchange import broadcast
 from pipesched.runtime.reduce import Held, Tied, holders
+from pipesched.runtime.replicas import replicated
 from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, tensors_of
+from pipesched.runtime.supported import unsupported
 from pipesched.runtime.tied import LooksTied, look, shown
 from pipesched.stream import Stream
+
+
+class NotReplicated(UserWarning):
+    """Some stages are wrapped in DistributedDataParallel and others are not: replicas of those train apart."""
 
 
 def check_modules(
@@ -39,11 +45,16 @@ def check_modules(
 
 def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
     """What a rank tells of its weights, as JSON: by route/stage names, shapes, dtypes, who shares each, a digest."""
+    refused = unsupported(modules)
+    if refused is not None:
+        return {"unsupported": refused}
     shared: dict[int, list[tuple[int, str]]] = {}
     for (_, stage), module in modules.items():
         for name, weight in module.named_parameters():
             shared.setdefault(id(weight), []).append((stage, name))
     return {
+        "unsupported": None,
+        "replicas": {_key(held): _replicas(module) for held, module in modules.items() if _trained(module)},
         "weights": {
             _key(held): [
                 [name, list(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)])]
@@ -58,6 +69,22 @@ def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
 def _key(held: Held) -> str:
     route, stage = held
     return f"{route}/{stage}"
+
+
+def _trained(module: nn.Module) -> bool:
+    return any(weight.requires_grad for weight in module.parameters())
+
+
+def _replicas(module: nn.Module) -> int:
+    return max((dist.get_world_size(wrapper.process_group) for wrapper in replicated(module)), default=1)
+
+
+def check_replicated(notes: Sequence[Mapping[str, Any]]) -> None:
+    """Warn, on the first rank, of a pipeline of which only some stages are averaged over replicas."""
+    counts = {int(key.partition("/")[2]): count for note in notes for key, count in note["replicas"].items()}
+    if len(set(counts.values())) > 1:
+        found = ", ".join(f"stage {stage}: {count}" for stage, count in sorted(counts.items()))
+        warnings.warn(f"stages are averaged over different numbers of replicas ({found})", NotReplicated, stacklevel=3)
 
 
 def check_tied(stream: Stream, notes: Sequence[Mapping[str, Any]], tied: Tied) -> None:
@@ -166,18 +193,16 @@ def _tell(value: Boundary | str | None, maker: int, group: dist.ProcessGroup | N
     return printable(told) if isinstance(told, str) else tuple(map(TensorSpec.of_plain, told))
 
 
-def pairs_of(stream: Stream, rank: int, tied: Tied) -> set[Pair]:
-    """Every (source, target) between which messages pass that this rank sends or receives."""
-    pairs = {
-        (rank, x.peer) if x.op.startswith("SEND") else (x.peer, rank)
-        for x in stream.ranks[rank]
-        if x.op.startswith(("SEND", "RECV"))
-    }
-    peers = {x.peer for x in stream.ranks[rank] if x.op == "SYNC"}
+def pairs_of(stream: Stream, tied: Tied) -> set[Pair]:
+    """Every (source, target) of ranks between which messages pass: the same on every rank."""
+    pairs = set()
+    for rank, instructions in enumerate(stream.ranks):
+        sends = {(rank, x.peer) for x in instructions if x.op.startswith("SEND")}
+        receives = {(x.peer, rank) for x in instructions if x.op.startswith("RECV")}
+        pairs |= sends | receives | {(rank, x.peer) for x in instructions if x.op == "SYNC"}
     for group in tied:
-        ranks = holders(stream, group)
-        peers |= set(ranks) - {rank} if rank in ranks else set()
-    return pairs | {(rank, peer) for peer in peers} | {(peer, rank) for peer in peers}
+        pairs |= set(permutations(holders(stream, group), 2))
+    return pairs
 
 
 def split_batch(value: Any, count: int, what: str) -> list[Any] | None:

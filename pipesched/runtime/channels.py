@@ -1,13 +1,16 @@
 """Messages on torch.distributed: posted, kept, awaited.
 
-    gloo   unique tags: delivery does not depend on the order of posts; a send meets its receive (rendezvous);
-           tensors of a GPU go through the host, so several ranks may share one
-    NCCL   no tags: on each direction sends and receives are posted in list order, which pairs them as verified;
-           one communicator (two ranks, own stream) per direction, so that the two directions do not block each other
+    gloo    unique tags: delivery does not depend on the order of posts; a send meets its receive (rendezvous);
+            tensors of a GPU go through the host, so several ranks may share one
+    others  no tags: on each direction sends and receives are posted in list order, which pairs them as verified;
+            one communicator (two ranks, own stream) per direction, so that the two directions do not block each other
 
-A Work handle that is dropped may take its message with it, so every handle is kept, with its tensors, until it has
-been awaited. An activation has arrived for sure once its gradient comes back: then its send is awaited, at no cost,
-and its memory goes.
+Either way a post waits for nothing, and nothing waits for a post but its own channel: the model `async`. So a receive
+that is brought forward within its channel leaves the verdict as it is.
+
+A Work handle that is dropped may take its message with it, so every handle is kept, with its tensors, until it is
+done. Who finds that out depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
+instruction; one of gloo knows of its end only after a wait, which a thread for each target does in the order of posts.
 
 `blocking` is a discipline for tests: every SEND and RECV blocks in list order until its partner is there, which is the
 model `strict` on a real transport.
@@ -15,35 +18,58 @@ model `strict` on a real transport.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable, Sequence
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
+from pipesched.runtime.exchange import everybody
+from pipesched.runtime.messages import Message, Tags
 from pipesched.runtime.shapes import Boundary, TensorSpec
-
-UNTAGGED = ("nccl",)  # backends that ignore tags
 
 Pair = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """What a backend does.
+
+    tagged: it honours tags. host: it moves the host's memory, and its `wait` blocks the process until the message is
+    there; else `wait` only orders the queues of the GPU, and a handle can be asked whether it is done.
+    """
+
+    tagged: bool
+    host: bool
+
+
+TRANSPORTS = {"gloo": Transport(tagged=True, host=True)}
+OTHERS = Transport(tagged=False, host=False)  # right on a backend that honours tags, too
+
+
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """What is under way. The tensors live as long as the handles."""
+    """What is under way. The tensors live as long as the handles. left: held by the thread that waits for them."""
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]
+    left: threading.Lock | None = None
+    error: RuntimeError | None = None
+
+    def wait(self) -> None:
+        for work in self.works:
+            work.wait()
 
 
 class Channels:
-    """The messages of one rank.
-
-    waiting: the message that it waits for at this moment, for a watchdog to read. waited: seconds spent so, in all.
-    """
+    """The messages of one rank. waited: seconds spent waiting for them, in all."""
 
     def __init__(
         self,
@@ -55,17 +81,32 @@ class Channels:
         *,
         blocking: bool = False,
     ) -> None:
-        """pairs: every (source, target) of the program that this rank is part of."""
+        """pairs: every (source, target) of the program, the same on every rank."""
         self.rank, self.group, self.device, self.tags, self.blocking = rank, group, device, tags, blocking
-        self.waiting: Message | None = None
         self.waited = 0.0
+        self._waiting: Message | None = None
         self._received: dict[Message, _Posted] = {}
         self._sent: dict[Message, _Posted] = {}
-        pairs = sorted(pairs)
+        self._queued: deque[tuple[Message, list[dist.Work]]] = deque()
+        self._threads: dict[int, SimpleQueue[Message | None]] = {}
         backend = backend_of(group, device)
-        self.wire = torch.device("cpu") if backend == "gloo" else device  # where tensors are while they travel
-        self._tagged = backend not in UNTAGGED
-        self._directions = {} if self._tagged else self._communicators(pairs)
+        self._transport = TRANSPORTS.get(backend, OTHERS)
+        self.wire = torch.device("cpu") if self._transport.host else device  # where tensors are while they travel
+        self._directions = {} if self._transport.tagged else self._communicators(pairs)
+
+    @property
+    def waiting(self) -> Message | None:
+        """The message that this rank waits for at this moment, for a watchdog to read.
+
+        Where a wait only orders the queues of the GPU (`queues`), the first that they wait for.
+        """
+        queued = (message for message, works in list(self._queued) if not done(works))
+        return self._waiting or next(queued, None)
+
+    @property
+    def queues(self) -> bool:
+        """Whether a wait does not block the process: it goes on, and enqueues instructions behind the message."""
+        return not self._transport.host
 
     @property
     def posted(self) -> tuple[Message, ...]:
@@ -89,9 +130,6 @@ class Channels:
             raise LookupError(f"no receive is posted for {message}")
         self._await(message, posted)
         del self._received[message]
-        if message.kind == GRADIENT:
-            maker, there, here = message.stage - 1, message.source, message.target
-            self._release(Message(ACTIVATION, message.route, maker, message.microbatch, here, there))
         return tuple(tensor.to(self.device) for tensor in posted.tensors)
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> None:
@@ -100,6 +138,11 @@ class Channels:
         if self.blocking:
             self._release(message)
 
+    def deliver(self, message: Message, tensors: Sequence[Tensor]) -> None:
+        """Send, and wait until it is received."""
+        self._post_send(message, tensors)
+        self._release(message)
+
     def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
         """Give a tensor to another rank and get that rank's: both are posted, then both awaited."""
         self._post_receive(incoming, (TensorSpec.of(tensor),))
@@ -107,6 +150,18 @@ class Channels:
         (theirs,) = self.take(incoming)
         self._release(outgoing)
         return theirs
+
+    def sweep(self) -> None:
+        """Let go of what has arrived. Of a target only the oldest is asked: a direction keeps its order."""
+        if not self._transport.host:
+            _drop_done(self._sent)
+            while self._queued and done(self._queued[0][1]):
+                self._queued.popleft()
+
+    def finish(self) -> None:
+        """Wait until everything that was sent has been received."""
+        for message in list(self._sent):
+            self._release(message)
 
     def _post_receive(self, message: Message, boundary: Boundary) -> _Posted:
         buffers = tuple(spec.empty(self.wire) for spec in boundary)
@@ -120,27 +175,50 @@ class Channels:
         posted = self._sent[message] = _Posted(ready, [])
         for index, tensor in enumerate(ready):
             posted.works.append(self._isend(message, index, tensor))
-
-    def finish(self) -> None:
-        """Wait until everything that was sent has been received."""
-        for message in list(self._sent):
-            self._release(message)
+        if self._transport.host and not self.blocking:
+            posted.left = threading.Lock()
+            posted.left.acquire()
+            self._thread(message.target).put(message)
 
     def _release(self, message: Message) -> None:
         """Wait for a send, if it is still known, and let its tensors go."""
         posted = self._sent.get(message)
-        if posted is not None:
+        if posted is None:
+            return
+        if posted.left is None:
             self._await(message, posted)
-            del self._sent[message]
+        else:
+            with self._named(message):
+                posted.left.acquire()
+            if posted.error is not None:
+                raise posted.error
+        self._sent.pop(message, None)
 
     def _await(self, message: Message, posted: _Posted) -> None:
+        with self._named(message):
+            posted.wait()
+        if self._transport.host:
+            posted.works.clear()
+        else:
+            self._queued.append((message, posted.works))
+
+    @contextmanager
+    def _named(self, message: Message) -> Iterator[None]:
+        """For as long as this rank waits for a message."""
         began = time.monotonic()
-        self.waiting = message
-        for work in posted.works:
-            work.wait()
-        posted.works.clear()
-        self.waiting = None
+        self._waiting = message
+        yield
+        self._waiting = None
         self.waited += time.monotonic() - began
+
+    def _thread(self, target: int) -> SimpleQueue[Message | None]:
+        """The queue of the thread that waits for what is sent to a rank. It ends when these channels are gone."""
+        if target not in self._threads:
+            queue = self._threads[target] = SimpleQueue()
+            name = f"pipesched sends to rank {target}"
+            threading.Thread(target=_wait_in_order, args=(queue, self._sent), name=name, daemon=True).start()
+            weakref.finalize(self, queue.put, None)
+        return self._threads[target]
 
     def _isend(self, message: Message, index: int, tensor: Tensor) -> dist.Work:
         return _kept(dist.isend(tensor, self._global(message.target), *self._way(message, index)))
@@ -150,27 +228,69 @@ class Channels:
 
     def _way(self, message: Message, index: int) -> tuple[dist.ProcessGroup | None, int]:
         """The group and the tag of a tensor."""
-        if self._tagged:
+        if self._transport.tagged:
             return self.group, self.tags.of_tensor(message, index)
         return self._directions[message.source, message.target], 0
 
     def _global(self, rank: int) -> int:
         return rank if self.group is None else dist.get_global_rank(self.group, rank)
 
-    def _communicators(self, pairs: Sequence[Pair]) -> dict[Pair, dist.ProcessGroup]:
-        """A communicator per direction.
+    def _communicators(self, pairs: Iterable[Pair]) -> dict[Pair, dist.ProcessGroup]:
+        """A communicator per direction of this rank, by the ranks of the program.
 
-        The first operation on a communicator waits for the other rank, so all are used once here, in one order that
-        is the same everywhere: creation can never be part of a circle later.
+        torch wants every process of the job in every `new_group`, in one order: a process that leaves one out numbers
+        the next ones differently, and where NCCL splits communicators off the default one (``device_id``) the others
+        wait for it. The first operation on a communicator waits for the other rank, so all are used once here:
+        creation can never be part of a cycle later.
         """
+        mine = {(self._global(source), self._global(target)): (source, target) for source, target in pairs}
         made: dict[Pair, dist.ProcessGroup] = {}
-        for pair in pairs:
-            ranks = sorted(map(self._global, pair))
-            group = dist.new_group(ranks, use_local_synchronization=True)
-            assert isinstance(group, dist.ProcessGroup)
-            dist.all_reduce(torch.zeros(1, device=self.wire), group=group)
-            made[pair] = group
+        for pair in self._of_all_pipelines(sorted(mine)):
+            group = dist.new_group(sorted(pair))
+            if dist.get_rank() in pair:
+                assert isinstance(group, dist.ProcessGroup)
+                dist.all_reduce(torch.zeros(1, device=self.wire), group=group)
+                made[mine[pair]] = group
         return made
+
+    def _of_all_pipelines(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of all programs that the processes of the job run, replicas of each other or not."""
+        if self.group is None:
+            return pairs
+        return sorted({(source, target) for some in everybody(pairs) for source, target in some})
+
+
+def _drop_done(sent: dict[Message, _Posted]) -> None:
+    """Forget the sends that are done, of each target from the oldest on."""
+    held = set()
+    for message, posted in list(sent.items()):
+        if message.target not in held and done(posted.works):
+            posted.wait()  # at no cost, and torch lets its own references go
+            del sent[message]
+        else:
+            held.add(message.target)
+
+
+def _wait_in_order(queue: SimpleQueue[Message | None], sent: dict[Message, _Posted]) -> None:
+    """The life of a thread: wait for each send, and let its tensors go."""
+    while (message := queue.get()) is not None:
+        _wait_for(sent, message)
+
+
+def _wait_for(sent: dict[Message, _Posted], message: Message) -> None:
+    posted = sent[message]
+    assert posted.left is not None
+    try:
+        posted.wait()
+    except RuntimeError as error:  # for the rank's own thread to raise when it asks
+        posted.error = error
+    else:
+        del sent[message]
+    posted.left.release()
+
+
+def done(works: Sequence[dist.Work]) -> bool:
+    return all(work.is_completed() for work in works)
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:

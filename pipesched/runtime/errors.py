@@ -26,6 +26,7 @@ BOUNDARY = "PS824"  # a shape or dtype between two stages
 RAISED = "PS825"
 NOT_FINITE = "PS826"
 GRADIENTS_DIFFER = "PS827"
+UNSUPPORTED = "PS831"  # a module that would be trained wrong, or not at all
 
 
 LONGEST = 500  # characters of a text of another process

@@ -24,6 +24,7 @@ from pipesched.runtime.backward import Gradients
 from pipesched.runtime.building import (
     check_copies,
     check_modules,
+    check_replicated,
     check_tied,
     infer_boundaries,
     pairs_of,
@@ -33,8 +34,10 @@ from pipesched.runtime.building import (
 from pipesched.runtime.channels import Channels
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
 from pipesched.runtime.reduce import Held, Reduction, Tied
+from pipesched.runtime.replicas import check_replicas, replicated
 from pipesched.runtime.shapes import Boundary, gradients
 from pipesched.runtime.stages import Loss, Stage
+from pipesched.runtime.supported import check_supported
 from pipesched.stream import Instruction, Stream
 
 Hook = Callable[[Instruction, int], None]
@@ -68,7 +71,8 @@ class Runtime:
         """A collective: all ranks of the group build theirs at the same time.
 
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and gives a tensor or a
-            tuple of them. Where a stage lives twice, both copies begin with the same weights.
+            tuple of them. Where a stage lives twice, both copies begin with the same weights. A stage in
+            DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD.
         loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch.
         example: one microbatch of the model's input, needed where stage 0 lives: boundaries are found by one forward
             without a trace. Or what `boundaries_of` returned: what enters each of the S stages.
@@ -77,11 +81,13 @@ class Runtime:
         before, after: called around every instruction with it and its index.
         optimize: what STEP does. Gradients are complete then, and stay.
         tied: groups of (stage, parameter name) that are one weight, on different ranks: each gets the sum.
-        early_receives: how many receives may be posted ahead of their place in the list; each holds its buffer.
+        early_receives: how many receives may be posted ahead of their place in the list; each holds its buffer. They
+            keep the order of their channel, and no post waits, so the verdict under `async` stays as it was.
         blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
 
         Raises:
-            RunError: PS821 another rank has another stream; PS824 a stage does not fit its neighbours or its copy.
+            RunError: PS821 another rank has another stream; PS824 a stage does not fit its neighbours or its copy;
+                PS831 a module that is not supported (the table is in this folder's README).
             ValueError: the modules are not those of this rank, or the group is not of the stream's size.
         """
         check_modules(stream, modules, rank, group)
@@ -92,14 +98,19 @@ class Runtime:
         self.losses: dict[int, Tensor] = {}
         self._group, self._device = group, torch.device(device)
         self._alone = len(stream.ranks) == 1
+        notes: list[Mapping[str, Any]] = [signature(modules)]
         if not self._alone:
-            notes = [card.note for card in agree(stream, group, signature(modules))]
+            notes = [card.note for card in agree(stream, group, notes[0])]
+        check_supported(notes)
+        check_replicas({held: replicated(module) for held, module in modules.items()}, stream, rank)
+        if not self._alone:
             check_copies(stream, notes)
             if rank == 0:
                 check_tied(stream, notes, tied)
+                check_replicated(notes)
         self.boundaries = infer_boundaries(stream, modules, example, rank, group, self._device)
         width = max(map(len, self.boundaries))
-        pairs = pairs_of(stream, rank, tied)
+        pairs = pairs_of(stream, tied)
         self._channels = Channels(rank, group, self._device, Tags.of(stream, width), pairs, blocking=blocking)
         self._reduction = Reduction(stream, modules, rank, self._channels, tied)
         self._train = any(x.op in ("B", "I", "OVERLAP") for x in self.instructions)
@@ -107,7 +118,7 @@ class Runtime:
         self._ahead = 0 if blocking else early_receives
         receives = [(i, x) for i, x in enumerate(self.instructions) if x.op.startswith("RECV")]
         self._receives = [(i, Message.of(x, rank)) for i, x in receives]
-        self._posted = 0
+        self._due = self._posted = 0  # receives: how many the list has had, how many are posted
         self._inbox: dict[Message, tuple[Tensor, ...]] = {}
         self._outbox: dict[Message, tuple[Tensor, ...]] = {}
         self._inputs: list[Any] | None = None
@@ -135,7 +146,8 @@ class Runtime:
             first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
         targets: likewise, where the last stage lives; a microbatch's target is whatever the loss takes.
         Adds to ``.grad`` of every weight what one backward through the undivided model adds, with loss = mean over
-        the microbatches. A weight that no microbatch used gets zeros where a copy or a tie is exchanged.
+        the microbatches. A weight that no microbatch used gets zeros where a copy or a tie is exchanged, or
+        replicas are averaged by a DDP that is not told to find such weights.
 
         Raises:
             RunError: PS824, what a stage gave is not what the next one expects.
@@ -147,20 +159,22 @@ class Runtime:
         self._inputs = split_batch(inputs, count, "inputs")
         self._targets = split_batch(targets, count, "targets")
         self.losses = {}
-        self._posted = 0
+        self._due = self._posted = 0
         self._reduction.begin()
+        torch.clear_autocast_cache()  # of weights as they were before the last step
         for index, instruction in enumerate(self.instructions):
             self.position = index
             if self.before is not None:
                 self.before(instruction, index)
+            self._channels.sweep()
             self._receive_ahead(index)
             self._run(instruction)
             if self.after is not None:
                 self.after(instruction, index)
         self.position = len(self.instructions)
-        self._channels.finish()
         if not any(x.op == "STEP" for x in self.instructions):
             self._reduction.finish()
+        self._channels.finish()
         return self._mean()
 
     def _run(self, x: Instruction) -> None:
@@ -180,7 +194,8 @@ class Runtime:
             case "RECV_F" | "RECV_B":
                 pass  # posted before
             case "REDUCE_GRAD":
-                self._reduction.reduce(x.stage)
+                if self._train:
+                    self._reduction.reduce(x.stage)
             case "SYNC":
                 self._reduction.sync(x.stage, x.peer)
             case "STEP":
@@ -239,11 +254,10 @@ class Runtime:
         (self._inbox if target == self.rank else self._outbox)[message] = made
 
     def _receive_ahead(self, index: int) -> None:
-        """Post the receives up to here, and some ahead."""
-        reached = self._posted
-        while reached < len(self._receives) and self._receives[reached][0] <= index:
-            reached += 1
-        for _, message in self._receives[self._posted : reached + self._ahead]:
+        """Post the receives that the list has up to here, and some of those after, each channel in its order."""
+        while self._due < len(self._receives) and self._receives[self._due][0] <= index:
+            self._due += 1
+        for _, message in self._receives[self._posted : self._due + self._ahead]:
             self._channels.receive(message, self._boundary(message))
             self._posted += 1
 
@@ -257,7 +271,7 @@ class Runtime:
         leaving = self.boundaries[number + 1] if number + 1 < self.stream.stages else None
         parts = (y for x in self.instructions for y in x.parts or (x,))
         split = any(x.op == "I" and (x.route, x.stage) == held for x in parts)
-        return Stage(module, number, self.boundaries[number], leaving, split=split, train=self._train)
+        return Stage(module, number, self.boundaries[number], leaving, self._device, split=split, train=self._train)
 
     def _mean(self) -> Tensor:
         total = torch.zeros((), dtype=torch.float64, device=self._channels.wire)

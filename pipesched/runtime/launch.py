@@ -25,7 +25,7 @@ from typing import Any
 from pipesched import child
 from pipesched.runtime.errors import NEEDS, RANK_LOST, Fault, Place, RunError
 
-FAULTS = ("kill", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "weights", "stream")
+FAULTS = ("kill", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "weights", "hook", "stream")
 START = 60.0  # seconds for ranks to find each other, before the watchdog of each has begun
 EXTRA = 2.0  # seconds beyond the timeout within which every rank has ended
 

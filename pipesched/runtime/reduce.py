@@ -1,7 +1,8 @@
 """Gradients from sums to what undivided training leaves.
 
     during the step    .grad of a weight = sum over this rank's microbatches of one copy
-    REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes
+    REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes;
+                       then the mean over the replicas of the stage, if DistributedDataParallel wraps it
     SYNC               + the other copy's, so that both copies hold the same sum, bit for bit (a + b = b + a)
     before STEP        + the gradients of the weights it is tied to, + what ``.grad`` held before the step
 
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from pipesched.runtime.channels import Channels
 from pipesched.runtime.messages import SYNC, TIED, Message
+from pipesched.runtime.replicas import Replica, replicated
 from pipesched.runtime.shapes import TensorSpec
 from pipesched.stream import Stream
 
@@ -33,6 +35,7 @@ class Reduction:
         self, stream: Stream, modules: Mapping[Held, nn.Module], rank: int, channels: Channels, tied: Tied = ()
     ) -> None:
         self._stream, self._modules, self._rank, self._channels, self._tied = stream, modules, rank, channels, tied
+        self._replicas = {held: [Replica(x) for x in replicated(module)] for held, module in modules.items()}
         self._holders: dict[nn.Parameter, set[Held]] = {}
         for held, module in modules.items():
             for weight in _weights(module):
@@ -46,12 +49,15 @@ class Reduction:
         self._unreduced = {weight: set(holders) for weight, holders in self._holders.items()}
         self._synced = set()
         self._before = {weight: weight.grad for weight in self._holders if weight.grad is not None}
+        for held, parts in self._replicas.items():
+            if any(part.views for part in parts):  # the next average will be written into the same memory
+                self._before |= {w: self._before[w].clone() for w in _weights(self._modules[held]) if w in self._before}
         for weight in self._before:
             weight.grad = None
 
     @torch.no_grad()
     def reduce(self, stage: int) -> None:
-        """REDUCE_GRAD: every copy of a stage that this rank holds."""
+        """REDUCE_GRAD: every copy of a stage that this rank holds. A collective of its replicas."""
         for held in [held for held in self._modules if held[1] == stage]:
             for weight in _weights(self._modules[held]):
                 left = self._unreduced[weight]
@@ -59,6 +65,8 @@ class Reduction:
                     left.discard(held)
                     if not left and weight.grad is not None:
                         weight.grad.div_(self._stream.microbatches)
+            for part in self._replicas[held]:
+                part.average()
 
     @torch.no_grad()
     def sync(self, stage: int, peer: int) -> None:
@@ -81,6 +89,8 @@ class Reduction:
         for weight, before in self._before.items():
             weight.grad = before if weight.grad is None else before.add_(weight.grad)
         self._before = {}
+        for part in (part for parts in self._replicas.values() for part in parts):
+            part.catch_up()
 
     def _tie(self, group: Sequence[tuple[int, str]]) -> None:
         """One gradient for all weights of a group: the sum over its stages, in the order in which they are named.
@@ -106,7 +116,7 @@ class Reduction:
             made = torch.zeros_like(pattern) if grad is None else grad
             for target in holders(self._stream, group):
                 if target != self._rank:
-                    self._channels.send(replace(message, target=target), (made,))
+                    self._channels.deliver(replace(message, target=target), (made,))
             total += made
         for weight in mine.values():
             weight.grad = total.clone()

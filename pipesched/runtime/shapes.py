@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError
+from pipesched.runtime.replicas import passed_by, replicated
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +112,17 @@ def dry_forward(module: nn.Module, inputs: Boundary, device: torch.device, what:
     """The boundary behind a stage, by one forward on zeros that leaves no trace in buffers or random numbers."""
     kept = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.no_grad(), warnings.catch_warnings():
+    with (
+        torch.random.fork_rng(devices=devices),
+        torch.no_grad(),
+        passed_by(replicated(module)),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # what is worth saying comes again with the first microbatch
         output = module(*(spec.zeros(device) for spec in inputs))
         for name, buffer in module.named_buffers():
             buffer.copy_(kept[name])
+    torch.clear_autocast_cache()  # of weights that were cast without a gradient
     return specs(tensors_of(output, what))
 
 

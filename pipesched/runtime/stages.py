@@ -11,6 +11,7 @@ begins with the gradients that the next stage made. On the last stage it begins 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from pipesched.runtime import backward
 from pipesched.runtime.backward import Saved
 from pipesched.runtime.errors import BOUNDARY, Fault, RunError
+from pipesched.runtime.replicas import passed_by, replicated
 from pipesched.runtime.shapes import Boundary, check, gradients, tensors_of
 
 Loss = Callable[[Any, Any], Tensor]
@@ -28,12 +30,21 @@ class Stage:
     """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss."""
 
     def __init__(
-        self, module: nn.Module, number: int, entering: Boundary, leaving: Boundary | None, *, split: bool, train: bool
+        self,
+        module: nn.Module,
+        number: int,
+        entering: Boundary,
+        leaving: Boundary | None,
+        device: torch.device,
+        *,
+        split: bool,
+        train: bool,
     ) -> None:
-        self.module, self.number = module, number
+        self.module, self.number, self.device = module, number, device
         self.entering, self.leaving = entering, leaving
         self.split, self.train = split, train
         self.live: dict[int, Saved] = {}
+        self._wrappers = replicated(module)
 
     def forward(self, microbatch: int, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """F of every stage but the last: what the next stage gets.
@@ -42,11 +53,12 @@ class Stage:
             RunError: PS824, the output is not what the next stage expects.
         """
         assert self.leaving is not None
-        leaves, output = self._run(microbatch, inputs)
+        with self._noticing() as once:
+            leaves, output = self._run(microbatch, inputs)
         outputs = tensors_of(output, f"the output of stage {self.number}")
         check(outputs, self.leaving, f"activation {microbatch} of stage {self.number}")
         if self.train:
-            self.live[microbatch] = Saved(leaves, tuple(map(self._root, outputs)))
+            self.live[microbatch] = Saved(leaves, tuple(map(self._root, outputs)), once=next(iter(once), None))
         return tuple(tensor.detach() for tensor in outputs)
 
     def forward_loss(self, microbatch: int, inputs: Sequence[Tensor], loss: Loss, target: object) -> Tensor:
@@ -55,15 +67,16 @@ class Stage:
         Raises:
             RunError: PS824, the loss is not one number.
         """
-        leaves, output = self._run(microbatch, inputs)
-        with torch.set_grad_enabled(self.train):
-            value: Any = loss(output, target)
+        with self._noticing() as once:
+            leaves, output = self._run(microbatch, inputs)
+            with torch.set_grad_enabled(self.train):
+                value: Any = loss(output, target)
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             message = f"the loss of microbatch {microbatch} is not one number: {shape}"
             raise RunError(Fault(BOUNDARY, message, None, (), "reduce it, for instance by mean()"))
         if self.train:
-            self.live[microbatch] = Saved(leaves, (self._root(value),))
+            self.live[microbatch] = Saved(leaves, (self._root(value),), once=next(iter(once), None))
         return value.detach().reshape(())
 
     def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
@@ -73,17 +86,28 @@ class Stage:
         """
         saved = self._kept(microbatch)
         saved.arrived = (None,) if arrived is None else self._spread(arrived)
-        if op == "B":
-            found = backward.full(saved)
-            del self.live[microbatch]
-        else:
-            found = backward.for_input(saved, self.module)
+        with self._as_computed():
+            if op == "B":
+                found = backward.full(saved)
+                del self.live[microbatch]
+            else:
+                found = backward.for_input(saved, self.module)
         return tuple(made for spec, made in zip(self.entering, found, strict=True) if spec.differentiable)
 
     def backward_weights(self, microbatch: int) -> None:
         """W: the gradients of the weights, from what I left."""
-        backward.for_weights(self._kept(microbatch), self.module)
+        with self._as_computed():
+            backward.for_weights(self._kept(microbatch), self.module)
         del self.live[microbatch]
+
+    def _as_computed(self) -> AbstractContextManager[object]:
+        """Without autocast: a backward takes the dtypes of its forward."""
+        kind = self.device.type
+        return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+
+    def _noticing(self) -> AbstractContextManager[list[str]]:
+        """What a split backward must know of a forward."""
+        return backward.selective() if self.split else nullcontext([])
 
     def _kept(self, microbatch: int) -> Saved:
         if microbatch not in self.live:
@@ -93,7 +117,7 @@ class Stage:
     def _run(self, microbatch: int, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], Any]:
         check(inputs, self.entering, f"the input of stage {self.number}, microbatch {microbatch},")
         leaves = tuple(self._leaf(x) for x in inputs)
-        with torch.set_grad_enabled(self.train):
+        with torch.set_grad_enabled(self.train), passed_by(self._wrappers):
             return leaves, self.module(*leaves)
 
     def _leaf(self, value: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import hashlib
 import time
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,6 @@ import torch.distributed as dist
 from torch import nn
 
 from pipesched.runtime import Runtime, boundaries_of, channels
-from pipesched.runtime.messages import ACTIVATION
 from pipesched.stream import Instruction, Stream
 from tests.runtime.asleep import Asleep
 from tests.runtime.live import Counted, Live
@@ -39,10 +39,8 @@ def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool =
     example = inputs[: len(inputs) // stream.microbatches]
     runtime = Runtime(stream, mine, squared, rank=rank, example=example, before=live.before, blocking=blocking)
     counts: list[int] = []
-    sent: list[int] = []
 
     def after(instruction: Instruction, index: int) -> None:
-        sent.append(sum(message.kind == ACTIVATION for message in runtime._channels._sent))
         if instruction.op in COMPUTES:
             counts.append(live.count)
 
@@ -57,7 +55,6 @@ def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool =
         "loss": abs(float(loss - expected)) / float(expected),
         "peak": live.peak,
         "counts": counts,
-        "sent": max(sent),
         "left": live.count + sum(len(stage.live) for stage in runtime._stages.values()),
         "handed": len(runtime._inbox) + len(runtime._outbox),
         "digests": {stage: digest(module) for (_, stage), module in mine.items()},
@@ -147,8 +144,8 @@ def steps(rank: int, stream: Stream, early: int, separate: bool) -> dict[str, An
 
     early: receives posted ahead. separate: one communicator a direction, as on NCCL.
     """
-    untagged = channels.UNTAGGED
-    channels.UNTAGGED = ("gloo",) if separate else untagged
+    transport = channels.TRANSPORTS["gloo"]
+    channels.TRANSPORTS["gloo"] = replace(transport, tagged=not separate)
     whole = blocks(stream.stages)
     mine = {held: copies(whole)[held[1]] for held in stream.held_by(rank)}
     inputs, targets = batch(stream.microbatches)
@@ -175,7 +172,7 @@ def steps(rank: int, stream: Stream, early: int, separate: bool) -> dict[str, An
             undivided(whole, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), squared)
         )
         theirs.step()  # gradients are not zeroed: each step adds to those before
-    channels.UNTAGGED = untagged
+    channels.TRANSPORTS["gloo"] = transport
     pairs = [(a, b) for (_, s), m in mine.items() for a, b in zip(m.parameters(), whole[s].parameters(), strict=True)]
     return {
         "weights": max(float((a - b).detach().abs().max()) for a, b in pairs),

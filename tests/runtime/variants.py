@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from tests.runtime.models import BATCH, WIDTH, Block, squared
 
@@ -119,6 +120,30 @@ class Recomputed(nn.Module):
         return made
 
 
+class Selective(nn.Module):
+    """A block that is recomputed but for some operations, behind one that is not."""
+
+    def __init__(self, policy: Any) -> None:
+        super().__init__()
+        self.block, self.plain, self.policy = Block(), Block(), policy
+
+    def forward(self, x: Tensor) -> Tensor:
+        contexts = partial(create_selective_checkpoint_contexts, self.policy)
+        made: Tensor = checkpoint(self.block, self.plain(x), use_reentrant=False, context_fn=contexts)
+        return made
+
+
+def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    saved = operation == torch.ops.aten.tanh.default
+    return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def _checkpointed_loss(output: Tensor, target: Tensor) -> Tensor:
+    contexts = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mul.Tensor])
+    made: Tensor = checkpoint(squared, output * 2, target, use_reentrant=False, context_fn=contexts)
+    return made
+
+
 class Turned(nn.Module):
     """A stage whose output is a view."""
 
@@ -205,6 +230,9 @@ VARIANTS = {
     "outputs": Variant(lambda s: [*(Block() for _ in range(s - 1)), TwoHeads()], _floats, _two_losses),
     "recomputed": Variant(lambda s: [Recomputed(reentrant=False) for _ in range(s)], _floats),
     "reentrant": Variant(lambda s: [Block(), *(Recomputed(reentrant=True) for _ in range(s - 1))], _floats),
+    "selective": Variant(lambda s: [Selective([torch.ops.aten.addmm.default]) for _ in range(s)], _floats),
+    "selective by policy": Variant(lambda s: [Block(), *(Selective(_policy) for _ in range(s - 1))], _floats),
+    "selective loss": Variant(lambda s: [Block() for _ in range(s)], _floats, _checkpointed_loss),
     "view": Variant(lambda s: [Turned() for _ in range(s)], _floats),
     "sequences": Variant(lambda s: [nn.Linear(WIDTH, WIDTH) for _ in range(s)], _sequences),
     "looped": Variant(lambda s: [Looped() for _ in range(s)], _floats),

@@ -1,0 +1,240 @@
+"""How much a rank holds for its messages, in what order it posts them, and what it says of a wait."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pipesched.analysis.channels import pair
+from pipesched.analysis.deadlock import holds
+from pipesched.analysis.models import ASYNC
+from pipesched.model.program import Program
+from pipesched.runtime import channels
+from pipesched.runtime.channels import Channels
+from pipesched.runtime.messages import Message, Tags
+from pipesched.stream import Instruction, Stream
+from tests.random_programs import USERS, random_program
+from tests.runtime import buffers
+from tests.runtime.harness import Ranks, ranks_of
+from tests.runtime.streams import stream_of
+
+EARLY = 2
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with ranks_of(4) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb_v"])
+@pytest.mark.parametrize("early", [EARLY, 0])
+def test_buffers_are_bounded(ranks: Ranks, name: str, early: int) -> None:
+    """p = 2, m = 64. Wherever a rank stands, it holds at most `early` receives beyond those that its list has had.
+
+    And of what it has sent it holds, after a while and without being asked, nothing but what the other rank cannot
+    have received: as many as it lacks receives for when it has run as far as it can.
+    """
+    stream = stream_of(name, p=2, m=64)
+    bounds = [unreceived(stream, rank, early) for rank in (0, 1)]
+    assert max(count.total() for rank in bounds for count in rank) <= 4
+    found = ranks.run(2, _held, stream, early, bounds)
+    for rank, result in enumerate(found):
+        own = listed(stream, rank)
+        for op in ("RECV_F", "RECV_B"):
+            assert result["beyond"][op] <= early, (rank, op)
+            assert result["most"][op] <= own[op] + early, (rank, op)
+            assert own[op] <= 2, (rank, op)
+        assert result["excess"] == result["left"] == 0, rank
+        assert result["error"] <= 1e-12, rank
+
+
+def _held(rank: int, stream: Stream, early: int, bounds: list[list[Counter[str]]]) -> dict[str, Any]:
+    return buffers.held(rank, stream, early, bounds[rank])
+
+
+def listed(stream: Stream, rank: int) -> Counter[str]:
+    """The most receives that a list has had and not yet used, by name."""
+    now, most = Counter[str](), Counter[str]()
+    for x in stream.ranks[rank]:
+        now[x.op] += 1
+        now.subtract(buffers.uses(stream, rank, x))
+        most |= now
+    return most
+
+
+def unreceived(stream: Stream, rank: int, early: int) -> list[Counter[str]]:
+    """After each instruction of a rank: its sends for which the other ranks, which run on, have no receive yet."""
+    place = dict.fromkeys(range(len(stream.ranks)), 0)
+    sent: set[tuple[str, int, int]] = set()
+    found = []
+    for index in range(len(stream.ranks[rank])):
+        _send(stream.ranks[rank][index], sent)
+        for other in place.keys() - {rank}:
+            while place[other] < len(stream.ranks[other]) and _can(stream, other, place[other], sent):
+                _send(stream.ranks[other][place[other]], sent)
+                place[other] += 1
+        ready = {label for other in place.keys() - {rank} for label in _received(stream, other, place[other], early)}
+        mine = [x for x in stream.ranks[rank][: index + 1] if x.op.startswith("SEND")]
+        found.append(Counter(x.op for x in mine if _label(x) not in ready))
+    return found
+
+
+def _label(x: Instruction) -> tuple[str, int, int]:
+    """A message: kind, the stage that makes it, microbatch."""
+    return x.op[-1], x.stage + {"RECV_F": -1, "RECV_B": 1}.get(x.op, 0), x.microbatch
+
+
+def _send(x: Instruction, sent: set[tuple[str, int, int]]) -> None:
+    if x.op.startswith("SEND"):
+        sent.add(_label(x))
+
+
+def _can(stream: Stream, rank: int, place: int, sent: set[tuple[str, int, int]]) -> bool:
+    x = stream.ranks[rank][place]
+    needs = {"RECV_F": ("F", x.stage - 1, x.microbatch), "RECV_B": ("B", x.stage + 1, x.microbatch)}
+    return all(needs[op] in sent for op in buffers.uses(stream, rank, x))
+
+
+def _received(stream: Stream, rank: int, place: int, early: int) -> list[tuple[str, int, int]]:
+    """The receives that a rank has posted when it stands at an instruction."""
+    receives = [(i, x) for i, x in enumerate(stream.ranks[rank]) if x.op.startswith("RECV")]
+    due = sum(i <= place for i, _ in receives)
+    return [_label(x) for _, x in receives[: due + early]]
+
+
+@pytest.mark.parametrize("early", [0, 1, EARLY, 1000])
+@pytest.mark.parametrize("name", ["1f1b", "interleaved", "zb_v"])
+def test_what_is_posted(ranks: Ranks, name: str, early: int) -> None:
+    """Receives are brought forward by at most so many places among receives, and nothing else moves."""
+    stream = stream_of(name, p=2, m=6)
+    tags = Tags.of(stream, 1)
+    for rank, found in enumerate(ranks.run(2, buffers.posted, stream, early)):
+        moved = [x for x in brought_forward(list(stream.ranks[rank]), early) if x.op[:4] in ("SEND", "RECV")]
+        assert found == [(x.op[:4] == "RECV", tags.of_tensor(Message.of(x, rank), 0)) for x in moved], rank
+
+
+def brought_forward(instructions: list[Any], early: int) -> list[Any]:
+    """A list in which each receive stands where it is posted. Written anew, for streams and programs alike."""
+    receives = [x for x in instructions if str(getattr(x.op, "name", x.op)).startswith("RECV")]
+    made, done, due = [], 0, 0
+    for x in instructions:
+        is_receive = due < len(receives) and x is receives[due]
+        due += is_receive
+        made += receives[done : due + early]
+        done = max(done, min(due + early, len(receives)))
+        made += [] if is_receive else [x]
+    return made
+
+
+def test_the_order_that_is_posted_has_the_verdict_of_the_list() -> None:
+    """Under `async`, which is the model of every backend here, and with the same messages to the same receivers.
+
+    Of random programs that receive what they use before they use it, some of which cannot finish in any model.
+    """
+    rng = random.Random(3)
+    verdicts = Counter[bool]()
+    for _ in range(1500):
+        program = random_program(rng)
+        lists = [program.instructions(rank) for rank in range(program.ranks)]
+        if any(x.op.name.startswith("WAIT") or x.group >= 0 for rank in lists for x in rank):
+            continue  # of torch's programs
+        if any(map(late, lists)):
+            continue
+        early = rng.choice((1, 2, 5))
+        moved = Program.from_instructions([brought_forward(x, early) for x in lists], program.placement)
+        verdicts[holds(program, ASYNC)] += 1
+        assert holds(moved, ASYNC) == holds(program, ASYNC)
+        assert pairs(moved) == pairs(program)
+    assert min(verdicts.values()) > 20 and len(verdicts) == 2, verdicts
+
+
+def late(instructions: list[Any]) -> bool:
+    """Whether something is received behind a compute that uses it."""
+    used: set[tuple[Any, ...]] = set()
+    for x in instructions:
+        if x.op in USERS and any((user, x.stage, x.microbatch) in used for user in USERS[x.op]):
+            return True
+        used.add((x.op, x.stage, x.microbatch))
+    return False
+
+
+def pairs(program: Program) -> Counter[tuple[str, str]]:
+    """Who receives what from whom."""
+    partner = pair(program).partner.tolist()
+    sends = [i for i in range(len(program)) if program[i].op.send and partner[i] >= 0]
+    return Counter(
+        (f"{program[i]} {program[i].peer}", f"{program[partner[i]]} {program[partner[i]].peer}") for i in sends
+    )
+
+
+@pytest.mark.parametrize(("name", "p", "m"), [("1f1b", 3, 4), ("zb_v", 3, 6), ("dualpipe", 4, 8)])
+def test_without_tags(ranks: Ranks, name: str, p: int, m: int) -> None:
+    """A communicator a direction, also of ranks that have several neighbours: every process makes all, in one order."""
+    found = ranks.run(p, buffers.communicators, stream_of(name, p=p, m=m))
+    assert max(error for error, _ in found) <= 1e-12
+    first, *others = [made for _, made in found]
+    assert first and all(made == first for made in others)
+
+
+def test_several_ties_between_two_ranks(ranks: Ranks) -> None:
+    """Each tied weight is exchanged for itself, though the names of its messages are the same."""
+    assert max(ranks.run(2, buffers.tied, stream_of("1f1b", p=2, m=4))) <= 1e-12
+
+
+def test_tags_are_used_where_they_are_known_to_work() -> None:
+    """Any backend that is not known to honour tags gets a communicator a direction, whatever its name."""
+    assert [name for name, transport in channels.TRANSPORTS.items() if transport.tagged] == ["gloo"]
+    assert not channels.OTHERS.tagged
+
+
+class Handle:
+    """A handle as NCCL's: `wait` returns at once, `is_completed` tells the truth."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def wait(self) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return self.done
+
+
+def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On NCCL the process runs on behind a wait: what the rank waits for is the first message that has not come.
+
+    And what has been sent is let go at the next instruction once its handle is done, oldest first in each direction.
+    """
+    made: list[Handle] = []
+
+    def post(*_: object) -> Handle:
+        made.append(Handle())
+        return made[-1]
+
+    monkeypatch.setattr(channels, "backend_of", lambda *_: "nccl")
+    monkeypatch.setattr(Channels, "_communicators", lambda *_: {(0, 1): None, (1, 0): None})
+    monkeypatch.setattr(channels, "dist", SimpleNamespace(isend=post, irecv=post))
+    line = Channels(0, None, torch.device("cpu"), Tags(1, 2, 8, 1), [(0, 1), (1, 0)])
+    coming = [Message("B", 0, 1, i, 1, 0) for i in range(2)]
+    for message in coming:
+        line.receive(message, (channels.TensorSpec((1,), torch.float32),))
+        line.take(message)
+    assert line.queues and line.waiting == coming[0]
+    made[0].done = True
+    assert line.waiting == coming[1]
+    made[1].done = True
+    assert line.waiting is None
+
+    going = [Message("F", 0, 0, i, 0, 1) for i in range(3)]
+    for message in going:
+        line.send(message, (torch.zeros(1),))
+    made[3].done = made[2].done = True
+    line.sweep()
+    assert list(line._sent) == going[2:]

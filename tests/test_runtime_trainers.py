@@ -1,0 +1,143 @@
+"""The table of what the runtime supports, in `pipesched/runtime/README.md`: each row is tried on real processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime import trainers
+from tests.runtime.harness import Ranks, ranks_of
+from tests.runtime.streams import stream_of
+
+TOLERANCE = 1e-12
+README = Path(__file__).parents[1] / "pipesched" / "runtime" / "README.md"
+
+# The tests of each row of the table: a file, and a word of a test or of its parameters.
+ROWS = {
+    "plain modules": ("test_runtime_gradients", "test_gradients_and_live_activations"),
+    "DDP": ("test_runtime_trainers", "test_replicas"),
+    "FSDP1": ("test_runtime_trainers", "test_what_is_refused[FSDP1]"),
+    "FSDP2": ("test_runtime_trainers", "test_what_is_refused[FSDP2]"),
+    "tensor parallel": ("test_runtime_trainers", "test_what_is_refused[tensor parallel]"),
+    "torch.compile": ("test_runtime_trainers", "test_what_is_put_around_stages[compile"),
+    "autocast": ("test_runtime_trainers", "test_what_is_put_around_stages[autocast"),
+    "GradScaler": ("test_runtime_trainers", "test_a_scaler_that_ranks_share"),
+    "reentrant checkpointing": ("test_runtime_variants", "reentrant]"),
+    "non-reentrant checkpointing": ("test_runtime_variants", "recomputed]"),
+    "selective checkpointing": ("test_runtime_variants", "selective]"),
+    "gradient accumulation": ("test_runtime_steps", "test_training_goes_on_as_undivided"),
+    "forward only": ("test_runtime_steps", "test_forward_only"),
+    "changing shapes": ("test_runtime_trainers", "test_shapes_that_change"),
+    "hooks on weights": ("test_runtime_trainers", "test_what_is_refused[hooks on weights]"),
+}
+
+
+def test_every_row_has_a_test(request: pytest.FixtureRequest) -> None:
+    """And each test a row."""
+    table = README.read_text("utf-8").partition("## What it supports")[2].partition("## Messages")[0]
+    rows = re.findall(r"^\| ([^|]+) \| ", table, re.M)
+    assert rows[1:] == list(ROWS)
+    found = [item.nodeid for item in request.session.items]
+    for file, word in ROWS.values():
+        if any(f"{file}.py" in name for name in found):
+            assert any(file in name and word in name for name in found), word
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with ranks_of(4) as made:
+        yield made
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "views": {"gradient_as_bucket_view": True},
+    "unused": {"find_unused_parameters": True},
+    "static": {"static_graph": True},
+    "static views": {"static_graph": True, "gradient_as_bucket_view": True},
+}
+REPLICAS = [
+    ("1f1b", "plain", False),
+    ("1f1b", "views", False),
+    ("1f1b", "unused", False),
+    ("1f1b", "static", False),
+    ("zb_h1", "plain", True),
+    ("zb_h1", "views", False),
+    ("zb_h1", "static views", False),
+    ("zb_v", "unused", False),
+    ("interleaved", "static", False),
+    ("dualpipe", "views", True),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "apart"), REPLICAS)
+def test_replicas(ranks: Ranks, name: str, options: str, apart: bool) -> None:
+    """Two replicas of a pipeline leave, in every stage, the gradients of the model in one piece on both batches.
+
+    After one step, and after three of which the second was within `no_sync`. Weights that one replica uses get their
+    share; those that none uses stay without a gradient where DDP is to look for them. Buffers are those of the first.
+    """
+    for rank, found in enumerate(ranks.run(4, trainers.replicas, stream_of(name, p=2, m=4), OPTIONS[options], apart)):
+        assert max(found["errors"]) <= TOLERANCE, rank
+        assert found["buffers"] == 0, rank
+        if "find_unused_parameters" in OPTIONS[options]:
+            assert all(found["unused"]), rank
+
+
+REFUSED = {
+    "FSDP1": "stage 0: FullyShardedDataParallel (FSDP1) is not supported",
+    "FSDP2": "stage 0: fully_shard (FSDP2) is not supported",
+    "tensor parallel": "stage 0: the weight 'wide.weight' is a DTensor (tensor parallel), which is not supported",
+    "replicate()": "stage 0: the composable replicate() is not supported",
+    "DDP over all processes": "DistributedDataParallel averages stage 0 on rank 0 and stage 1 on rank 1",
+    "DDP, frozen later": "stage 0: DistributedDataParallel built when other weights were trained is not supported",
+    "hooks on weights": "stage 0: the weight 'norm.weight' is hooked by register_post_accumulate_grad_hook",
+    "optimizer in the backward": "stage 0: the weight 'norm.weight' is updated by an optimizer in the backward",
+}
+
+
+@pytest.mark.parametrize("kind", list(trainers.REFUSED))
+def test_what_is_refused(ranks: Ranks, kind: str) -> None:
+    """By name, when the runtime is built, on every rank with the same words, and with what to do instead."""
+    found = ranks.run(2, trainers.refused, stream_of("zb_h1", p=2, m=2), kind)
+    assert len(set(found)) == 1
+    assert found[0].startswith(f"RunError: error[PS831]: {REFUSED[kind]}")
+    assert "= help: " in found[0]
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
+@pytest.mark.parametrize("kind", [*trainers.AROUND, "autocast"])
+def test_what_is_put_around_stages(ranks: Ranks, name: str, kind: str) -> None:
+    """Two steps with an optimizer: gradients and weights are those of the same in one piece.
+
+    A compiled graph has one backward for all, so I runs it, with a warning.
+    """
+    autocast = kind == "autocast"
+    found = ranks.run(2, trainers.around, stream_of(name, p=2, m=4), "plain" if autocast else kind, autocast)
+    for rank, result in enumerate(found):
+        assert result["error"] <= 1e-5, rank
+        assert result["weights"] <= 1e-6, rank
+        assert result["split"] == (name == "1f1b" or rank == 0 or not kind.startswith("compile") or kind == EAGER), rank
+
+
+EAGER = "compile eager"  # leaves the graph as it is
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
+def test_a_scaler_that_ranks_share(ranks: Ranks, name: str) -> None:
+    """Gradients are unscaled when the optimizer runs, and an overflow on one rank skips the step on all."""
+    for rank, result in enumerate(ranks.run(2, trainers.scaled, stream_of(name, p=2, m=4))):
+        assert result == {"error": pytest.approx(0, abs=1e-5), "skipped": True, "scale": 512.0}, rank
+
+
+@pytest.mark.parametrize("where", ["microbatch", "step"])
+def test_shapes_that_change(where: str) -> None:
+    """They are refused on the rank that meets them, before anything is posted."""
+    with ranks_of(2) as ranks:
+        first, _ = ranks.run(2, trainers.reshaped, stream_of("1f1b", p=2, m=4), where, timeout=1)
+    assert first.startswith("RunError: error[PS824]: the input of stage 0, microbatch ")
+    assert "is float64[6, 6]; the other end expects float64[3, 6]" in first
