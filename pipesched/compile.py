@@ -11,8 +11,9 @@ came before it allows. A reader is imported with the first file that needs it: m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePath
 
 from pipesched.analysis.timeline import timeline
@@ -58,7 +59,7 @@ def load(source: Source, options: Options) -> Loaded:
     """
     kind = sniff.kind(source.name, source.text)
     if kind == "ps":
-        unit = at_size(_checked(source), options.parameters, max_ops=options.max_ops)
+        unit = at_size(_read_ps(source), options.parameters, max_ops=options.max_ops)
         return Loaded(source.name, unit.schedule, unit=unit)
     if kind == "stream":
         return _load_stream(source, options)
@@ -69,21 +70,7 @@ def load(source: Source, options: Options) -> Loaded:
     extra = sorted(set(options.parameters) - {"p", "m"})
     if extra:
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
-    made: Schedule | Program
-    if kind == "order":
-        from pipesched.formats import order_text
-
-        made = order_text.read(source)
-    else:
-        from pipesched.formats import torch_csv
-
-        made = torch_csv.read(
-            source,
-            torch_version=options.torch_version or TORCH,
-            stages=options.stages,
-            microbatches=options.microbatches,
-            placement=options.placement,
-        )
+    made = _read_rows(source, kind, options)
     if options.parameters.get("p", made.ranks) != made.ranks:
         message = f"{source.name} has {made.ranks} ranks, one a row; {options.parameters['p']} were given"
         raise fail(Code.FILE_DISAGREES, message, help="one row a rank")
@@ -93,6 +80,53 @@ def load(source: Source, options: Options) -> Loaded:
     if isinstance(made, Program):
         return Loaded(source.name, made.computes, made, torch=kind == "torch-csv")
     return Loaded(source.name, made, torch=kind == "torch-csv")
+
+
+def _read_ps(source: Source) -> Checked:
+    """A .ps file; a text of another kind is told to be that, not to have many mistakes."""
+    try:
+        return _checked(source)
+    except PipeschedError:
+        from pipesched.formats.misread import not_a_schedule
+
+        if found := list(not_a_schedule(source)):
+            raise PipeschedError(found) from None
+        raise
+
+
+def _read_rows(source: Source, kind: sniff.Kind, options: Options) -> Schedule | Program:
+    """An order or a CSV; where all of its shape is wrong, that is said and not what follows from it."""
+    read = _reader(kind, options)
+    try:
+        made = read(source)
+    except PipeschedError as error:
+        from pipesched.formats import misread
+
+        told = misread.meant(source, kind, read, error.diagnostics)
+        raise PipeschedError([told] if told else error.diagnostics) from None
+    if kind == "torch-csv" and isinstance(made, Schedule) and made.placement.routes > 1:
+        from pipesched.formats import misread
+
+        if told := misread.turned(source, made, read):
+            raise PipeschedError([told])
+    return made
+
+
+def _reader(kind: sniff.Kind, options: Options) -> Callable[[Source], Schedule | Program]:
+    """What reads an order or a CSV."""
+    if kind == "order":
+        from pipesched.formats import order_text
+
+        return order_text.read
+    from pipesched.formats import torch_csv
+
+    return partial(
+        torch_csv.read,
+        torch_version=options.torch_version or TORCH,
+        stages=options.stages,
+        microbatches=options.microbatches,
+        placement=options.placement,
+    )
 
 
 def _load_stream(source: Source, options: Options) -> Loaded:

@@ -110,6 +110,7 @@ class Code(enum.StrEnum):
     NOT_FINITE = "PS826"
     GRADIENTS_DIFFER = "PS827"
     UNSUPPORTED = "PS831"
+    NO_SCHEDULE = "PS842"
 
     TWO_RANKS = "PS901"
     IDLE_RANK = "PS902"

@@ -30,6 +30,7 @@ from pipesched.check.deadlock import check_deadlock
 from pipesched.check.gradients import check_gradients
 from pipesched.check.handover import check_handover
 from pipesched.check.memory import check_memory
+from pipesched.check.misnamed import one_slip
 from pipesched.check.placement import check_placement
 from pipesched.check.step import check_step
 from pipesched.check.torch_rules import check_torch
@@ -111,11 +112,13 @@ class Examination:
         times = timeline(schedule, needs, ticks)
         found = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times), *check_placement(schedule)]
         sound = not any(d.severity == "error" for d in found)
+        slip = one_slip(schedule, found) if self.loaded.unit is None and self.loaded.program is None else []
+        found = slip or found
         held = memory(schedule, options.release, costs.sizes(schedule.stages))
         program = self._program(needs, times)
         communication, messages = self._communication(program, model, found, times)
         found += check_memory(held, caps) if caps else ()
-        found += self._runtime(program, needs)
+        found += () if len(slip) == 1 else self._runtime(program, needs)
         hands = buffers(self.loaded.program) if self.loaded.program is not None else None
         if hands is not None and program is not None and sound and times.finished:
             found += check_buffers(program, hands, lowered(schedule, needs, times))

@@ -10,18 +10,24 @@ A circle of compute needs no message at all, and no buffering helps. It is what 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pipesched.analysis.circle import shortest_circle
-from pipesched.analysis.timeline import Timeline
+from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.analysis.waits import Waits
+from pipesched.analysis.waits import waits as waits_of
 from pipesched.check.place import label
 from pipesched.check.some import notes, some
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints
+from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
+
+SMALL = 50_000  # operations of an order for which remedies are tried
+TRIED = 8  # places of a circle where they are
 
 
 def check_dataflow(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagnostic]:
@@ -106,19 +112,45 @@ def _circle(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagn
     lowest = circle.index(min(circle))
     circle = circle[lowest:] + circle[:lowest]
     labels: list[Label] = []
+    producer_of: dict[int, int] = {}
     for number, rank in enumerate(circle):
         other = circle[(number + 1) % len(circle)]
         part, producer = next(pair for pair in missing[rank] if int(schedule.rank[pair[1]]) == other)
         step = schedule.step(producer)
         text = f"{schedule[part]} waits for {schedule[producer]}, which rank {other} runs at step {step}"
         labels.append(label(schedule, part, text))
+        producer_of[rank] = producer
     ranks = ", ".join(map(str, circle[:-1])) + f" and {circle[-1]}"
     yield Diagnostic(
         Code.COMPUTE_CYCLE,
         f"the compute orders of ranks {ranks} wait for each other",
         tuple(labels),
         ("no communication model helps: there is no order of messages in which this ends",),
-        "on one of these ranks, run the awaited operation before the one that waits",
+        _remedy(schedule, [(stuck[rank], producer_of[rank]) for rank in circle]),
+    )
+
+
+def _remedy(schedule: Schedule, circle: list[tuple[int, int]]) -> str:
+    """A move that alone is enough: it is tried, not guessed. circle: where each rank stands, and what it waits for."""
+    stands = {int(schedule.rank[at]): at for at, _ in circle}
+    for _, awaited in circle[:TRIED] if len(schedule) <= SMALL and not np.any(schedule.second) else ():
+        at = stands[int(schedule.rank[awaited])]
+        for source, target in ((awaited, at), (at, awaited)):
+            moved = _moved(schedule, source, target)
+            needs = waits_of(moved)
+            if timeline(moved, needs, Costs().ticks(moved.stages)).finished and not any(_order(moved, needs)):
+                where = "before" if source == awaited else "behind"
+                rank = int(schedule.rank[at])
+                return f"on rank {rank}, put {schedule[source]} {where} {schedule[target]}: then no rank waits for ever"
+    return "on one of these ranks, run the awaited operation before the one that waits"
+
+
+def _moved(schedule: Schedule, source: int, target: int) -> Schedule:
+    """The order with one operation put in the place of another of its rank, and those between moved by one."""
+    order = np.delete(np.arange(len(schedule)), source)
+    order = np.insert(order, target, source)
+    return replace(
+        schedule, **{name: getattr(schedule, name)[order] for name in ("op", "stage", "microbatch", "second")}
     )
 
 

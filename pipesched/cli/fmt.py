@@ -51,7 +51,7 @@ def _format(target: str) -> Formatted:
     from pipesched.language.printer import format_source
 
     try:
-        if target.lower().endswith((".csv", ".json")):
+        if target.lower().endswith((".csv", ".json", ".md", ".py", ".toml", ".yaml", ".yml", ".html")):
             raise fail(Code.USAGE, f"fmt is for .ps files, not for {target}")
         source = options.read_path(target)
         return Formatted(target, source.name, source.text, format_source(source))

@@ -12,7 +12,7 @@ Kind = Literal["ps", "torch-csv", "order", "stream", "answer"]
 
 _ENDINGS: dict[str, Kind] = {".ps": "ps", ".csv": "torch-csv", ".json": "stream"}
 
-_ORDER = re.compile(r"rank\s+[0-9]+\s*:")
+_ORDER = re.compile(r"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:[FIWBfiwb][0-9]+\.[0-9]+\+?[ \t,]+){2}")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 
