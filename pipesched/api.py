@@ -73,10 +73,12 @@ def verify(
     stages: int | None = None,
     placement: Sequence[int] | None = None,
     max_ops: int = MAX_OPS,
+    require_proof: bool = False,
     **parameters: int,
 ) -> Report:
     """The verdict on a schedule: the same as ``pipesched verify``, with the same options.
 
+    require_proof: an error unless it is an answer that is proved optimal.
     What is wrong with the schedule is in the report. A report of a file that cannot be read is one too.
 
     Raises:
@@ -95,6 +97,7 @@ def verify(
         stages,
         parameters.get("m"),
         None if placement is None else tuple(placement),
+        require_proof,
     )
     if isinstance(target, Schedule | Program):
         return examine(_loaded(target, options), options)

@@ -15,23 +15,35 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
 from pipesched.check.dataflow import check_dataflow
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import TORCH, Examination, Loaded, Options, sizes
 from pipesched.formats import sniff
+from pipesched.formats.rows import require_ranks
 from pipesched.inputs import built_in, read
 from pipesched.language.checked import Checked, check_file
 from pipesched.language.evaluate import at_size
-from pipesched.language.parser import parse
+from pipesched.language.parser import OPS_A_WORD, WORDS, parse
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
+from pipesched.model.numbers import shown
+from pipesched.model.placement import most_ranks
 from pipesched.model.program import Program
+from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
+from pipesched.model.verdict import Verdict, engine_name
 from pipesched.report import Claim, Report
 from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.check.optimum import Terms
+    from pipesched.formats.answer_read import Answer
+
+MESSAGES = 3  # instructions for each operation: itself, a send and a receive
 
 
 def library() -> list[tuple[str, str]]:
@@ -46,9 +58,9 @@ def parameters_of(source: Source) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _checked(source: Source) -> Checked:
+def _checked(source: Source, words: int = WORDS) -> Checked:
     """A file is parsed and checked once, whatever the number of sizes."""
-    return check_file(parse(source))
+    return check_file(parse(source, words))
 
 
 def load(source: Source, options: Options) -> Loaded:
@@ -59,10 +71,10 @@ def load(source: Source, options: Options) -> Loaded:
     """
     kind = sniff.kind(source.name, source.text)
     if kind == "ps":
-        unit = at_size(_read_ps(source), options.parameters, max_ops=options.max_ops)
+        unit = at_size(_read_ps(source, options), options.parameters, max_ops=options.max_ops)
         return Loaded(source.name, unit.schedule, unit=unit)
     if kind == "stream":
-        return _load_stream(source, options)
+        return _of_a_size(_load_stream(source, options), options)
     if kind == "answer":
         from pipesched.formats import answer_read
 
@@ -77,15 +89,34 @@ def load(source: Source, options: Options) -> Loaded:
     if kind == "order" and options.microbatches not in (None, made.placement.microbatches):
         message = f"{source.name} has {made.placement.microbatches} microbatches; {options.microbatches} were given"
         raise fail(Code.FILE_DISAGREES, message)
+    torch = kind == "torch-csv"
     if isinstance(made, Program):
-        return Loaded(source.name, made.computes, made, torch=kind == "torch-csv")
-    return Loaded(source.name, made, torch=kind == "torch-csv")
+        return _of_a_size(Loaded(source.name, made.computes, made, torch=torch), options)
+    return _of_a_size(Loaded(source.name, made, torch=torch), options)
 
 
-def _read_ps(source: Source) -> Checked:
+def _of_a_size(loaded: Loaded, options: Options) -> Loaded:
+    """What was read, if it is not too much to be checked in a few seconds.
+
+    Raises:
+        PipeschedError: PS210.
+    """
+    require_ranks(loaded.schedule.ranks, most_ranks(options.max_ops))
+    instructions = len(loaded.schedule if loaded.program is None else loaded.program)
+    for count, what, limit in (
+        (len(loaded.schedule), "operations", options.max_ops),
+        (instructions, "instructions", MESSAGES * options.max_ops),
+    ):
+        if count > limit:
+            message = f"{loaded.source} has {count:,} {what}; the limit is {limit:,}"
+            raise fail(Code.TOO_MANY_OPERATIONS, message, help="--max-ops raises the limit")
+    return loaded
+
+
+def _read_ps(source: Source, options: Options) -> Checked:
     """A .ps file; a text of another kind is told to be that, not to have many mistakes."""
     try:
-        return _checked(source)
+        return _checked(source, max(WORDS, options.max_ops // OPS_A_WORD))
     except PipeschedError:
         from pipesched.formats.misread import not_a_schedule
 
@@ -117,7 +148,7 @@ def _reader(kind: sniff.Kind, options: Options) -> Callable[[Source], Schedule |
     if kind == "order":
         from pipesched.formats import order_text
 
-        return order_text.read
+        return partial(order_text.read, most_ranks=most_ranks(options.max_ops))
     from pipesched.formats import torch_csv
 
     return partial(
@@ -126,6 +157,7 @@ def _reader(kind: sniff.Kind, options: Options) -> Callable[[Source], Schedule |
         stages=options.stages,
         microbatches=options.microbatches,
         placement=options.placement,
+        most_ranks=most_ranks(options.max_ops),
     )
 
 
@@ -140,35 +172,106 @@ def verify(source: Source, options: Options) -> Report:
     """Everything we know of a file at a size. What is wrong is in the report; nothing is raised."""
     try:
         if sniff.kind(source.name, source.text) == "answer":
-            return _verify_answer(source, options)
+            return _proof_required(_verify_answer(source, replace(options, require_proof=False)), options)
         loaded = load(source, options)
     except PipeschedError as error:
         return Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics)
     return examine(loaded, options)
 
 
+def _proof_required(report: Report, options: Options) -> Report:
+    """PS712 where a proof is asked for, and there is none."""
+    if not options.require_proof or not report.ok or (report.verdict is not None and report.verdict.proved):
+        return report
+    said = "a schedule alone says nothing of others" if report.verdict is None else report.verdict.line
+    help = "give what `pipesched optimize --json` prints, where it says proved optimal"
+    found = Diagnostic(Code.NO_PROOF, f"there is no proof: {said}", help=help)
+    kept = tuple(d for d in report.diagnostics if d.code is not Code.ON_THE_WORD)
+    return replace(report, diagnostics=(*kept, found))
+
+
 def _verify_answer(source: Source, options: Options) -> Report:
-    """The schedule of an optimizer's answer under the answer's own release rule and caps, and its certificate."""
-    from pipesched.check.optimum import check_optimum
+    """The schedule of an optimizer's answer, its certificate, and whatever else it says; at another m if it is for
+    every m.
+    """
+    from pipesched.check.optimum import judge, judge_at
+    from pipesched.check.optimum_answer import NOT_JUDGED, check_answer
     from pipesched.formats import answer_read
 
     told = answer_read.read(source)
-    loaded = load(told.schedule, options)
-    if told.caps is not None and len(told.caps) != loaded.schedule.ranks:
-        raise fail(Code.CERTIFICATE, f"the answer has {len(told.caps)} caps for {loaded.schedule.ranks} ranks")
-    report = examine(loaded, replace(options, release=told.release, mem_cap=told.caps))
-    if report.subject is None or any(d.severity == "error" for d in report.diagnostics):
-        return report
-    about = report.subject
-    found = tuple(check_optimum(about.schedule, about.costs, told.release, told.caps, told.objective, told.certificate))
-    claim = Claim(f"certificate: {told.certificate.get('verdict')}", not found)
-    return replace(report, source=source.name, diagnostics=report.diagnostics + found, claims=(*report.claims, claim))
+    terms, own = _own_terms(told, options)
+    report = examine(own, replace(options, parameters={}, microbatches=None, **_as_asked(told, options)))
+    if not report.ok:
+        return replace(report, source=source.name)
+    judged = judge(own.schedule, terms, told.certificate, _at(told, terms, options))
+    found, verdict = list(judged.findings), judged.verdict
+    if verdict is not None:
+        said = own.unit.checked.file.documentation if own.unit else None
+        found += check_answer(own.schedule, terms, verdict, told.told, said)
+    if not found and verdict is not None and options.parameters:
+        loaded = load(told.schedule, options)
+        report = examine(loaded, replace(options, **_as_asked(told, options)))
+        judged = judge_at(loaded.schedule, terms, verdict)
+        found, verdict = list(judged.findings), judged.verdict
+    return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
+
+
+def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
+    """What an answer is for, and its schedule at its own size.
+
+    Raises:
+        PipeschedError: PS225, other costs or another release rule are given; PS710; all that is wrong in the file.
+    """
+    from pipesched.check.optimum import Terms
+
+    if options.costs is not None or options.release not in (AT_W, told.release):
+        raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
+    own = load(told.schedule, Options(max_ops=options.max_ops))
+    if told.caps is not None and len(told.caps) != own.schedule.ranks:
+        raise fail(Code.CERTIFICATE, f"the answer has {len(told.caps)} caps for {own.schedule.ranks} ranks")
+    return Terms(own.own_costs, told.release, told.caps, told.objective), own
+
+
+def _as_asked(told: Answer, options: Options) -> dict[str, Any]:
+    """The rule and the caps to verify under: the caller's caps, if there are some, are asked for beside its own."""
+    return {"release": told.release, "mem_cap": told.caps if options.mem_cap is None else options.mem_cap}
+
+
+def _at(told: Answer, terms: Terms, options: Options) -> Callable[[int], Schedule]:
+    """The schedule for another number of microbatches."""
+
+    def at(microbatches: int) -> Schedule:
+        loaded = load(told.schedule, Options({"m": microbatches}, max_ops=options.max_ops))
+        if loaded.own_costs.to_json() != terms.costs.to_json():
+            raise fail(Code.EVERY, f"at m={microbatches} it has other costs")
+        return loaded.schedule
+
+    return at
+
+
+def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnostic], aside: tuple[str, ...]) -> Report:
+    """The claim of an answer holds if it is proved; what is on an engine's word is no claim, and is warned of."""
+    if found or verdict is None:
+        claim = Claim("certificate", holds=False)
+        return replace(report, diagnostics=(*report.diagnostics, *found), claims=(*report.claims, claim))
+    claims = (Claim(f"certificate: {verdict.status}", holds=True),) if verdict.proved else ()
+    if verdict.word:
+        bound = f"that no {verdict.objective} is below {shown(verdict.lower)}"
+        message = f"{bound} is on the word of {engine_name(verdict.word)}, not checked"
+        found = [Diagnostic(Code.ON_THE_WORD, message, help="--require-proof makes this an error")]
+    return replace(
+        report,
+        diagnostics=(*report.diagnostics, *found),
+        claims=(*report.claims, *claims),
+        verdict=verdict,
+        not_judged=aside,
+    )
 
 
 def examine(loaded: Loaded, options: Options) -> Report:
     """Check and measure what was loaded."""
     try:
-        return Examination(loaded, options).report()
+        return _proof_required(Examination(loaded, options).report(), options)
     except PipeschedError as error:
         return Report(loaded.schedule.name, loaded.source, sizes(loaded), diagnostics=error.diagnostics)
 

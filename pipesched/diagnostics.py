@@ -82,6 +82,10 @@ class Code(enum.StrEnum):
     NOT_OPTIMIZED = "PS702"
     CERTIFICATE = "PS710"
     VERDICT = "PS711"
+    NO_PROOF = "PS712"
+    BEATEN = "PS713"
+    ANSWER = "PS714"
+    EVERY = "PS715"
 
     CELL = "PS801"
     EMPTY_CELL = "PS802"
@@ -116,6 +120,7 @@ class Code(enum.StrEnum):
     IDLE_RANK = "PS902"
     FORWARD_ONLY = "PS903"
     BUFFERS = "PS906"
+    ON_THE_WORD = "PS908"
 
     @property
     def warning(self) -> bool:

@@ -22,6 +22,7 @@ from pipesched.lower.torch_actions import torch_actions
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.report import Report
+from pipesched.safe import safe
 from pipesched.source import Source
 
 
@@ -38,13 +39,13 @@ class Emission:
     def pieces(self) -> Iterator[str]:
         """The text, a rank at a time."""
         if self.target == "stream" and isinstance(self.order, Program):
-            return stream_write.pieces(self.order, self.parameters)
+            return (safe(piece, "json") for piece in stream_write.pieces(self.order, self.parameters))
         return torch_write.pieces(self.order) if self.order is not None else iter(())
 
     def by_rank(self) -> Iterator[str]:
         """The text of each rank alone."""
         if self.target == "stream" and isinstance(self.order, Program):
-            return stream_write.by_rank(self.order, self.parameters)
+            return (safe(piece, "json") for piece in stream_write.by_rank(self.order, self.parameters))
         return self.pieces()
 
 

@@ -51,7 +51,9 @@ UNIT = "microbatches through 1/p of the model"
 
 @dataclass(frozen=True)
 class Options:
-    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank."""
+    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
+    require_proof: it is an error unless it is an answer that is proved optimal.
+    """
 
     parameters: Mapping[str, int] = field(default_factory=dict)
     costs: Costs | None = None
@@ -64,6 +66,7 @@ class Options:
     stages: int | None = None
     microbatches: int | None = None
     placement: tuple[int, ...] | None = None
+    require_proof: bool = False
 
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, a size below 1."""

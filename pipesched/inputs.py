@@ -6,6 +6,7 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 
+from pipesched import files
 from pipesched.assets import asset
 from pipesched.diagnostics import Code, fail
 from pipesched.source import Source
@@ -19,14 +20,17 @@ def read(target: str) -> Source:
     """
     try:
         if target == "-":
-            return Source("<stdin>", _text(sys.stdin.buffer.read(), "<stdin>"))
+            return Source("<stdin>", _stdin().decode("utf-8"))
         path = Path(target)
         if target == "":
             raise fail(
                 Code.UNREADABLE, "the name of a file is empty", help="`pipesched list` shows the built-in schedules"
             )
         if path.exists() or "/" in target or path.suffix:
-            return Source(target, _text(path.read_bytes(), target))
+            return Source(target, files.read(target).decode("utf-8"))
+    except files.NotText as error:
+        message = f"{'<stdin>' if target == '-' else target} {error}"
+        raise fail(Code.UNREADABLE, message, help="a schedule is UTF-8 text: .ps, torch CSV, order, JSON") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise fail(Code.UNREADABLE, f"cannot read {target}: {reason.lower()}", help=_meant(target)) from None
@@ -35,18 +39,14 @@ def read(target: str) -> Source:
     return Source(f"{target}.ps", asset("schedules", f"{target}.ps").read_text("utf-8"))
 
 
-def _text(content: bytes, name: str) -> str:
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise fail(Code.UNREADABLE, f"{name} is not text", help="a schedule is UTF-8 text: .ps or torch CSV")
-    return text
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        raise OSError("there is no standard input")
+    return files.text(iter(lambda: sys.stdin.buffer.read(2**20), b""))
 
 
 def _meant(target: str) -> str:
-    close = get_close_matches(Path(target).stem, built_in(), 1, 0.5)
+    close = get_close_matches(Path(target).stem[:60], built_in(), 1, 0.5)
     return f"did you mean `{close[0]}`?" if close else "`pipesched list` shows the built-in schedules"
 
 

@@ -12,17 +12,17 @@
       = holds under: async;  fails under: strict                  what proves it
       = help: receive F1 on rank 1 before sending B0              what to do
 
-What a file contains is shown, never obeyed: control characters cannot reach the terminal, tabs and wide characters
-keep the markers in place, and no markup is interpreted.
+What a file contains is shown, never obeyed (`safe`); tabs and wide characters keep the markers in place.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipesched.diagnostics import Diagnostic, Label
+from pipesched.safe import safe
 from pipesched.source import Span
 
 _WIDTH = 100  # characters of a source line that are shown
@@ -69,8 +69,8 @@ def github(diagnostic: Diagnostic, source: str | None = None) -> str:
     if span is not None:
         fields |= {"line": str(span.line), "col": str(span.column)}
     fields["title"] = str(diagnostic.code)
-    properties = ",".join(f"{name}={_property(value)}" for name, value in fields.items() if value)
-    return f"::{diagnostic.severity} {properties}::{_data(_story(diagnostic))}"
+    properties = ",".join(f"{name}={safe(value, 'property')}" for name, value in fields.items() if value)
+    return f"::{diagnostic.severity} {properties}::{safe(_story(diagnostic), 'annotation')}"
 
 
 def as_json(diagnostic: Diagnostic) -> dict[str, object]:
@@ -93,8 +93,13 @@ def tally(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def clean(message: str) -> str:
-    """The text without control characters: what a file contains must not steer a terminal."""
-    return message if message.isprintable() else "".join(c if c.isprintable() else "�" for c in message)
+    """The text as one line that cannot steer a terminal."""
+    return safe(message, "line")
+
+
+def sizes(parameters: Mapping[str, object]) -> str:
+    """``p=4 m=8``, whatever the names are."""
+    return clean(" ".join(f"{name}={value}" for name, value in parameters.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +199,7 @@ def _facts(diagnostic: Diagnostic, gutter: int, color: bool) -> Iterator[str]:
 
 def _cell(character: str) -> str:
     """A character of a source line as it is shown."""
-    return _TAB if character == "\t" else character if character.isprintable() else "�"
+    return _TAB if character == "\t" else clean(character)
 
 
 def _columns(characters: str) -> int:
@@ -207,7 +212,7 @@ def _columns(characters: str) -> int:
 def _width(character: str) -> int:
     if character == "\t":
         return len(_TAB)
-    if unicodedata.combining(character):
+    if unicodedata.category(clean(character)) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
@@ -229,11 +234,3 @@ def _story(diagnostic: Diagnostic) -> str:
     labels = [f"{label.span}: {label.message}" if label.span else label.message for label in diagnostic.labels]
     help_line = [] if diagnostic.help is None else [f"help: {diagnostic.help}"]
     return "\n".join([diagnostic.message, *labels, *diagnostic.notes, *help_line])
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

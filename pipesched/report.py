@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from html import escape
 
 from pipesched import render
 from pipesched.diagnostics import Diagnostic, exit_status
@@ -25,6 +24,8 @@ from pipesched.model.costs import Costs
 from pipesched.model.numbers import plain, ratio, shown
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.model.verdict import Verdict
+from pipesched.safe import safe
 
 _INDENT = " " * 4
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
@@ -105,6 +106,7 @@ class Report:
 
     operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
     subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
+    verdict: of an optimizer's answer. not_judged: its entries that nothing was compared with.
     """
 
     name: str | None
@@ -123,6 +125,8 @@ class Report:
     claims: tuple[Claim, ...] = ()
     subject: Subject | None = field(default=None, repr=False, compare=False)
     forward_only: bool = False
+    verdict: Verdict | None = None
+    not_judged: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -145,7 +149,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: the picture, and the text."""
-        words = f"<pre>{escape(self.text())}</pre>"
+        words = f"<pre>{safe(self.text(), 'xml')}</pre>"
         if self.subject is None or not above.known("picture"):
             return words
         about = self.subject
@@ -181,12 +185,13 @@ class Report:
             "memory": _memory_json(self.memory),
             "time": _time_json(self.time),
             "claims": [_claim_json(claim) for claim in self.claims],
+            "proved": None if self.verdict is None else self.verdict.proved,
+            "optimum": _verdict_json(self.verdict, self.not_judged),
         }
 
     def _title(self, name: str | None) -> list[str]:
         """The schedule, or the file where several are told apart, and the sizes."""
-        sizes = " ".join(f"{parameter}={value}" for parameter, value in self.parameters.items())
-        return [part for part in (render.clean(name or ""), sizes) if part]
+        return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:
         counts = f"{_number(self.operations)} ops, {_number(self.messages)} messages"
@@ -207,6 +212,7 @@ class Report:
         lines += _memory_text(self.memory) if self.memory else []
         lines += [_time_text(self.time), *self.time.remarks] if self.time else []
         lines += [_claims_text(self.claims)] if self.claims else []
+        lines += _verdict_text(self.verdict, self.not_judged)
         warned = render.tally(self.diagnostics)
         head = self._head(color, self.name or self.source) + (f", {warned}" if warned else "")
         return "\n".join([head, *(_INDENT + line for line in lines)])
@@ -260,6 +266,26 @@ def _claims_text(claims: Sequence[Claim]) -> str:
         return f"claims: none of {aside} applicable here"
     verdict = f"claims {sum(bool(claim.holds) for claim in judged)} of {len(judged)} hold"
     return verdict + (f", {aside} not applicable" if aside else "")
+
+
+def _verdict_text(verdict: Verdict | None, not_judged: Sequence[str]) -> list[str]:
+    if verdict is None:
+        return []
+    return [verdict.line, verdict.because, f"not judged: {', '.join(not_judged)}"]
+
+
+def _verdict_json(verdict: Verdict | None, not_judged: Sequence[str]) -> dict[str, object] | None:
+    if verdict is None:
+        return None
+    return {
+        "status": verdict.status,
+        "proved": verdict.proved,
+        "verdict": verdict.line,
+        "lower_bound": plain(verdict.lower),
+        "proved_by": None if verdict.word else verdict.shown_by,
+        "told_by": verdict.shown_by if verdict.word else None,
+        "not_judged": list(not_judged),
+    }
 
 
 def _list_text(values: Sequence[Fraction]) -> str:

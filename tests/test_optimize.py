@@ -18,7 +18,7 @@ import pytest
 import pipesched
 from pipesched import Optimum, PipeschedError, Report, Source
 from pipesched.__main__ import main
-from pipesched.check.optimum import check_optimum
+from pipesched.check.optimum import Terms, judge
 from pipesched.diagnostics import Code
 from pipesched.optimization import State
 from tests.test_optimize_cli import OPTIMUM, ORDERS
@@ -38,7 +38,7 @@ def right(answer: Optimum, costs: str | None = None, release: str = "W", **sizes
         assert (report.time.makespan, report.time.span) == (answer.makespan, answer.span)
         assert report.memory.peak == answer.peak
     assert answer.value is not None and answer.lower_bound is not None and answer.lower_bound <= answer.value
-    assert (answer.status == "proved optimal") == (answer.lower_bound == answer.value) or answer.every
+    assert (answer.exit_status == 0) == (answer.lower_bound == answer.value) or answer.every
     return report
 
 
@@ -122,10 +122,10 @@ def test_a_printed_answer_is_verified_like_any_file(question: dict[str, Any]) ->
     loaded = pipesched.load(Source("answer.ps", answer.source))
     assert isinstance(loaded, pipesched.Schedule)
     asked = answer.instance
-    terms = (loaded, asked.costs, asked.release, asked.caps, asked.objective)
-    assert list(check_optimum(*terms, answer.certificate)) == []
+    terms = Terms(asked.costs, asked.release, asked.caps, asked.objective)
+    assert judge(loaded, terms, answer.certificate).findings == ()
     worse = {**answer.certificate, "verdict": "best found"}
-    assert [found.code for found in check_optimum(*terms, worse)] == [Code.VERDICT]
+    assert [found.code for found in judge(loaded, terms, worse).findings] == [Code.VERDICT]
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=named)

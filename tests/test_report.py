@@ -175,6 +175,8 @@ KEYS = [
     "memory",
     "time",
     "claims",
+    "proved",
+    "optimum",
 ]
 
 

@@ -11,55 +11,76 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from pipesched.check.optimum_paths import Facts, Line, heads, tails
 from pipesched.model.ops import Op
 
-Times: TypeAlias = Mapping[str, int]
+KINDS = ("path", "one-machine", "ends")
+
+Times: TypeAlias = Mapping[Line, list[int]]
 Part: TypeAlias = tuple[Line, int, int]
 """Microbatches first .. end, of the route, of a line."""
 
 
-def fault(facts: Facts, kind: str, rank: int, told: Times, operations: Sequence[Part]) -> str:
-    """What is wrong with a bound, or an empty string. told: its terms, in ticks."""
-    total = told["head"] + told["work"] + told["tail"] - told.get("before", 0) - told.get("after", 0)
-    if not 0 <= rank < len(facts.cap):
-        return f"there is no rank {rank}"
-    wrong = _ends(facts, rank, told) if kind == "ends" else _busy(facts, rank, told, operations, kind == "path")
-    return wrong or ("" if told["value"] == total else "its terms do not add up to its value")
+@dataclass(frozen=True)
+class Bound:
+    """A bound as it is told, in ticks. operations: none where the kind is ends; before and after: 0 where it is not."""
+
+    kind: str
+    rank: int
+    head: int
+    work: int
+    tail: int
+    value: int
+    before: int
+    after: int
+    operations: Sequence[Part]
 
 
-def _busy(facts: Facts, rank: int, told: Times, operations: Sequence[Part], single: bool) -> str:
-    for line, low, high in operations:
-        if facts.rank.get(line) != rank or not 0 <= low < high <= facts.length[line]:
-            return f"rank {rank} has no {line.op.name} of stage {line.stage} for microbatches {low} .. {high}"
-    number = sum(high - low for _, low, high in operations)
-    if not number or len({line for line, _, _ in operations}) != len(operations) or (single and number != 1):
+def fault(facts: Facts, told: Bound, *, span: bool) -> str:
+    """What is wrong with a bound, or an empty string."""
+    if told.kind not in KINDS:
+        return f"no bound is of kind {told.kind!r}"
+    if not 0 <= told.rank < len(facts.cap):
+        return f"there is no rank {told.rank}"
+    frame = told.rank if span else None
+    wrong = (_ends if told.kind == "ends" else _busy)(facts, told, heads(facts, frame), tails(facts, frame))
+    total = told.head + told.work + told.tail - told.before - told.after
+    return wrong or ("" if told.value == total else "its terms do not add up to its value")
+
+
+def _busy(facts: Facts, told: Bound, head: Times, tail: Times) -> str:
+    for line, low, high in told.operations:
+        if facts.rank.get(line) != told.rank or not 0 <= low < high <= facts.length[line]:
+            return f"rank {told.rank} has no {line.op.name} of stage {line.stage} for microbatches {low} .. {high}"
+    number = sum(high - low for _, low, high in told.operations)
+    twice = len({line for line, _, _ in told.operations}) != len(told.operations)
+    if not number or twice or (told.kind == "path" and number != 1):
         return "it names no operations, the same ones twice, or more than one on a path"
-    if told["work"] != sum((high - low) * facts.work[line] for line, low, high in operations):
+    if told.work != sum((high - low) * facts.work[line] for line, low, high in told.operations):
         return "the work of its operations is another"
-    head, tail = heads(facts), tails(facts)
-    if told["head"] > min(head[line][i] for line, low, high in operations for i in range(low, high)):
+    if told.head > min(head[line][low] for line, low, _ in told.operations):
         return "one of its operations can start before the head"
-    if told["tail"] > min(tail[line][i] for line, low, high in operations for i in range(low, high)):
+    if told.tail > min(tail[line][high - 1] for line, _, high in told.operations):
         return "one of its operations can end less than the tail before everything has"
     return ""
 
 
-def _ends(facts: Facts, rank: int, told: Times) -> str:
-    if told["work"] != sum(facts.work[line] * facts.length[line] for line in facts.on(rank)):
-        return f"the work of rank {rank} is another"
-    if told["before"] + told["after"] >= told["work"]:
+def _ends(facts: Facts, told: Bound, head: Times, tail: Times) -> str:
+    if told.work != sum(facts.work[line] * facts.length[line] for line in facts.on(told.rank)):
+        return f"the work of rank {told.rank} is another"
+    if told.before + told.after >= told.work:
         return "all the work fits at both ends, so they may overlap"
-    if told["before"] < _fits(facts, rank, heads(facts), told["head"], back=False):
+    if told.before < _fits(facts, told.rank, head, told.head, back=False):
         return "more work can be done before the head"
-    if told["after"] < _fits(facts, rank, tails(facts), told["tail"], back=True):
+    if told.after < _fits(facts, told.rank, tail, told.tail, back=True):
         return "more work can be done in the tail"
     return ""
 
 
-def _fits(facts: Facts, rank: int, time: Mapping[Line, list[int]], t: int, *, back: bool) -> int:
+def _fits(facts: Facts, rank: int, time: Times, t: int, *, back: bool) -> int:
     """The most work of a rank before t, or in the last t."""
     best, cap = {0: 0}, facts.cap[rank]
     for line in [line for line in facts.on(rank) if line.op == Op.F]:
@@ -74,7 +95,7 @@ def _done(facts: Facts, line: Line, time: list[int], n: int, t: int) -> int:
     return 0 if not n else (n - 1) * facts.work[line] + min(facts.work[line], t - time[n - 1])
 
 
-def _head(facts: Facts, stage: list[Line], time: Mapping[Line, list[int]], t: int) -> Iterator[tuple[int, int]]:
+def _head(facts: Facts, stage: list[Line], time: Times, t: int) -> Iterator[tuple[int, int]]:
     """(held just before t, work before t) for every number of F of a stage."""
     begun = [bisect_left(time[line], t) for line in stage]
     over = [bisect_right(time[line], t - 1 - facts.work[line]) for line in stage]
@@ -87,7 +108,7 @@ def _head(facts: Facts, stage: list[Line], time: Mapping[Line, list[int]], t: in
         yield held + (gains[2] * last if len(stage) > 2 else 0), work
 
 
-def _tail(facts: Facts, stage: list[Line], time: Mapping[Line, list[int]], t: int) -> Iterator[tuple[int, int]]:
+def _tail(facts: Facts, stage: list[Line], time: Times, t: int) -> Iterator[tuple[int, int]]:
     """(held just after the last t have begun, work from there on) for every number of W and I that are not over."""
     late = {line: time[line][::-1] for line in stage}
     left = [bisect_left(late[line], t) for line in stage]

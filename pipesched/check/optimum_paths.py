@@ -6,13 +6,17 @@
 
 For the last line: if w has not ended when F(s, i) starts, then the k microbatches before i hold at least `each` on the
 rank, and i itself `own`. So k is the first number with own + k * each > cap. Where I takes memory, so when I of i - k
-ends, `late` is held by i and by what this I took. Nothing here is shared with what makes certificates.
+ends, `late` is held by i and by what this I took.
+
+A makespan is counted from 0 to the last end of all. A span is a rank's own: from its first start, whenever that is, to
+its last end. So in the frame of a rank nothing of it starts before 0, and of the others nothing is known but by paths.
+Nothing here is shared with what makes certificates.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -25,6 +29,9 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
+
+UNKNOWN = -(2**80)
+"""Ticks before which nothing has been, whatever is added."""
 
 
 class Line(NamedTuple):
@@ -52,7 +59,6 @@ class Facts:
     gains: dict[Line, int] = field(default_factory=dict)
     cap: list[int | None] = field(default_factory=list)
     arcs: list[Arc] = field(default_factory=list)
-    due: list[int] = field(default_factory=list)
 
     def on(self, rank: int) -> list[Line]:
         return [line for line in self.rank if self.rank[line] == rank]
@@ -67,7 +73,6 @@ def facts(
     shares = {Op.F: Fraction(1), Op.I: -release.at_input, Op.W: -release.at_weight, Op.B: Fraction(-1)}
     fine = lcm(*((x * y).denominator for x in sizes for y in shares.values()))
     made.cap = [None] * placement.ranks if caps is None else [int(cap * fine // 1) for cap in caps]
-    made.due = [0] * placement.ranks
     back, counts = Op.B if fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
     for route in filter(lambda route: counts[route], range(placement.routes)):
         forward = [Line(Op.F, route, s) for s in range(placement.stages)]
@@ -105,21 +110,29 @@ def _memory(made: Facts, line: Line) -> list[Arc]:
     return arcs
 
 
-def heads(made: Facts) -> dict[Line, list[int]]:
-    """The least start of every operation."""
-    return _longest(made, list(made.rank), made.arcs, [0] * len(made.cap))
+def heads(made: Facts, frame: int | None = None) -> dict[Line, list[int]]:
+    """The least start of every operation: in all, or after the first start of the rank `frame`."""
+    return _longest(made, list(made.rank), made.arcs, _least(made, frame), {})
 
 
-def tails(made: Facts) -> dict[Line, list[int]]:
-    """The least time from the end of every operation to the objective; what is due to its rank is taken off. These are
-    the heads of the mirror image, last microbatch first.
+def tails(made: Facts, frame: int | None = None) -> dict[Line, list[int]]:
+    """The least time from the end of every operation to the end of all, or of the rank `frame`. These are the heads of
+    the mirror image, last microbatch first.
     """
     arcs = [(after, before, offset, message) for before, after, offset, message in made.arcs]
-    found = _longest(made, list(reversed(made.rank)), arcs, [-due for due in made.due])
+    found = _longest(made, list(reversed(made.rank)), arcs, _least(made, frame), {})
     return {line: values[::-1] for line, values in found.items()}
 
 
-def _longest(made: Facts, lines: list[Line], arcs: list[Arc], least: list[int]) -> dict[Line, list[int]]:
+def between(made: Facts, line: Line, i: int, offset: int) -> int:
+    """The longest path from the start of an operation to that of a later one of its line."""
+    least = dict.fromkeys(made.rank, UNKNOWN)
+    return _longest(made, list(made.rank), made.arcs, least, {(line, i): 0})[line][i + offset]
+
+
+def _longest(
+    made: Facts, lines: list[Line], arcs: list[Arc], least: Mapping[Line, int], given: Mapping[tuple[Line, int], int]
+) -> dict[Line, list[int]]:
     into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
     for before, after, offset, message in arcs:
         into[after].append((before, offset, made.work[before] + message))
@@ -128,5 +141,9 @@ def _longest(made: Facts, lines: list[Line], arcs: list[Arc], least: list[int]) 
         for line in lines:
             if i < made.length[line]:
                 ready = [value[b][i - offset] + delay for b, offset, delay in into[line] if offset <= i]
-                value[line].append(max([least[made.rank[line]], *ready]))
+                value[line].append(max([given.get((line, i), least[line]), *ready]))
     return value
+
+
+def _least(made: Facts, frame: int | None) -> dict[Line, int]:
+    return {line: 0 if frame in (None, rank) else UNKNOWN for line, rank in made.rank.items()}

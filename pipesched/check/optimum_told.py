@@ -1,29 +1,37 @@
 """Entries of a certificate, read by their type.
 
     {"objective": "makespan", "backward": "split", "schedule": 55, "verdict": "proved optimal",
-     "lower_bound": 55, "gap": 0, "refuted": null,
+     "lower_bound": 55, "gap": 0, "refuted": null, "every": null,
      "bound": {"kind": "one-machine", "rank": 0, "head": 0, "work": 48, "tail": 7, "value": 55,
                "operations": [{"op": "F", "route": 0, "stage": 0, "microbatches": [0, 16]}, …]}}
 
     bound      kind path or one-machine: as above; kind ends: before and after in place of operations
-    refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7]}; ranks null for all together
+    refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; ranks null for all together;
+               terms: what it is about, as `model.verdict.exact_terms`
+    every      null, or what makes the schedule one for every m: `optimum_every`
 
 Times are in the user's unit: whole numbers as integers, others as strings like 11/2. Microbatches are counted along
-their route and half-open.
+their route and half-open. An entry that is not named here is refused: nobody looks at what it says.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from pipesched.check.optimum_bound import Part
+from pipesched.check.optimum_bound import Bound, Part
 from pipesched.check.optimum_paths import Line
 from pipesched.model.ops import Op
 
 _NUMBER = re.compile(r"-?\d{1,30}(/[1-9]\d{0,29})?", re.ASCII)
+_MOST = 2**60  # ticks
+
+
+def same(told: object, right: object) -> bool:
+    return json.dumps(told, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 class Unreadable(Exception):
@@ -42,6 +50,16 @@ class Told:
     def part(self, name: str) -> Told:
         return Told(self._get(name, Mapping), self.scale)
 
+    def only(self, *names: str) -> Told:
+        """Itself, if it has no entry but these."""
+        if unknown := sorted(set(self.entries) - set(names)):
+            raise Unreadable(f"nothing is called {unknown[0][:40]!r} there")
+        return self
+
+    def otherwise(self, right: Mapping[str, object]) -> list[str]:
+        """The entries of `right` that are told otherwise, or not. As JSON 1, 1.0, true and "1" are different."""
+        return [name for name in right if name not in self.entries or not same(self.entries[name], right[name])]
+
     def text(self, name: str) -> str:
         return str(self._get(name, str))
 
@@ -54,6 +72,13 @@ class Told:
             raise Unreadable(f"{name} is no list of whole numbers")
         return list(found)
 
+    def table(self, name: str) -> list[list[int]]:
+        """Times by rank, in ticks."""
+        rows = self._get(name, list)
+        if not all(isinstance(row, list) for row in rows):
+            raise Unreadable(f"{name} is no table of times")
+        return [[Told({"time": x}, self.scale).ticks("time") for x in row] for row in rows]
+
     def time(self, name: str) -> Fraction:
         text = str(self._get(name, (int, str)))
         if not _NUMBER.fullmatch(text):
@@ -62,14 +87,24 @@ class Told:
 
     def ticks(self, name: str) -> int:
         value = self.time(name) * self.scale
-        if value.denominator != 1:
+        if value.denominator != 1 or abs(value) >= _MOST:
             raise Unreadable(f"{name} is no sum of costs")
         return int(value)
+
+    def bound(self, name: str) -> Bound:
+        told, terms = self.part(name), ("kind", "rank", "head", "work", "tail", "value")
+        ends = told.text("kind") == "ends"
+        told.only(*terms, *(("before", "after") if ends else ("operations",)))
+        head, work, tail, value = map(told.ticks, terms[2:])
+        before, after = (told.ticks("before"), told.ticks("after")) if ends else (0, 0)
+        parts = [] if ends else told.operations("operations")
+        return Bound(told.text("kind"), told.whole("rank"), head, work, tail, value, before, after, parts)
 
     def operations(self, name: str) -> list[Part]:
         made: list[Part] = []
         for entry in self._get(name, list):
             one = Told(entry if isinstance(entry, Mapping) else {}, self.scale)
+            one.only("op", "route", "stage", "microbatches")
             op, among = one.text("op"), one.wholes("microbatches")
             if op not in ("F", "I", "W", "B") or len(among) != 2:
                 raise Unreadable(f"{name} has an entry that is no range of operations")

@@ -83,7 +83,8 @@ def _tell(results: list[Formatted], out: Output, *, check: bool, diff: bool) -> 
 
 def _difference(result: Formatted) -> str:
     before, after = result.before.splitlines(keepends=True), result.after.splitlines(keepends=True)
-    lines = difflib.unified_diff(before, after, result.name, result.name)
+    name = render.clean(result.name)
+    lines = difflib.unified_diff(before, after, name, name)
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 

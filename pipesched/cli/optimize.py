@@ -16,10 +16,12 @@ from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 
 if TYPE_CHECKING:
     from pipesched.optimization import Request
+    from pipesched.optimize.answer.frontier import Frontier
     from pipesched.optimize.answer.optimum import Optimum
 
 MOST_POINTS = 200
 SHOWN_LINES = 48
+NOT_PROVED = 3  # exit status
 _RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+?)\s*)?")
 
 
@@ -75,6 +77,7 @@ def placement(text: str) -> str | tuple[int, ...]:
 @click.option("--engine", type=click.Choice(("auto", "z3", "sat", "cpsat")), default="auto", show_default=True)
 @click.option("--no-portfolio", is_flag=True, help="Start without known schedules and heuristics.")
 @click.option("--proof", metavar="PATH", help="Write the refutation to PATH.cnf and PATH.drat.")
+@click.option("--require-proof", is_flag=True, help="End with 3 if it is optimal on an engine's word alone.")
 @click.option("--plot", metavar="OUT.svg", help="Draw bubble against cap, for a range of caps.")
 @options.output_options
 def optimize(schedule: str | None, **given: Any) -> int:
@@ -89,7 +92,8 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
     \b
     Caps are in microbatches through 1/p of the model. -o writes the schedule; the verdict, and --json, go to stdout.
-    Exit status: 0 proved optimal, 1 infeasible, 2 the command line, 3 not proved (a time limit, or interrupted).
+    Exit status: 0 optimal, proved or on an engine's word, which the verdict tells; 1 infeasible; 2 the command line;
+    3 less is not excluded (a time limit, or interrupted), or not proved with --require-proof.
     """
     ranged, listed = given["mem_cap"] or (False, None)
     if given["plot"] and not ranged:
@@ -161,7 +165,12 @@ def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
         if answer.source and not path:
             short = answer.source.count("\n") <= SHOWN_LINES
             out.line("\n" + answer.source.rstrip("\n") if short else "\nwrite the schedule to a file with -o FILE")
-    return answer.exit_status
+    return _status(answer, given)
+
+
+def _status(answer: Optimum | Frontier, given: dict[str, Any]) -> int:
+    unproved = given["require_proof"] and not answer.proved
+    return answer.exit_status or (NOT_PROVED if unproved else 0)
 
 
 def _frontier(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction, ...], out: Output) -> int:
@@ -182,4 +191,4 @@ def _frontier(schedule: str | None, given: dict[str, Any], listed: tuple[Fractio
 
         replace_file(given["plot"], frontier_plot(frontier))
     out.line(dumps(frontier.to_json()) if out.format == "json" else frontier.text())
-    return frontier.exit_status
+    return _status(frontier, given)

@@ -124,7 +124,7 @@ size_options = stack(
     click.option("--m", type=sizes, metavar="N|A,B|A..B", help="Microbatches."),
     click.option("definitions", "-D", type=definition, multiple=True, metavar="NAME=N", help="Any other parameter."),
     click.option(
-        "--max-ops", type=whole, default=10_000_000, metavar="N", help="Refuse more operations [default: 10 million]."
+        "--max-ops", type=whole, default=2_000_000, metavar="N", help="Refuse more operations [default: 2 million]."
     ),
 )
 check_options = stack(
@@ -214,7 +214,7 @@ def compile_options(given: Mapping[str, Any], parameters: Mapping[str, int]) -> 
         "microbatches": parameters.get("m"),
         "placement": given["placement"],
     }
-    for name in ("mem_cap", "comm", "fsdp"):
+    for name in ("mem_cap", "comm", "fsdp", "require_proof"):
         if name in given:
             chosen[name] = given[name]
     if "release" in given:

@@ -72,7 +72,7 @@ class Rehearsal:
     def text(self, *, color: bool = False) -> str:
         """The verdict on a run that is right, as a person reads it."""
         report, job = self.emission.report, self.job
-        sizes = " ".join(f"{name}={value}" for name, value in report.parameters.items())
+        sizes = render.sizes(report.parameters)
         steps = f"{job.steps} step{'s' if job.steps > 1 else ''}"
         engine = ", torch's engine" if job.engine == "torch" else ""
         title = "  ".join([render.paint("ok", "ok", color), render.clean(report.name or ""), sizes])

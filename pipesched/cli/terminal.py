@@ -1,24 +1,23 @@
 """Where text goes: results to stdout or a file, complaints to stderr.
 
 Colour is for people: off for files and pipes, and as NO_COLOR, FORCE_COLOR and TERM=dumb say. A stream that is not
-UTF-8 gets ASCII. A file appears whole or not at all: it is written beside its place and renamed.
+UTF-8 gets ASCII. Nothing that steers a terminal gets to one, wherever it came from. A file appears whole or not at all.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TextIO
 
-from pipesched import render
+from pipesched import files, render
 from pipesched.diagnostics import Code, Diagnostic, fail
+from pipesched.safe import safe
 
 _CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that is cut short by a closed pipe is not told
 
@@ -38,17 +37,16 @@ def write(text: str, stream: TextIO | None) -> None:
     """Writes a text in what the stream can show; a closed stream takes nothing."""
     if stream is None:
         return
+    text = safe(text, "terminal")
     if (stream.encoding or "utf-8").lower().replace("-", "") != "utf8":
         text = render.plain(text)
-    elif not text.isascii():
-        text = text.encode("utf-8", "replace").decode("utf-8")  # names of files can hold what is not text
     for at in range(0, len(text), _CHUNK):
         stream.write(text[at : at + _CHUNK])
 
 
 def dumps(value: object) -> str:
     """JSON in its one form: ASCII, two blanks of indent, keys in their order."""
-    return json.dumps(value, indent=2)
+    return safe(json.dumps(value, indent=2, ensure_ascii=False), "ascii-json")
 
 
 @dataclass
@@ -126,28 +124,9 @@ def replace_file(path: str, text: str) -> None:
 def replace_with(path: str, pieces: Iterable[str]) -> None:
     """`replace_file` for a text that comes in pieces, each of which is written as it is made."""
     try:
-        _replace(os.path.realpath(path), (piece.encode("utf-8", "surrogateescape") for piece in pieces))
+        files.replace(path, (piece.encode("utf-8", "surrogateescape") for piece in pieces))
     except OSError as error:
         raise fail(Code.USAGE, f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _replace(path: str, pieces: Iterable[bytes]) -> None:
-    mode = os.stat(path).st_mode if os.path.exists(path) else None
-    if mode is not None and not stat.S_ISREG(mode):  # a device or a pipe has no place to be renamed to
-        with open(path, "wb") as stream:
-            stream.writelines(pieces)
-        return
-    beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.tmp")
-    try:
-        with open(beside, "xb") as stream:
-            stream.writelines(pieces)
-        if mode is not None:
-            os.chmod(beside, stat.S_IMODE(mode))
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)
-        raise
 
 
 def how_far(fault: Diagnostic | None, *, finished: bool) -> str:

@@ -25,6 +25,7 @@ MAX_RUNS = 10_000
 @options.check_options
 @options.torch_options
 @click.option("--fsdp", is_flag=True, help="Ask for UNSHARD and RESHARD in a torch CSV.")
+@click.option("--require-proof", is_flag=True, help="Fail unless it is an answer that is proved optimal.")
 @options.output_options
 def verify(files: tuple[str, ...], **given: Any) -> int:
     """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,
@@ -36,6 +37,7 @@ def verify(files: tuple[str, ...], **given: Any) -> int:
 
     \b
     MODEL is strict, buffered(k), one-stream, pair-stream or async.
+    An answer is judged by what can be derived anew; an engine's word is called that, and is no proof.
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
     """
     values = options.grid(given)

@@ -17,6 +17,7 @@ from pipesched.model.costs import Costs, Ticks
 from pipesched.model.ops import Op
 from pipesched.model.origin import Sited
 from pipesched.model.schedule import Schedule
+from pipesched.render import sizes
 from pipesched.report import Report
 from pipesched.source import Source, Span
 
@@ -48,8 +49,7 @@ class Run:
     @property
     def title(self) -> str:
         """``zb_h1  p=4 m=8``."""
-        sizes = " ".join(f"{name}={value}" for name, value in self.report.parameters.items())
-        return f"{self.schedule.name}  {sizes}"
+        return f"{self.schedule.name}  {sizes(self.report.parameters)}"
 
     @property
     def fault(self) -> Diagnostic | None:

@@ -3,6 +3,7 @@
 source         the schedule, a .ps file as text
 release, mem_cap, objective       what it was asked for
 certificate    what is said about it (`check.optimum_told`)
+the rest       what follows from these (`check.optimum_answer`)
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Answer:
-    """caps: by rank, or None. schedule: the text of the .ps file."""
+    """caps: by rank, or None. schedule: the text of the .ps file. told: every entry."""
 
     schedule: Source
     release: Release
     caps: tuple[Fraction, ...] | None
     objective: str
     certificate: Mapping[str, object]
+    told: Mapping[str, object]
 
 
 def read(source: Source) -> Answer:
@@ -39,17 +41,25 @@ def read(source: Source) -> Answer:
         PipeschedError: PS710, it is no such JSON, or holds no schedule or no certificate.
     """
     try:
-        told = json.loads(source.text)
+        told = json.loads(source.text, object_pairs_hook=_once)
         return Answer(
             Source(f"{source.name}/source.ps", _a(str, told["source"])),
             Release.parse(_a(str, told["release"])),
             None if told["mem_cap"] is None else tuple(_number(cap) for cap in told["mem_cap"]),
             _a(str, told["objective"]),
             _a(dict, told["certificate"]),
+            told,
         )
     except (ValueError, KeyError, TypeError, RecursionError, PipeschedError):
         what = f"{source.name} is no answer with a schedule and a certificate"
         raise fail(Code.CERTIFICATE, what, help="give what `pipesched optimize --json` prints") from None
+
+
+def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
+    """An object whose entries are each there once: of two, one would be read and the other be shown."""
+    if len(dict(entries)) != len(entries):
+        raise ValueError
+    return dict(entries)
 
 
 def _a(kind: type[Kind], value: object) -> Kind:

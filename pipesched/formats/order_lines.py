@@ -14,8 +14,10 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.formats.order_words import Bad, read_word
+from pipesched.formats.rows import require_ranks
 from pipesched.model.columns import Column
 from pipesched.model.ops import Instruction, Op
+from pipesched.model.placement import RANKS
 from pipesched.source import Source, Span
 
 SHOWN = 20
@@ -40,6 +42,7 @@ class Lines:
     """
 
     source: Source
+    most_ranks: int = RANKS
     ranks: list[Column] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     problems: list[Diagnostic] = field(default_factory=list)
@@ -68,6 +71,7 @@ class Lines:
             turn = f"rank {int(head[1])} is out of turn: rank {len(self.ranks)} is expected here"
             self._bad(span, Code.CELL, turn, "list every rank once, from 0 on")
         self.lines.append(number)
+        require_ranks(len(self.lines), self.most_ranks)
         plain = _COMPUTES.fullmatch(text, head.end())
         self.ranks.append(_computes(text[head.end() :]) if plain else _columns(list(self._words(number))))
 

@@ -28,7 +28,7 @@ from pipesched.formats.order_write import write, write_program
 from pipesched.formats.rows import Rows, other_stage, place, rank_table
 from pipesched.model.columns import Column, Ints
 from pipesched.model.origin import Place
-from pipesched.model.placement import Placement
+from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source, Span
@@ -60,13 +60,13 @@ class WordOrigin:
                 at += len(part) + 1
 
 
-def read(source: Source) -> Schedule | Program:
+def read(source: Source, most_ranks: int = RANKS) -> Schedule | Program:
     """The schedule, or the program where the file has more than computes. Its placement is inferred.
 
     Raises PipeschedError: PS801 words that are none, PS304 numbers beyond all bounds, PS104 a file without operations.
     Fragments are read too: a rank that a message names tells where the stage at its other end lives.
     """
-    lines = Lines(source)
+    lines = Lines(source, most_ranks)
     lines.read()
     if lines.problems:
         raise PipeschedError(lines.problems[:SHOWN])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipesched.formats.rows import LARGEST
+from pipesched.formats.rows import LARGEST, number
 from pipesched.model.ops import Instruction, Op
 
 HELP = "words are F0.1, F3.1+B2.0, send:F0.1>1, recv:F0.1<0, wait:F0.1, reduce:2, sync:2=5, step, unshard:2, reshard:2"
@@ -36,13 +36,13 @@ _MESSAGE = {
 def _message(fields: Fields) -> Instruction:
     verb, letter, stage, microbatch, peer, communicator = fields
     op, step = _MESSAGE[verb, letter]
-    own = int(stage) + step
-    return Instruction(op, own, int(microbatch), int(peer), communicator=int(communicator or 0))
+    own = number(stage) + step
+    return Instruction(op, own, number(microbatch), number(peer), communicator=number(communicator or ""))
 
 
 def _wait(fields: Fields) -> Instruction:
     letter, stage, microbatch = fields
-    return Instruction(Op.WAIT_SEND_F if letter == "F" else Op.WAIT_SEND_B, int(stage), int(microbatch))
+    return Instruction(Op.WAIT_SEND_F if letter == "F" else Op.WAIT_SEND_B, number(stage), number(microbatch))
 
 
 _STAGE_WORDS = {
@@ -57,12 +57,12 @@ _NUMBER = "([0-9]+)"
 _WORDS: tuple[tuple[re.Pattern[str], Maker], ...] = tuple(
     (re.compile(pattern), maker)
     for pattern, maker in (
-        (rf"([FIWB]){_NUMBER}\.{_NUMBER}", lambda f: Instruction(Op[f[0]], int(f[1]), int(f[2]))),
+        (rf"([FIWB]){_NUMBER}\.{_NUMBER}", lambda f: Instruction(Op[f[0]], number(f[1]), number(f[2]))),
         (rf"(send):([FB]){_NUMBER}\.{_NUMBER}>{_NUMBER}(?:@{_NUMBER})?", _message),
         (rf"(recv):([FB]){_NUMBER}\.{_NUMBER}<{_NUMBER}(?:@{_NUMBER})?", _message),
         (rf"wait:([FB]){_NUMBER}\.{_NUMBER}", _wait),
-        (rf"(reduce|wait|unshard|reshard):{_NUMBER}", lambda f: Instruction(_STAGE_WORDS[f[0]], int(f[1]))),
-        (rf"sync:{_NUMBER}={_NUMBER}", lambda f: Instruction(Op.SYNC, int(f[0]), peer=int(f[1]))),
+        (rf"(reduce|wait|unshard|reshard):{_NUMBER}", lambda f: Instruction(_STAGE_WORDS[f[0]], number(f[1]))),
+        (rf"sync:{_NUMBER}={_NUMBER}", lambda f: Instruction(Op.SYNC, number(f[0]), peer=number(f[1]))),
         (r"(step)", lambda _: Instruction(Op.STEP)),
     )
 )
@@ -95,18 +95,13 @@ def _one(text: str) -> Instruction | Bad:
     for pattern, maker in _WORDS:
         match = pattern.fullmatch(text)
         if match is not None:
-            beyond = next((number for number in _DIGITS.findall(text) if _large(number)), None)
+            beyond = next((x for x in _DIGITS.findall(text) if number(x) > LARGEST), None)
             if beyond is not None:
                 return Bad(f"{_short(beyond)} is beyond the limit of {LARGEST:,}", beyond=True)
             return _checked(maker(match.groups()))
     if _GRADIENT_OF_I.match(text):
         return Bad("a gradient bears the letter B, whether B or I made it", "write send:B3.0>1")
     return Bad("it is not in the notation of orders")
-
-
-def _large(number: str) -> bool:
-    digits = number.lstrip("0")
-    return len(digits) > len(str(LARGEST)) or int(digits or 0) > LARGEST
 
 
 def _checked(instruction: Instruction) -> Instruction | Bad:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Bools, Column, Ints, rank_column
 from pipesched.model.ops import Op
-from pipesched.model.placement import Placement
+from pipesched.model.placement import OPS_A_RANK, Placement
 
 LARGEST = 10_000_000
 """The largest stage or microbatch that is read at all."""
@@ -30,6 +31,24 @@ SPARE = 1_000_000
 _STEP = np.zeros(len(Op), dtype=np.int32)
 _STEP[[Op.SEND_F, Op.RECV_B]] = 1
 _STEP[[Op.SEND_B, Op.RECV_F]] = -1
+
+
+def number(digits: str) -> int:
+    """The value of some digits, of any length; more than any number that is read where it is beyond them."""
+    significant = digits.lstrip("0")
+    return int(significant or 0) if len(significant) <= len(str(LARGEST)) else LARGEST + 1
+
+
+def require_ranks(ranks: int, most: int) -> None:
+    """Whether a file has no more ranks than are taken.
+
+    Raises:
+        PipeschedError: PS210.
+    """
+    if ranks > most:
+        message = f"the file has {ranks:,} ranks; the limit is {most:,}"
+        help = f"a rank is a line; --max-ops raises the limit: a rank counts as {OPS_A_RANK} operations"
+        raise fail(Code.TOO_MANY_OPERATIONS, message, help=help)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipesched.formats.rows import LARGEST
+from pipesched.formats.rows import LARGEST, number
 from pipesched.model.ops import Op
 
 WAITS = frozenset({Op.WAIT_SEND_F, Op.WAIT_SEND_B, Op.WAIT_REDUCE_GRAD})
@@ -103,10 +103,9 @@ def _entry(match: re.Match[str]) -> Entry | Bad:
             return Bad(f"{op.name} is for a whole stage, and torch ignores the microbatch {match[3][:20]}")
         return Bad(f"{op.name} needs a microbatch, and torch reads it without one")
     for what, digits in (("stage", match[1]), ("microbatch", match[3])):
-        significant = digits.lstrip("0")
-        if len(significant) > len(str(LARGEST)) or int(significant or 0) > LARGEST:
-            return Bad(f"{what} {_short(significant)} is beyond the limit of {LARGEST:,}", beyond=True)
-    return op, int(match[1]), int(match[3] or -1)
+        if number(digits) > LARGEST:
+            return Bad(f"{what} {_short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}", beyond=True)
+    return op, number(match[1]), number(match[3]) if match[3] else -1
 
 
 def _reading(text: str, version: tuple[int, int]) -> str:

@@ -18,12 +18,12 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats.agree import disagreements, table_of
-from pipesched.formats.rows import Rows, peers, place
+from pipesched.formats.rows import Rows, peers, place, require_ranks
 from pipesched.formats.torch_cells import Bad, cells, parts, read_cell
 from pipesched.formats.torch_fast import Columns, read_plain_row
 from pipesched.model.columns import Column, Ints
 from pipesched.model.origin import Place
-from pipesched.model.placement import Placement
+from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source, Span
@@ -60,14 +60,16 @@ def read(
     stages: int | None = None,
     microbatches: int | None = None,
     placement: Sequence[int] | None = None,
+    most_ranks: int = RANKS,
 ) -> Schedule | Program:
     """The schedule or program of a file, with its placement inferred.
 
     stages, microbatches, placement (the rank of each stage): what the file must agree with, where given.
     Raises PipeschedError: PS801 cells that are no action of this torch, PS802 empty cells of a program and ranks
     without actions, PS304 numbers beyond all bounds or after a gap, PS803 a file that disagrees with what was given,
-    PS104 a file that runs nothing.
+    PS104 a file that runs nothing, PS210 more ranks than `most_ranks`.
     """
+    require_ranks(len(source.line_starts) - source.text.endswith("\n"), most_ranks)
     rows = _rows(source, torch_version)
     origin = CellOrigin(source, rows.start)
     if not rows.compute_only:

@@ -15,7 +15,7 @@ from pipesched.language.claims import CLAIM_NAMES, Claim, compile_claim, scope_o
 from pipesched.language.running import Loop
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.statements import Site, Statements
-from pipesched.language.translate import Expressions, compiled, define, lambda_of
+from pipesched.language.translate import Expressions, compiled, define, lambda_of, paid
 from pipesched.model.costs import KEYS
 
 _HERE = "used here"
@@ -106,7 +106,7 @@ class _Checker:
     def _item(self, item: ast.Item) -> None:
         match item:
             case ast.Let():
-                module = python.Module([define(item, self.scope, Expressions())], [])
+                module = python.Module([define(item, self.scope, Expressions(), pays=True)], [])
                 self.made.steps.append((item, compiled(module, self.scope)))
             case ast.Require():
                 self.made.steps.append((item, self._code(item.condition, "boolean")))
@@ -121,7 +121,7 @@ class _Checker:
 
     def _code(self, node: ast.Expression, want: Kind, scope: Scope | None = None, exact: bool = False) -> CodeType:
         term = Expressions(exact).term(node, scope or self.scope, want)
-        return compiled(python.Expression(term.code), self.scope)
+        return compiled(python.Expression(paid(node, term)), self.scope)
 
     def _stages(self, item: ast.Stages) -> StageCode:
         inside = self.scope.inner()

@@ -10,13 +10,13 @@ nothing here, and has not failed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import CodeType
 from typing import Any
 
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language import ast
 from pipesched.language.names import names_in
 from pipesched.language.running import Halt, report
@@ -28,6 +28,7 @@ from pipesched.model.release import AT_W, Release
 COSTS = {"tF": "F", "tI": "I", "tW": "W", "tB": "B", "tC": "C", "tFB": "FB", "tM": "M"}
 PER_RANK = ("work", "idle", "span_idle", "peak")
 VALUES = ("makespan", "span")
+FRACTION, A_RELEASE = 8, 3  # costs of a part of an expression in fractions, and of an operation's memory
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES))
 
 
@@ -84,7 +85,8 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
 
     def code(part: ast.Expression, want: Any = "unknown") -> CodeType:
         names = [f"v_{x}" for x in variables]
-        return compiled(lambda_of(names, exact.term(part, scope, want), part), scope)
+        term = exact.term(part, scope, want)
+        return compiled(lambda_of(names, replace(term, cost=FRACTION * term.cost), part), scope)
 
     sides: list[tuple[str, CodeType]] = []
     holds = code(node.claim, "boolean")
@@ -101,35 +103,55 @@ def _text(node: ast.Node) -> str:
     return " ".join(re.sub(r"#.*", "", node.span.text).split())
 
 
-def judge(claim: Claim, facts: Facts, names: Mapping[str, Any]) -> Verdict:
-    """Evaluate a claim for every rank it speaks of.
+def judge_all(claims: Sequence[Claim], facts: Facts, names: Mapping[str, Any], operations: int) -> list[Verdict]:
+    """The verdict on every claim. What is known under a release rule is found once, and paid for."""
+    known: dict[Release, dict[str, Any]] = {}
+    verdicts = []
+    for claim in claims:
+        try:
+            if claim.release not in known:
+                names["pay"](A_RELEASE * operations + len(names))
+                known[claim.release] = {**_environment(facts, claim.release), **names}
+        except Halt as error:
+            verdicts.append(_not_judged(claim, error))
+            continue
+        verdicts.append(judge(claim, facts, known[claim.release]))
+    return verdicts
 
-    A claim that divides by zero (PS206), overflows (PS219) or names no rank (PS221) is an error and not applicable.
+
+def _not_judged(claim: Claim, error: BaseException) -> Verdict:
+    found = report(error, claim.node.span.source).diagnostics[0]
+    if found.labels[0].span is None:  # not raised in the claim's own code
+        found = replace(found, labels=(Label(claim.node.span, found.labels[0].message),))
+    return Verdict(claim, None, found.message, found)
+
+
+def judge(claim: Claim, facts: Facts, known: dict[str, Any]) -> Verdict:
+    """Evaluate a claim for every rank it speaks of. known: the values of all names in translated code.
+
+    A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
+    and not applicable.
     """
     spread = sorted(key for key in claim.costs if facts.costs.scalar(key) is None)
     if spread:
         return Verdict(claim, None, f"t{spread[0]} differs from stage to stage")
-    known = {**_environment(facts, claim.release), **names}
     ranks = range(len(facts.work))
     cases = [(r,) * len(claim.variables) for r in ranks] if claim.variables else [()]
     try:
-        applicable = [c for c in cases if claim.condition is None or _run(claim.condition, known, c)]
+        holds = eval(claim.holds, known)
+        condition = None if claim.condition is None else eval(claim.condition, known)
+        applicable = [case for case in cases if condition is None or condition(*case)]
         for case in applicable:
-            if not _run(claim.holds, known, case):
+            if not holds(*case):
                 return Verdict(claim, False, _by_how_much(claim, known, case))
     except (ZeroDivisionError, Halt) as error:
-        found = report(error, claim.node.span.source).diagnostics[0]
-        return Verdict(claim, None, found.message, found)
+        return _not_judged(claim, error)
     return Verdict(claim, True) if applicable else Verdict(claim, None, "its condition does not hold here")
-
-
-def _run(code: CodeType, known: dict[str, Any], case: tuple[int, ...]) -> Any:
-    return eval(code, known)(*case)
 
 
 def _by_how_much(claim: Claim, known: dict[str, Any], case: tuple[int, ...]) -> str:
     where = ", ".join(f"{name} = {value}" for name, value in zip(claim.variables, case, strict=True))
-    found = ", ".join(f"{text} is {_run(code, known, case)}" for text, code in claim.sides)
+    found = ", ".join(f"{text} is {eval(code, known)(*case)}" for text, code in claim.sides)
     return ": ".join(filter(None, [where, found]))
 
 
@@ -141,10 +163,10 @@ def _environment(facts: Facts, release: Release) -> dict[str, Any]:
     return known | {"v_makespan": facts.makespan, "v_span": facts.span}
 
 
-def _row(row: tuple[Fraction, ...]) -> Callable[[int], Fraction]:
-    def of_rank(rank: int) -> Fraction:
-        if not 0 <= rank < len(row):
+def _row(row: tuple[Fraction, ...]) -> Callable[[int | Fraction], Fraction]:
+    def of_rank(rank: int | Fraction) -> Fraction:
+        if rank.denominator != 1 or not 0 <= rank < len(row):
             raise Halt(Code.CLAIM, f"there is no rank {rank}; ranks are 0 .. {len(row)}", "asks for this rank")
-        return row[rank]
+        return row[int(rank)]
 
     return of_rank

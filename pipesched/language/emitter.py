@@ -40,6 +40,20 @@ class Turn:
             self.next[chunk] += 1
 
 
+@dataclass
+class Pending:
+    """The I whose W is missing, oldest first; one taken out of turn is stepped over when it comes to the front."""
+
+    queue: deque[tuple[int, int]] = field(default_factory=deque)
+    taken: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def take(self, entry: tuple[int, int]) -> None:
+        """Take an entry that is in the queue, wherever it stands."""
+        self.taken[entry] = self.taken.get(entry, 0) + 1
+        while self.queue and self.taken.get(self.queue[0]):
+            self.taken[self.queue.popleft()] -= 1
+
+
 class Emitter:
     """The operations of one rank.
 
@@ -54,9 +68,9 @@ class Emitter:
         self.second: list[int] = []
         self.forward = Turn({c: low for c, (low, _, _) in enumerate(chunks)})
         self.backward = Turn({c: low for c, (low, _, _) in enumerate(chunks)})
-        self.oldest: deque[tuple[int, int]] = deque()
-        self.pending: dict[int, deque[int]] = {c: deque() for c in range(len(chunks))}
-        self.settled: set[tuple[int, int]] = set()
+        self.pending = [Pending() for _ in chunks]
+        self.oldest = Pending()  # those of all chunks
+        self.missing: dict[tuple[int, int], int] = {}  # how many W of a chunk and microbatch
         self.split = False  # whether an I has run
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -113,8 +127,7 @@ class Emitter:
                 raise _too_many(self.limit)
             if turn is not None:
                 turn.name(chunk, microbatch)
-            elif microbatch in self.pending[chunk]:
-                self.pending[chunk].remove(microbatch)
+            elif self.missing.get((chunk, microbatch)):
                 self._settle(chunk, microbatch)
             self._write(site, chunk, microbatch)
             if op == "I":
@@ -128,37 +141,40 @@ class Emitter:
 
     def _remember(self, chunk: int, microbatch: int) -> None:
         self.split = True
-        self.oldest.append((chunk, microbatch))
-        self.pending[chunk].append(microbatch)
+        entry = chunk, microbatch
+        self.oldest.queue.append(entry)
+        self.pending[chunk].queue.append(entry)
+        self.missing[entry] = self.missing.get(entry, 0) + 1
 
     def _settle(self, chunk: int, microbatch: int) -> None:
-        """A W was taken from its chunk: the common queue skips it when it comes to the front."""
-        self.settled.add((chunk, microbatch))
-        while self.oldest and self.oldest[0] in self.settled:
-            self.settled.discard(self.oldest.popleft())
+        """A W runs: no queue has its I any more."""
+        entry = chunk, microbatch
+        self.missing[entry] -= 1
+        self.pending[chunk].take(entry)
+        self.oldest.take(entry)
 
     def _weight(self, site: int, chunk: int) -> None:
         if not 0 <= chunk < len(self.chunks):
             raise self._no_chunk("W", chunk)
-        if not self.pending[chunk]:
+        if not self.pending[chunk].queue:
             raise self._none_pending(f"chunk {chunk} of rank {self.rank}")
-        microbatch = self.pending[chunk].popleft()
+        microbatch = self.pending[chunk].queue[0][1]
         self._write(site, chunk, microbatch)
         self._settle(chunk, microbatch)
 
     def _any_weight(self, site: int) -> None:
-        if not self.oldest:
+        if not self.oldest.queue:
             raise self._none_pending(f"rank {self.rank}")
-        self._weight(site, self.oldest[0][0])
+        self._weight(site, self.oldest.queue[0][0])
 
     def _drain(self, site: int, chunk: int | None) -> None:
         if chunk is None:
-            while self.oldest:
+            while self.oldest.queue:
                 self._any_weight(site)
             return
         if not 0 <= chunk < len(self.chunks):
             raise self._no_chunk("W", chunk)
-        while self.pending[chunk]:
+        while self.pending[chunk].queue:
             self._weight(site, chunk)
 
     def _pair(self) -> None:

@@ -19,16 +19,18 @@ import numpy as np
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.checked import Checked, check_file
-from pipesched.language.claims import Facts, Verdict, judge
+from pipesched.language.claims import Facts, Verdict, judge_all
 from pipesched.language.names import names_in
 from pipesched.language.placing import place
 from pipesched.language.programs import Programs
-from pipesched.language.running import Halt, pure, report
+from pipesched.language.running import Budget, Halt, pure, report
+from pipesched.language.scope import LONG, MANY
 from pipesched.model.costs import Cost, Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 
-MAX_OPS = 10_000_000
+MAX_OPS = 2_000_000
+DIGITS = 30  # of a parameter: as many as the command line takes
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Unit:
 
     def judge(self, facts: Facts) -> list[Verdict]:
         """The verdict on every claim, in the order of the file."""
-        return [judge(claim, facts, self.names) for claim in self.checked.claims]
+        return judge_all(self.checked.claims, facts, self.names, len(self.schedule))
 
 
 def evaluate(file: ast.File, parameters: Mapping[str, int], *, max_ops: int = MAX_OPS) -> Unit:
@@ -60,13 +62,14 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.
     """
-    names = pure()
+    budget = Budget.of(max_ops)
+    names = pure(budget)
     values = _parameters(checked, parameters, names)
     _routes(checked, names)
     _steps(checked, names)
     placement = place(checked, names, max_ops)
     costs = _costs(checked, names, placement.stages)
-    programs = Programs(checked, names, placement, max_ops)
+    programs = Programs(checked, names, placement, budget, max_ops)
     sites, keys, second, start = programs.run()
     of_site = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
     schedule = Schedule(
@@ -95,6 +98,9 @@ def _parameters(checked: Checked, given: Mapping[str, int], names: dict[str, Any
         wrong.append(Diagnostic(Code.PARAMETER_MISSING, message, (label,), (), f"add {flags}"))
     if wrong:
         raise PipeschedError(wrong)
+    long = [name for name, value in given.items() if abs(value) >= 10**DIGITS]
+    if long:
+        raise fail(Code.USAGE, f"parameter `{long[0]}` has more than {DIGITS} digits")
     values: dict[str, int] = {}
     for name, default in known.items():
         values[name] = given[name] if name in given else _eval(default, names, checked)
@@ -103,7 +109,7 @@ def _parameters(checked: Checked, given: Mapping[str, int], names: dict[str, Any
 
 
 def _unknown(name: str, checked: Checked) -> Diagnostic:
-    close = difflib.get_close_matches(name, list(checked.defaults), 1, 0.5)
+    close = difflib.get_close_matches(name[:LONG], list(checked.defaults)[:MANY], 1, 0.5)
     takes = ", ".join(checked.defaults) or "none"
     help = f"did you mean `{close[0]}`?" if close else f"its parameters: {takes}"
     message = f"schedule {checked.file.name.id} has no parameter `{name}`"

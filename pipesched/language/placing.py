@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +11,10 @@ import numpy as np
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language.checked import Checked, StageCode
 from pipesched.language.running import Halt, report
-from pipesched.model.placement import Placement
+from pipesched.model.placement import OPS_A_RANK, Placement, most_ranks
 from pipesched.source import Span
 
-MOST_RANKS = 100_000
+WIDEST_RANK = 2**31  # of columns
 
 
 @dataclass
@@ -29,7 +28,7 @@ class Route:
     microbatches: tuple[int, int] | None = None
 
 
-def place(checked: Checked, names: Mapping[str, Any], max_ops: int) -> Placement:
+def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
     """Evaluate the placement.
 
     Raises:
@@ -47,6 +46,8 @@ def place(checked: Checked, names: Mapping[str, Any], max_ops: int) -> Placement
     for line in checked.stages:
         try:
             _line(line, routes, names, max_ops)
+            if sum(len(route.rank_of) for route in routes.values()) > max_ops:
+                raise _too_many(f"{max_ops + 1} stages on all routes", max_ops, line.node.span)
         except (ZeroDivisionError, Halt) as error:
             raise report(error, source) from None
     found = list(routes.values())
@@ -55,6 +56,8 @@ def place(checked: Checked, names: Mapping[str, Any], max_ops: int) -> Placement
     _limit(checked, stages, ranges, max_ops)
     rank_of = np.array([[route.rank_of[s] for s in range(stages)] for route in found], dtype=np.int32)
     ranks = int(rank_of.max()) + 1
+    if ranks > most_ranks(max_ops):
+        raise _too_many_ranks(found, ranks, max_ops)
     route_of = np.zeros(max(high for _, high in ranges), dtype=np.int32)
     for number, (low, high) in enumerate(ranges):
         route_of[low:high] = number
@@ -77,18 +80,17 @@ def _lowered(expression: str, by: int) -> str:
     return f"{expression} - {by}" if plain is None else plain[1] or plain[2]
 
 
-def _line(line: StageCode, routes: dict[str, Route], names: Mapping[str, Any], max_ops: int) -> None:
+def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_ops: int) -> None:
     node = line.node
     name = node.route.id if node.route else ""
     route = routes.setdefault(name, Route(name, node.span))
-    env = dict(names)
-    low = eval(line.low, env)
-    high = low + 1 if line.high is None else eval(line.high, env)
+    low = eval(line.low, names)
+    high = low + 1 if line.high is None else eval(line.high, names)
     if high - low > max_ops:
         raise _too_many(f"{high - low} stages", max_ops, node.span)
-    rank_of = eval(line.rank, env)
+    rank_of = eval(line.rank, names)
     if line.microbatches is not None:
-        route.microbatches = (eval(line.microbatches[0], env), eval(line.microbatches[1], env))
+        route.microbatches = (eval(line.microbatches[0], names), eval(line.microbatches[1], names))
     for stage in range(low, high):
         _put(route, stage, rank_of(stage), single=line.high is None, span=node.span)
 
@@ -98,12 +100,8 @@ def _put(route: Route, stage: int, rank: int, *, single: bool, span: Span) -> No
         raise fail(Code.PLACEMENT, f"stage {stage} is placed twice", Label(span, "placed again here"))
     if stage < 0 or rank < 0:
         raise fail(Code.PLACEMENT, f"stage {stage} is on rank {rank}", Label(span, "neither may be negative"))
-    if rank >= MOST_RANKS:
-        raise fail(
-            Code.TOO_MANY_OPERATIONS,
-            f"stage {stage} is on rank {rank}; at most {MOST_RANKS} ranks are supported",
-            Label(span, "this rank is out of reach"),
-        )
+    if rank >= WIDEST_RANK:
+        raise fail(Code.PLACEMENT, f"stage {stage} is on rank {rank}", Label(span, "this rank is out of reach"))
     route.rank_of[stage] = rank
     if single:
         route.single.add(stage)
@@ -165,6 +163,15 @@ def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops
     if least > max_ops:
         what = f"{stages} stages and {microbatches} microbatches: {least} operations"
         raise _too_many(what, max_ops, checked.stages[0].node.span)
+
+
+def _too_many_ranks(routes: list[Route], ranks: int, max_ops: int) -> PipeschedError:
+    return fail(
+        Code.TOO_MANY_OPERATIONS,
+        f"{ranks} ranks; the limit is {most_ranks(max_ops)}",
+        Label(routes[0].span, "too many here"),
+        help=f"choose smaller sizes, or raise --max-ops: a rank counts as {OPS_A_RANK} operations",
+    )
 
 
 def _too_many(what: str, max_ops: int, span: Span) -> PipeschedError:

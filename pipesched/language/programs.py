@@ -14,12 +14,14 @@ from pipesched.language import ast
 from pipesched.language.checked import Checked, RankCode
 from pipesched.language.emitter import Emitter
 from pipesched.language.placing import nobody
-from pipesched.language.running import Budget, Halt, locate, report
+from pipesched.language.running import BUDGET, Budget, Halt, locate, report
 from pipesched.language.statements import EMITTERS
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.origin import Origin, Place
 from pipesched.model.placement import Placement
 from pipesched.source import Span
+
+PLACES = 2  # so many times the operations that may be written are written again to tell places
 
 
 @dataclass
@@ -29,7 +31,11 @@ class Programs:
     checked: Checked
     names: dict[str, Any]
     placement: Placement
+    budget: Budget
     max_ops: int
+
+    def __post_init__(self) -> None:
+        self.again = Budget.of(self.max_ops)  # for runs that only tell places
 
     def run(self) -> tuple[Ints, Ints, Bools, Ints]:
         """Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the cut by rank.
@@ -39,13 +45,12 @@ class Programs:
         """
         self.code = self._assign()
         self.functions = {id(code): self._function(code) for code in self.code}
-        budget = Budget(5 * self.max_ops, 5 * self.max_ops)
         sites, keys, second = [], [], []
         start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
         for rank in range(self.placement.ranks):
             emitter = Emitter(rank, self._chunks(rank), self.placement.microbatches, self.max_ops)
             try:
-                self._call(rank, emitter, budget)
+                self._call(rank, emitter)
             except (ZeroDivisionError, Halt) as error:
                 if isinstance(error, Halt) and error.code is Code.CHUNK and not emitter.chunks:
                     raise nobody(self.checked, self.placement, rank) from None
@@ -88,7 +93,7 @@ class Programs:
         own: dict[int, RankCode] = {}
         for code in self.checked.ranks:
             if code.literal is not None:
-                rank = eval(code.literal, self.names)
+                rank = self._literal(code)
                 label = Label(code.node.rank.span, f"this is rank {rank}")
                 if not 0 <= rank < self.placement.ranks:
                     raise fail(
@@ -106,24 +111,41 @@ class Programs:
             raise fail(Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=help)
         return [own.get(r) or general[0] for r in range(self.placement.ranks)]
 
+    def _literal(self, code: RankCode) -> int:
+        """The one rank that a program is for."""
+        assert code.literal is not None
+        try:
+            rank: int = eval(code.literal, self.names)
+        except (ZeroDivisionError, Halt) as error:
+            raise report(error, self._source) from None
+        return rank
+
     def _function(self, code: RankCode) -> Callable[..., None]:
-        space = dict(self.names)
-        exec(code.program, space)
-        function: Callable[..., None] = space["program"]
+        exec(code.program, self.names)
+        function: Callable[..., None] = self.names.pop("program")
         return function
 
-    def _call(self, rank: int, emitter: Emitter, budget: Budget) -> None:
-        functions = {**emitter.functions(), "steps": budget.steps}
+    def _call(self, rank: int, emitter: Emitter) -> None:
+        functions = {**emitter.functions(), "steps": self.budget.steps}
         self.functions[id(self.code[rank])](rank, *(functions[name] for name in EMITTERS))
 
     def bindings(self, rank: int, step: int) -> str:
-        """The loop bindings under which the step-th operation (from 0) of a rank was written."""
+        """The loop bindings under which the step-th operation (from 0) of a rank was written.
+
+        The rank is run again; when many places are asked for, those that the budget has nothing left for get none.
+        """
         emitter = Emitter(rank, self._chunks(rank), self.placement.microbatches, self.max_ops)
         emitter.sites = _Until(step)
+        self.budget.left, kept = self.again.left, self.budget.left
         try:
-            self._call(rank, emitter, Budget(5 * self.max_ops, 5 * self.max_ops))
+            self.budget.pay(step * BUDGET // PLACES)
+            self._call(rank, emitter)
         except _Found as found:
             return locate(found, self._source, self.checked.loops)[1]
+        except (ZeroDivisionError, Halt):
+            pass
+        finally:
+            self.again.left, self.budget.left = self.budget.left, kept
         return ""
 
     def origin(self, sites: Column, start: Ints) -> Origin:

@@ -1,7 +1,9 @@
 """Running translated code: its budget, its exact arithmetic, and what an exception in it means.
 
-`Halt` is raised by what a program calls (a chunk that is not there, a budget that is spent); `report` turns it, and
-Python's own ZeroDivisionError, into a diagnostic with the place and the bindings, read from the frames.
+Every expression pays before it runs (`translate` says how much), whichever part of a file it stands in; one budget
+serves a file at a size, its claims included. `Halt` is raised by what a program calls (a chunk that is not there, a
+budget that is spent); `report` turns it, and Python's own ZeroDivisionError, into a diagnostic with the place and the
+bindings, read from the frames.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from pipesched.language.translate import FILENAME
 from pipesched.source import Source, Span
 
 WIDEST = 2**62
+FINEST = 2**256  # denominators: products of a few costs have that much, and no claim has more
+BUDGET = 40  # parts of expressions for each operation that may be written; published schedules take up to 25
 
 
 class Halt(Exception):
@@ -30,40 +34,61 @@ class Halt(Exception):
 
 def times(a: Any, b: Any) -> Any:
     """a * b, refused beyond 62 bits: nothing in a schedule is that large, and longer numbers would never end."""
-    product = a * b
-    if not -WIDEST < product < WIDEST:
-        raise Halt(Code.OVERFLOW, "a product leaves the range of 62 bits", "this is too large")
-    return product
+    return within(a * b, "a product")
 
 
 def ratio(a: Any, b: Any) -> Fraction:
     """a / b, exact."""
-    return Fraction(a) / Fraction(b)
+    value: Fraction = within(Fraction(a) / Fraction(b), "a quotient")
+    return value
 
 
-def pure() -> dict[str, Any]:
+def within(value: Any, what: str = "a sum") -> Any:
+    """The value, if it is within 62 bits; the denominator of a fraction may have more, but not without end."""
+    if not -WIDEST < value < WIDEST:
+        raise Halt(Code.OVERFLOW, f"{what} leaves the range of 62 bits", "this is too large")
+    if value.denominator >= FINEST:
+        raise Halt(Code.OVERFLOW, f"{what} has a denominator of more than 256 bits", "this is too fine")
+    return value
+
+
+def pure(budget: Budget) -> dict[str, Any]:
     """The names that translated expressions may use."""
-    return {"__builtins__": {}, "times": times, "ratio": ratio, "v_min": min, "v_max": max, "v_abs": abs}
+    made = {"times": times, "ratio": ratio, "within": within, "pay": budget.pay}
+    return {"__builtins__": {}, **made, "v_min": min, "v_max": max, "v_abs": abs}
 
 
 @dataclass
 class Budget:
-    """Steps that may still be taken; a loop pays for all its passes before the first one."""
+    """What may still be run: expressions and passes of loops pay before they do."""
 
     left: int
     limit: int
+
+    @classmethod
+    def of(cls, max_ops: int) -> Budget:
+        return cls(BUDGET * max_ops, BUDGET * max_ops)
+
+    def pay(self, cost: int) -> None:
+        """For what is run next."""
+        self.left -= cost
+        if self.left < 0:
+            raise self._spent("no more can be run here")
 
     def steps(self, low: int, high: int, weight: int) -> range:
         """The passes of a loop, paid for."""
         self.left -= 1 + max(high - low, 0) * weight
         if self.left < 0:
-            raise Halt(
-                Code.TOO_MANY_STEPS,
-                f"the loops of this file take more than {self.limit} steps",
-                f"would run {max(high - low, 0)} times",
-                "check the bounds; --max-ops raises the limit",
-            )
+            raise self._spent(f"would run {max(high - low, 0)} times")
         return range(low, high)
+
+    def _spent(self, label: str) -> Halt:
+        return Halt(
+            Code.TOO_MANY_STEPS,
+            f"the loops and expressions of this file take more than {self.limit} steps",
+            label,
+            "check the bounds of loops, and functions that call others more than once; --max-ops raises the limit",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language import ast
 from pipesched.source import Span
 
+FINDINGS = 20  # so many are reported of one file
+LONG, MANY = 60, 5_000  # letters of a name, and names, among which one is looked for that may be meant
+
 Kind: TypeAlias = Literal["number", "boolean", "unknown"]
 
 
@@ -107,7 +110,8 @@ class Scope:
         self.blocks[-1][name.id] = binding
 
     def unknown(self, name: ast.Name) -> None:
-        known = sorted(set(self.visible()))
+        full = self.full or len(name.id) > LONG
+        known = [] if full else sorted({x for x in self.visible() if len(x) <= LONG})[:MANY]
         meant = [own for own, others in _ALIASES.items() if name.id in others and own in known]
         close = meant or difflib.get_close_matches(name.id, known, 1, 0.6)
         help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else _AFTER)
@@ -118,5 +122,11 @@ class Scope:
             help=help,
         )
 
+    @property
+    def full(self) -> bool:
+        """Whether as much was found as is reported."""
+        return len(self.diagnostics) >= FINDINGS
+
     def report(self, code: Code, message: str, *labels: Label, help: str | None = None) -> None:
-        self.diagnostics.append(Diagnostic(code, message, labels, (), help))
+        if not self.full:
+            self.diagnostics.append(Diagnostic(code, message, labels, (), help))

@@ -15,7 +15,7 @@ from pipesched.diagnostics import Code, Label
 from pipesched.language import ast
 from pipesched.language.running import Loop
 from pipesched.language.scope import Binding, Scope
-from pipesched.language.translate import FILENAME, Expressions, call, define, placed
+from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, placed
 from pipesched.source import Span
 
 EMITTERS = (*(f"{op}{form}" for op in "FIBW" for form in ("", "_only", "_at")), "drain", "pair", "steps")
@@ -40,18 +40,19 @@ class Statements:
 
     def program(self, node: ast.Rank, variable: str | None, scope: Scope) -> python.Module:
         """A module that defines ``program``."""
-        body, _ = self.block(node.body, scope.inner(), 0)
+        body, cost = self.block(node.body, scope.inner(), 0)
         arguments = ", ".join([f"v_{variable}" if variable else "v_", *EMITTERS])
         module = python.parse(f"def program({arguments}): pass", FILENAME)
         function = module.body[0]
         assert isinstance(function, python.FunctionDef)
-        function.body = [*body, *function.body]
+        pay = placed(node, python.Expr(call(node, "pay", python.Constant(cost))))
+        function.body = [pay, *body, *function.body]
         return module
 
     def block(self, statements: tuple[ast.Statement, ...], scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
-        """The statements, and how many steps one pass over them costs, inner loops not counted."""
+        """The statements, and what one pass over them costs, inner loops not counted."""
         made: list[python.stmt] = []
-        total = 1
+        total = STATEMENT
         for statement in statements:
             code, cost = self._statement(statement, scope, depth)
             made += code
@@ -89,7 +90,7 @@ class Statements:
             arguments.insert(0, placed(node, python.Constant(None)))
         form = "_at" if node.microbatch is not None else "_only" if node.chunk is None else ""
         code = placed(node, python.Expr(call(node, node.op + form, site, *arguments)))
-        return [code], sum(term.cost for term in terms)
+        return [code], STATEMENT + sum(term.cost for term in terms)
 
     def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:
         if node.first.op != "F" or node.second.op not in ("B", "I"):
@@ -108,12 +109,13 @@ class Statements:
         site = self._site("W", node)
         chunk = None if node.chunk is None else self.expressions.term(node.chunk, scope, "number")
         argument = placed(node, python.Constant(None)) if chunk is None else chunk.code
-        return [placed(node, python.Expr(call(node, "drain", site, argument)))], chunk.cost if chunk else 0
+        cost = STATEMENT + (chunk.cost if chunk else 0)
+        return [placed(node, python.Expr(call(node, "drain", site, argument)))], cost
 
     def _loop(self, node: ast.For | ast.Repeat, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         if depth > LOOPS_DEEP:
             scope.report(Code.NESTING, f"loops nest deeper than {LOOPS_DEEP}", Label(node.span, "one too many"))
-            return [], 0
+            return [], STATEMENT
         inside = scope.inner()
         if isinstance(node, ast.For):
             low = self.expressions.term(node.low, scope, "number")
@@ -131,7 +133,7 @@ class Statements:
         steps = call(ast.Boolean(head, True), "steps", *bounds, weighted)
         target = python.Name(name, python.Store())
         loop = python.For(target, steps, body or [python.Pass()], [])
-        return [placed(node, loop)], cost
+        return [placed(node, loop)], STATEMENT + cost
 
     def _if(self, node: ast.If, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         condition = self.expressions.term(node.condition, scope, "boolean")

@@ -7,7 +7,12 @@ frames hold the loop bindings. Nothing of the user's text reaches Python but int
     F[fwd(k)]             ->   F(7, v_fwd(v_k))              7 is the site: which operation of the file it is
     for k in a .. b { }   ->   for v_k in steps(a, b, c): …  charges c a pass to the budget, and refuses too many
     repeat n { }          ->   for n_120 in steps(0, n, c): …
-    x * y                 ->   times(x, y)                   refuses what leaves 64 bits
+    x * y                 ->   times(x, y)                   refuses what leaves 62 bits
+    x + y - z             ->   t if -W < (t := x + y - z) < W else within(t)      likewise, once a sum
+    require e             ->   pay(c) or e                   charges c, unless a loop around it has done so
+
+What an expression costs is the number of its parts, functions that it calls included. A function beyond `DEAR` pays
+when it is called, so that costs stay small numbers however often functions call functions.
 
 Names and types are checked on the way; a file with an unknown name is never run.
 """
@@ -29,10 +34,12 @@ FILENAME = "<schedule>"
 _WHOLE = "write whole numbers: `p // 2` for the half of p, rounded down"
 _TIMES = "a product has its `*`: write `p * (r + 1)`"
 _ONE = "give at least two, as in `min(p, m)`; of one value there is nothing to choose"
+CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, of which a part of an expression is 1
+WIDEST = 2**62
 
+_SUM: dict[str, python.operator] = {"+": python.Add(), "-": python.Sub()}
 _ARITHMETIC: dict[str, python.operator] = {
-    "+": python.Add(),
-    "-": python.Sub(),
+    **_SUM,
     "//": python.FloorDiv(),
     "%": python.Mod(),
 }
@@ -49,11 +56,16 @@ Made = TypeVar("Made", bound=python.AST)
 
 def placed(node: ast.Node, made: Made) -> Made:
     """Give a Python node, and what was newly made below it, the place of a .ps node."""
-    for part in python.walk(made):
-        if "lineno" in part._attributes and not hasattr(part, "lineno"):
-            place = {"lineno": node.span.start + 1, "end_lineno": node.span.end + 1}
-            for name, value in {**place, "col_offset": 0, "end_col_offset": 0}.items():
-                setattr(part, name, value)
+    place = {"lineno": node.span.start + 1, "end_lineno": node.span.end + 1, "col_offset": 0, "end_col_offset": 0}
+    fresh: list[python.AST] = [made]
+    while fresh:
+        part = fresh.pop()
+        if "lineno" in part._attributes:
+            if "lineno" in vars(part):
+                continue  # placed before, and all below it
+            vars(part).update(place)
+        if not isinstance(part, python.Constant | python.Name):
+            fresh += python.iter_child_nodes(part)
     return made
 
 
@@ -65,11 +77,11 @@ def compiled(tree: python.Expression | python.Module, scope: Scope) -> CodeType:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A translated expression: its code, its kind, and how many calls running it may take."""
+    """A translated expression: its code, its kind, and what running it may cost."""
 
     code: python.expr
     kind: Kind
-    cost: int = 0
+    cost: int = 1
 
 
 def call(node: ast.Node, function: str, *arguments: python.expr) -> python.Call:
@@ -104,12 +116,15 @@ class Expressions:
                 return self._call(node, scope)
             case ast.Unary(operator="not"):
                 operand = self.term(node.operand, scope, "boolean")
-                return Term(placed(node, python.UnaryOp(python.Not(), operand.code)), "boolean", operand.cost)
+                return Term(placed(node, python.UnaryOp(python.Not(), operand.code)), "boolean", 1 + operand.cost)
             case ast.Unary():
                 operand = self.term(node.operand, scope, "number")
-                return Term(placed(node, python.UnaryOp(python.USub(), operand.code)), "number", operand.cost)
+                return Term(placed(node, python.UnaryOp(python.USub(), operand.code)), "number", 1 + operand.cost)
             case ast.Conditional():
                 return self._conditional(node, scope)
+            case ast.Binary(operator="+" | "-"):
+                total = self._sum(node, scope)
+                return Term(self._bounded(node, total.code), "number", total.cost)
             case ast.Binary():
                 return self._binary(node, scope)
 
@@ -140,7 +155,7 @@ class Expressions:
 
     def _call(self, node: ast.Call, scope: Scope) -> Term:
         arguments = [self.term(a, scope, "number") for a in node.arguments]
-        cost = sum(a.cost for a in arguments)
+        cost = CALL + sum(a.cost for a in arguments)
         found = scope.find(node.function.id)
         if found is None:
             scope.unknown(node.function)
@@ -165,7 +180,25 @@ class Expressions:
         yes = self.term(node.yes, scope)
         no = self.term(node.no, scope, yes.kind)
         made = placed(node, python.IfExp(condition.code, yes.code, no.code))
-        return Term(made, yes.kind, condition.cost + max(yes.cost, no.cost))
+        return Term(made, yes.kind, 1 + condition.cost + max(yes.cost, no.cost))
+
+    def _sum(self, node: ast.Expression, scope: Scope) -> Term:
+        """A chain of + and -, whose value is looked at once, at its end."""
+        if not (isinstance(node, ast.Binary) and node.operator in _SUM):
+            return self.term(node, scope, "number")
+        left, right = self._sum(node.left, scope), self._sum(node.right, scope)
+        made = placed(node, python.BinOp(left.code, _SUM[node.operator], right.code))
+        return Term(made, "number", 1 + left.cost + right.cost)
+
+    def _bounded(self, node: ast.Node, total: python.expr) -> python.expr:
+        """The sum, refused beyond 62 bits; whole numbers are looked at in line, for loops do little else."""
+        if self.exact:
+            return call(node, "within", total)
+        kept = python.NamedExpr(python.Name("t_", python.Store()), total)
+        ends = [python.Constant(-WIDEST), python.Constant(WIDEST)]
+        inside = python.Compare(ends[0], [python.Lt(), python.Lt()], [kept, ends[1]])
+        name = python.Name("t_", python.Load())
+        return placed(node, python.IfExp(inside, name, call(node, "within", python.Name("t_", python.Load()))))
 
     def _binary(self, node: ast.Binary, scope: Scope) -> Term:
         operator = node.operator
@@ -173,7 +206,7 @@ class Expressions:
         kind: Kind = "boolean" if logical else "unknown" if operator in _SAME else "number"
         left = self.term(node.left, scope, kind)
         right = self.term(node.right, scope, kind if kind != "unknown" else left.kind)
-        cost = left.cost + right.cost
+        cost = 1 + left.cost + right.cost
         if logical:
             joined = python.And() if operator == "and" else python.Or()
             return Term(placed(node, python.BoolOp(joined, [left.code, right.code])), "boolean", cost)
@@ -193,8 +226,16 @@ class Expressions:
         return Term(call(node, "times" if operator == "*" else "ratio", left.code, right.code), "number", cost)
 
 
-def define(node: ast.Let, scope: Scope, expressions: Expressions) -> python.stmt:
-    """``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on."""
+def paid(node: ast.Node, term: Term) -> python.expr:
+    """The expression, which pays before it runs."""
+    return placed(node, python.BoolOp(python.Or(), [call(node, "pay", python.Constant(term.cost)), term.code]))
+
+
+def define(node: ast.Let, scope: Scope, expressions: Expressions, *, pays: bool = False) -> python.stmt:
+    """``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on.
+
+    pays: whether a value pays for itself, as one does that stands in no rank; a costly function always does.
+    """
     parameters = node.parameters
     inside = scope.inner()
     for parameter in parameters or ():
@@ -202,13 +243,15 @@ def define(node: ast.Let, scope: Scope, expressions: Expressions) -> python.stmt
     before = len(scope.diagnostics)
     value = expressions.term(node.value, inside)
     _name_recursion(node, scope, before)
-    code = value.code
+    code, cost = value.code, value.cost
+    if (parameters is None and pays) or (parameters is not None and cost > DEAR):
+        code, cost = paid(node, value), 1
     if parameters is not None:
         names = [placed(x, python.arg(f"v_{x.id}")) for x in parameters]
         empty = python.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
         code = placed(node, python.Lambda(empty, code))
     arity = None if parameters is None else (len(parameters), len(parameters))
-    scope.define(node.name, Binding(value.kind, arity, value.cost + 1, node.name.span))
+    scope.define(node.name, Binding(value.kind, arity, cost, node.name.span))
     return placed(node, python.Assign([python.Name(f"v_{node.name.id}", python.Store())], code))
 
 
@@ -229,7 +272,7 @@ def _name_recursion(node: ast.Let, scope: Scope, before: int) -> None:
 
 
 def lambda_of(names: Sequence[str], term: Term, node: ast.Node) -> python.Expression:
-    """``lambda names: term``, to be compiled with mode "eval"."""
+    """``lambda names: term``, which pays for itself, to be compiled with mode "eval"."""
     arguments = [placed(node, python.arg(x)) for x in names]
     empty = python.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
-    return python.Expression(placed(node, python.Lambda(empty, term.code)))
+    return python.Expression(placed(node, python.Lambda(empty, paid(node, term))))

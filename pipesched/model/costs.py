@@ -326,10 +326,12 @@ def _row(key: str, cost: Cost | None, stages: int) -> tuple[Fraction, ...] | Non
 
 def _scale(numbers: Sequence[Fraction], larger: str) -> int:
     """The ticks of the unit in which all of these are whole."""
-    scale = lcm(*(x.denominator for x in numbers))
-    if scale * max(numbers, default=Fraction(0)) >= _FINEST:
-        message = f"the costs need ticks of 1/{scale}, too fine to add exactly in 64 bits"
-        raise fail(Code.COSTS, message, help=f"use fewer digits, or {larger}")
+    scale = 1
+    for denominator in dict.fromkeys(x.denominator for x in numbers):
+        scale = lcm(scale, denominator)
+        if scale * max(numbers) >= _FINEST:
+            message = f"the costs need ticks of 1/{scale} or finer, too fine to add exactly in 64 bits"
+            raise fail(Code.COSTS, message, help=f"use fewer digits, or {larger}")
     return scale
 
 

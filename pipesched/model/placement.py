@@ -18,6 +18,13 @@ import numpy as np
 
 from pipesched.model.columns import Column
 
+RANKS, OPS_A_RANK = 20_000, 100
+
+
+def most_ranks(max_ops: int) -> int:
+    """How many ranks are taken: those of any cluster, and more where more operations are allowed."""
+    return max(RANKS, max_ops // OPS_A_RANK)
+
 
 @dataclass(frozen=True, eq=False)
 class Placement:
@@ -69,7 +76,9 @@ class Placement:
     @property
     def bidirectional(self) -> bool:
         """Whether some stage lives on more than one rank."""
-        return any(len(self.copies(s)) > 1 for s in range(self.stages))
+        told = self.rank_of >= 0
+        lowest = np.where(told, self.rank_of, self.ranks).min(axis=0)
+        return bool(np.any(told & (self.rank_of != lowest)))
 
 
 def linear(ranks: int, microbatches: int) -> Placement:

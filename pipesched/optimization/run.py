@@ -1,26 +1,29 @@
 """From a question to an answer that anyone can check.
 
     Request ──> target ──> Problem ──> search or seam ──> orders ──> .ps text ──> load, examine ──> Optimum
-                  │          │                                          │            │ check_optimum: the certificate
+                  │          │                                          │            │ judge: the certificate
                   │          └─ infeasible: a minimal reason            └─ what is verified is what is printed
                   └─ a schedule's placement, sizes and kind of backward, or one from scratch
 
-The optimizer is never trusted: its answer is printed, read back, and goes through the checks of a person's file.
+The optimizer is never trusted: its answer is printed, read back, and goes through the checks of a person's file. The
+verdict on it is the checker's.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from pipesched.check.optimum import check_optimum
+from pipesched.check.optimum import Terms, judge
 from pipesched.compile import Options, examine, load
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
+from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats import ps_write
+from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
+from pipesched.model.verdict import Verdict
 from pipesched.optimization.aim import Request, Target, aim
 from pipesched.optimization.beside import known as known_schedules
 from pipesched.optimize import convert
@@ -36,6 +39,7 @@ from pipesched.optimize.repeat.periodic import Periodic, periodic
 from pipesched.optimize.search import refutation
 from pipesched.optimize.search.climb import search
 from pipesched.optimize.search.state import INTERRUPTED, State
+from pipesched.optimize.sizes import MAX_OPS
 from pipesched.report import Report
 from pipesched.source import Source
 
@@ -57,7 +61,7 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     problem = target.instance.problem()
     reason = infeasible(problem)
     if reason is not None:
-        return Optimum.infeasible(target.instance, problem, target.sizes, reason, time.monotonic() - started)
+        return Optimum.infeasible(target.instance, problem, reason, time.monotonic() - started)
     repeated, left = _repeated(request, target, progress)
     if repeated is not None:
         target = _resized(target, repeated)
@@ -102,33 +106,59 @@ def _resized(target: Target, repeated: Periodic) -> Target:
 def _answer(
     request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None, started: float
 ) -> Optimum:
-    """The search's result, printed, read back and checked."""
-    problem = state.problem
-    found = Optimum.of(target.instance, state, target.sizes, known, repeated, time.monotonic() - started)
-    found = replace(found, given=known[0] if target.given else None)
+    """The search's result, judged, printed, read back and checked."""
     if state.best is None:
-        return found
-    schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
+        found = Optimum.of(target.instance, state, known, repeated, None)
+        return replace(found, seconds=time.monotonic() - started)
+    schedule = replace(convert.to_schedule(state.problem, state.best), name=request.name)
+    proof = certificate(target.instance, state, repeated)
+    judged = _judged(schedule, target.instance, proof, repeated)
+    found = Optimum.of(target.instance, state, known, repeated, judged)
     text = ps_write.write(
         schedule,
         name=request.name,
         documentation=found.documentation,
         costs=target.instance.costs,
         claims=found.claims,
-        microbatch_window=repeated.printed(problem) if repeated else None,
+        microbatch_window=repeated.printed(state.problem) if repeated else None,
     )
     report = _verified(text, schedule, target.instance)
-    proof = certificate(target.instance, state, repeated)
-    wrong = [*report.diagnostics, *_certified(schedule, target.instance, proof)]
-    if any(d.severity == "error" for d in wrong):
-        raise PipeschedError([d for d in wrong if d.severity == "error"])
-    return replace(found, source=text, certificate=proof, report=report, seconds=time.monotonic() - started)
+    if not report.ok:
+        raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
+    verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
+    return replace(
+        found,
+        given=known[0] if target.given else None,
+        source=text,
+        certificate=proof | verdict,
+        report=report,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _judged(schedule: Schedule, instance: Instance, proof: Mapping[str, object], repeated: Periodic | None) -> Verdict:
+    """What the checker says; a schedule that it refuses is none.
+
+    Raises:
+        PipeschedError: PS71x.
+    """
+
+    def at(microbatches: int) -> Schedule:
+        assert repeated is not None
+        problem = instance.problem(microbatches)
+        return convert.to_schedule(problem, repeated.seam.unrolled(problem))
+
+    terms = Terms(instance.costs, instance.release, instance.caps, instance.objective)
+    judged = judge(schedule, terms, proof, at)
+    if judged.verdict is None:
+        raise PipeschedError(judged.findings)
+    return judged.verdict
 
 
 def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
     """The verdict of every ordinary check on the printed file."""
     source = Source("optimum.ps", text)
-    loaded = load(source, Options(max_ops=len(schedule)))
+    loaded = load(source, Options(max_ops=max(MAX_OPS, len(schedule))))
     same = all(
         np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
         for column in ("op", "stage", "microbatch", "start")
@@ -138,18 +168,13 @@ def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
     return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps))
 
 
-def _certified(schedule: Schedule, instance: Instance, proof: Mapping[str, object]) -> Iterator[Diagnostic]:
-    return check_optimum(schedule, instance.costs, instance.release, instance.caps, instance.objective, proof)
-
-
 def frontier_plot(frontier: Frontier) -> str:
     """Bubble ratio against cap, as SVG."""
     from pipesched.views.plot import Point, plot
 
     points = [
-        Point(cap, (answer.value - answer.work) / answer.value, "proved optimal" if proved else "best found")
+        Point(cap, (answer.value - answer.work) / answer.value, answer.status)
         for cap, answer in frontier.points
-        for proved in [answer.exit_status == 0]
         if answer.value and answer.work is not None
     ]
     title = frontier.points[0][1].terms_without_cap

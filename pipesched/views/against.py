@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from textwrap import wrap
-from xml.sax.saxutils import escape
 
 import numpy as np
 
 from pipesched.analysis.against import Against, Ratio
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
+from pipesched.render import clean, sizes
+from pipesched.safe import safe
 from pipesched.views import cells, svg, verdict
 from pipesched.views.axis import Axis, Window, axis, ruler
 from pipesched.views.chart import Chart, measured
@@ -104,8 +105,8 @@ def _unseen(chart: Chart, clock: Axis) -> int:
 
 
 def _title(chart: Chart) -> str:
-    sizes = " ".join(f"{name}={value}" for name, value in chart.sizes.items())
-    return "  ".join(part for part in (chart.title, sizes, f" plan: {verdict.cost(chart)}") if part)
+    about = clean(chart.title), sizes(chart.sizes), f" plan: {verdict.cost(chart)}"
+    return "  ".join(part for part in about if part)
 
 
 def summary(chart: Chart, run: Against) -> str:
@@ -168,7 +169,7 @@ def _stacked(parts: list[str], title: str) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{safe(title, 'xml')}</title>",
     ]
     top = 0
     for part, (_, high) in zip(parts, sizes, strict=True):

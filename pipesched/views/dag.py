@@ -16,6 +16,7 @@ import graphviz  # type: ignore[import-untyped]
 from pipesched.analysis.critical import causes, critical_path
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
+from pipesched.safe import safe
 from pipesched.views.chart import Chart
 from pipesched.views.graph import edges, node_names
 from pipesched.views.palette import ink, style
@@ -67,7 +68,7 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
         message = f"a graph of {count:,} operations takes minutes to lay out; {MAX_OPS:,} are drawn"
         raise fail(Code.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or say --force")
     made = graphviz.Digraph(
-        graphviz.nohtml(chart.title.rstrip("\\")),
+        safe(chart.title, "dot"),
         graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.25", "fontname": "sans-serif"},
         node_attr={
             "shape": "box",

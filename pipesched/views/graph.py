@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
+from pipesched.safe import safe
 from pipesched.views.chart import Chart
 
 Graph: TypeAlias = Any  # networkx.MultiDiGraph, which has no types of its own
@@ -26,7 +27,9 @@ def graph(chart: Chart) -> Graph:
     A node has its label, op, stage, microbatch, rank and step, and start and end in the unit of time as floating point
     numbers, -1 where it never runs. An edge has its kind, and the latency of a message.
     """
-    made: Graph = nx.MultiDiGraph(name=chart.title, ranks=chart.schedule.ranks, stages=chart.schedule.stages)
+    made: Graph = nx.MultiDiGraph(
+        name=safe(chart.title, "text"), ranks=chart.schedule.ranks, stages=chart.schedule.stages
+    )
     names = node_names(chart)
     for index, name in enumerate(names):
         made.add_node(name, **_node(chart, index))

@@ -15,7 +15,6 @@ import json
 from base64 import b64encode
 from collections.abc import Iterator
 from functools import cache
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from pipesched.analysis.critical import causes
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
+from pipesched.safe import safe
 from pipesched.views.chart import Chart
 from pipesched.views.palette import style
 from pipesched.views.places import Places, places
@@ -48,7 +48,7 @@ def render(chart: Chart) -> str:
     data = f'<script type="application/json" id="meta">{_json(_meta(chart, where))}</script>\n'
     columns = "\n".join(_column(name, column) for name, column in _columns(chart, where).items())
     scripts = "<script>\n(() => {\n" + "".join(_part(name) for name in SCRIPTS) + "})();\n</script>"
-    parts = {"title": escape(chart.title), "style": _part("page.css"), "data": data + columns, "script": scripts}
+    parts = {"title": safe(chart.title, "xml"), "style": _part("page.css"), "data": data + columns, "script": scripts}
     page = _part("page.html")
     for name, text in parts.items():
         before, found, after = page.partition(f"<!-- {name} -->")
@@ -64,7 +64,7 @@ def _part(name: str) -> str:
 
 def _json(value: object) -> str:
     """JSON that cannot end the element it stands in, nor begin another."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    text = safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "ascii-json")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

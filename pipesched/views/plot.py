@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, log10
-from xml.sax.saxutils import escape
 
 from pipesched.model.numbers import shown
+from pipesched.safe import safe
 from pipesched.views.plot_labels import labels, told_apart
 
 WIDTH, HEIGHT = 720, 440
@@ -75,10 +75,10 @@ def plot(points: Sequence[Point], *, x: str, y: str, title: str = "", frontier: 
     series = list(dict.fromkeys(point.series for point in points))
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'role="img" aria-label="{escape(title or f"{y} against {x}", {chr(34): "&quot;"})}">',
+        f'role="img" aria-label="{safe(title or f"{y} against {x}", "xml")}">',
         f"<style>\n{_STYLE}\n</style>",
         f'<rect class="back" width="{WIDTH}" height="{HEIGHT}"/>',
-        f'<text class="title" x="{_LEFT}" y="24">{escape(title)}</text>',
+        f'<text class="title" x="{_LEFT}" y="24">{safe(title, "xml")}</text>',
         *_axes(across, up, x, y),
     ]
     if frontier and (best := front(points)):
@@ -124,9 +124,9 @@ def _axes(across: Axis, up: Axis, x: str, y: str) -> Iterator[str]:
         yield f'<line class="grid" x1="{left}" y1="{at}" x2="{right}" y2="{at}"/>'
         yield f'<text x="{left - 8}" y="{at}" dy="4" text-anchor="end">{shown(mark)}</text>'
     yield f'<rect class="frame" x="{left}" y="{top}" width="{right - left}" height="{bottom - top}"/>'
-    yield f'<text x="{(left + right) // 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(x)}</text>'
+    yield f'<text x="{(left + right) // 2}" y="{HEIGHT - 12}" text-anchor="middle">{safe(x, "xml")}</text>'
     middle = (top + bottom) // 2
-    yield f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{escape(y)}</text>'
+    yield f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{safe(y, "xml")}</text>'
 
 
 def _series(points: Sequence[Point], number: int, across: Axis, up: Axis) -> Iterator[str]:
@@ -138,13 +138,14 @@ def _series(points: Sequence[Point], number: int, across: Axis, up: Axis) -> Ite
         yield f'<polyline points="{path}" fill="none" stroke="{color}" stroke-opacity="0.5"/>'
     for point, (a, b) in zip(points, spots, strict=True):
         told = f"{point.series} {point.note}: {shown(point.x)}, {shown(point.y)}".replace("  ", " ")
-        yield f'<g transform="translate({a} {b})"><title>{escape(told)}</title>{_mark(shape, color)}</g>'
+        yield f'<g transform="translate({a} {b})"><title>{safe(told, "xml")}</title>{_mark(shape, color)}</g>'
 
 
 def _legend(name: str, number: int) -> Iterator[str]:
     color, shape = _COLORS[number % len(_COLORS)], _SHAPES[number % len(_SHAPES)]
     left, top = WIDTH - _RIGHT + 20, _TOP + 12 + 20 * number
-    yield f'<g transform="translate({left} {top})">{_mark(shape, color)}<text x="12" y="4">{escape(name)}</text></g>'
+    text = f'<text x="12" y="4">{safe(name, "xml")}</text>'
+    yield f'<g transform="translate({left} {top})">{_mark(shape, color)}{text}</g>'
 
 
 def _mark(shape: str, color: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
-from xml.sax.saxutils import escape
+
+from pipesched.safe import safe
 
 Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 _LETTER, _MARK = 6, 6  # pixels: the width of a letter, half of that of a mark
@@ -40,7 +41,7 @@ def labels(texts: Sequence[str], spots: Sequence[tuple[float, float]], frame: Bo
             box = (left, base - 9, left + wide, base + 2)
             if text and _within(box, frame) and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
-                yield f'<text class="label" x="{left:g}" y="{base:g}">{escape(text)}</text>'
+                yield f'<text class="label" x="{left:g}" y="{base:g}">{safe(text, "xml")}</text>'
                 break
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -24,6 +23,8 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
+from pipesched.render import clean, sizes
+from pipesched.safe import safe
 from pipesched.views import cells, palette, verdict
 from pipesched.views.axis import WHOLE, Window, nice, shortest, unit
 from pipesched.views.chart import Chart
@@ -72,7 +73,7 @@ def note(words: str) -> str:
     """A line of words as an SVG document, for what cannot be drawn."""
     css = "text{font:12px sans-serif;fill:#222}@media(prefers-color-scheme:dark){text{fill:#ddd}}"
     size = f'width="{20 + 7 * len(words)}" height="32"'
-    text = f'<text x="10" y="20">{escape(words)}</text>'
+    text = f'<text x="10" y="20">{safe(words, "xml")}</text>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{css}</style>{text}</svg>\n'
 
 
@@ -116,10 +117,10 @@ class _Page:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" width="{self.width}" height="{self.height}" '
             f'viewBox="0 0 {self.width} {self.height}" role="img">'
         )
-        yield f"<title>{escape(self._name())}, {escape(self.how.words or verdict.cost(self.chart))}</title>"
+        yield f"<title>{safe(self._name(), 'xml')}, {safe(self.how.words or verdict.cost(self.chart), 'xml')}</title>"
         yield f"<style>{css}</style>"
-        yield f'<text class="t h" x="12" y="20">{escape(self._name())}</text>'
-        yield f'<text class="t" x="12" y="38">{escape(self._cost())}</text>'
+        yield f'<text class="t h" x="12" y="20">{safe(self._name(), "xml")}</text>'
+        yield f'<text class="t" x="12" y="38">{safe(self._cost(), "xml")}</text>'
         drawn = Cells(self.chart, self.style, self.chunk, self.chunks, self.frame)
         yield from self._rows()
         yield from drawn.slots()
@@ -134,8 +135,7 @@ class _Page:
         yield "</svg>"
 
     def _name(self) -> str:
-        sizes = " ".join(f"{name}={value}" for name, value in self.chart.sizes.items())
-        return "  ".join(part for part in (self.chart.title, sizes) if part)
+        return "  ".join(part for part in (clean(self.chart.title), sizes(self.chart.sizes)) if part)
 
     def _cost(self) -> str:
         """In the words of the style, or in those that were given."""
@@ -186,7 +186,7 @@ class _Page:
         for x, y, kind, words in self.key:
             if kind:
                 yield f'<rect class="{kind} s" x="{x}" y="{y}" width="16" height="12"/>'
-            yield f'<text class="t" x="{x + 21 * bool(kind)}" y="{y + 10}">{escape(words)}</text>'
+            yield f'<text class="t" x="{x + 21 * bool(kind)}" y="{y + 10}">{safe(words, "xml")}</text>'
 
     def _placed(self) -> Iterator[tuple[int, int, str, str]]:
         """The entries of the legend: where, the class of the swatch, the words."""

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from xml.sax.saxutils import escape
 
 import numpy as np
 
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
+from pipesched.safe import safe
 from pipesched.views.chart import Chart
 from pipesched.views.levels import outline, steps
 from pipesched.views.palette import Style
@@ -106,7 +106,7 @@ class Cells:
         times = f"{shown(chart.time(chart.times.start[i]))} to {shown(chart.time(chart.times.end[i]))}"
         what = f"{op.name} of stage {schedule.stage[i]}, microbatch {schedule.microbatch[i]}"
         place = f"; {at.name}:{at.line[i]}:{at.column[i]}" if at.line[i] else ""
-        return escape(f"{what} on rank {rank}: {times}; held {shown(chart.held.at(i))}{place}")
+        return safe(f"{what} on rank {rank}: {times}; held {shown(chart.held.at(i))}{place}", "xml")
 
     @cached_property
     def _places(self) -> Places:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
+from pipesched.render import clean, sizes
 from pipesched.views import verdict
 from pipesched.views.cells import KINDS
 from pipesched.views.palette import TERMINAL, paint
@@ -28,8 +29,8 @@ _WORDS = {
 def title(layout: Layout) -> Iterator[str]:
     """Name, sizes and cost; then the scale, and the part of time if it is one."""
     chart, at = layout.chart, layout.axis
-    sizes = " ".join(f"{name}={value}" for name, value in chart.sizes.items())
-    yield from wrapped(layout, "  ".join(part for part in (chart.title, sizes, f" {verdict.cost(chart)}") if part))
+    about = clean(chart.title), sizes(chart.sizes), f" {verdict.cost(chart)}"
+    yield from wrapped(layout, "  ".join(part for part in about if part))
     part = ""
     if (at.begin, at.end) != (0, max(chart.times.makespan, 1)):
         part = f"time {shown(chart.time(at.begin))} to {shown(chart.time(at.end))} of {shown(chart.makespan)}; "

@@ -23,6 +23,7 @@ import numpy as np
 
 from pipesched.analysis.critical import causes, critical_path
 from pipesched.model.ops import Op
+from pipesched.safe import safe
 from pipesched.views.chart import Chart
 from pipesched.views.trace_messages import ARRIVAL, Message, lanes, messages
 from pipesched.views.verdict import cost
@@ -201,4 +202,4 @@ def _metadata(rank: int, thread: int, kind: str, key: str, value: str | int) -> 
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return safe(json.dumps(value, separators=(",", ":"), ensure_ascii=False), "ascii-json")

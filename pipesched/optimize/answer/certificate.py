@@ -1,18 +1,19 @@
 """What is proved about a schedule, as JSON that `check.optimum` re-checks without the optimizer.
 
 The shape is in `check.optimum_told`. A bound is told by its terms: two times and some sums. A refutation is an engine's
-word, with what was asked.
+word, with what was asked. The verdict is not told here: it is the checker's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipesched.model.numbers import plain
 from pipesched.model.ops import Op
+from pipesched.model.verdict import exact_terms
 from pipesched.optimize.bounds.lower import Bound
 from pipesched.optimize.bounds.warmup import Ends
 from pipesched.optimize.bounds.windows import paths
@@ -24,36 +25,61 @@ if TYPE_CHECKING:
     from pipesched.optimize.search.state import State
 
 
-def certificate(instance: Instance, state: State, repeated: Periodic | None = None) -> Mapping[str, object]:
-    """The certificate of a search that found something; the same with a periodic schedule, at its size."""
-    del instance, repeated
+def certificate(instance: Instance, state: State, repeated: Periodic | None = None) -> dict[str, object]:
+    """What is known of a schedule that was found. repeated: what makes it one for every m."""
     refuted = state.refuted
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
     assert state.value is not None
-    return certify(state.problem, state.value, state.bound, asked)
+    every = None if repeated is None else _every(instance, repeated)
+    terms = exact_terms(
+        instance.placement,
+        instance.costs,
+        instance.release,
+        instance.caps,
+        fused=instance.fused,
+        objective=instance.objective,
+    )
+    return certify(state.problem, state.value, state.bound, asked, terms) | {"every": every}
 
 
 def certify(
-    problem: Problem, value: int, bound: Bound, refuted: tuple[int, str, tuple[int, ...] | None] | None = None
+    problem: Problem,
+    value: int,
+    bound: Bound,
+    refuted: tuple[int, str, tuple[int, ...] | None] | None = None,
+    terms: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """What is known of a schedule with objective `value`, in ticks. refuted: (ticks, engine, ranks or None for all)."""
-    lower = bound.value if refuted is None else max(bound.value, refuted[0] + 1)
-    gap = Fraction(value - lower, lower) if lower else Fraction(0)
+    """What is known of a schedule with objective `value`, in ticks. refuted: (ticks, engine, ranks or None for all);
+    terms: what it is about.
+    """
     return {
         "objective": problem.objective,
         "backward": "fused" if problem.fused else "split",
-        "schedule": _json(problem.time(value)),
-        "verdict": "proved optimal" if value == lower else "best found",
-        "lower_bound": _json(problem.time(lower)),
-        "gap": _json(gap),
+        "schedule": plain(problem.time(value)),
         "bound": _bound(problem, bound),
         "refuted": None
         if refuted is None
         else {
-            "value": _json(problem.time(refuted[0])),
+            "value": plain(problem.time(refuted[0])),
             "engine": refuted[1],
             "ranks": None if refuted[2] is None else list(refuted[2]),
+            "terms": terms,
         },
+    }
+
+
+def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
+    """The schedule of the seam, with its starts, and its bound where that grows as it does."""
+    seam, problem = repeated.seam, instance.problem(repeated.seam.microbatches)
+    starts = [[plain(problem.time(int(seam.start[x]))) for x in order] for order in seam.unrolled(problem)]
+    return {
+        "microbatches": seam.microbatches,
+        "step": seam.every,
+        "value": plain(problem.time(seam.value)),
+        "growth": plain(problem.time(seam.period) / seam.every),
+        "seam": plain(problem.time(seam.at)),
+        "starts": starts,
+        "bound": _bound(problem, repeated.bound) if repeated.optimal else None,
     }
 
 
@@ -63,7 +89,7 @@ def _bound(problem: Problem, bound: Bound) -> dict[str, object]:
     if isinstance(terms, Ends):
         times = {**times, "before": terms.before, "after": terms.after}
     told: dict[str, object] = {"kind": bound.kind, "rank": bound.rank}
-    told |= {name: _json(problem.time(ticks)) for name, ticks in times.items()}
+    told |= {name: plain(problem.time(ticks)) for name, ticks in times.items()}
     if not isinstance(terms, Ends):
         told["operations"] = _operations(problem, bound)
     return told
@@ -91,7 +117,3 @@ def _operations(problem: Problem, bound: Bound) -> list[dict[str, object]]:
                 }
             )
     return made[:1] if bound.kind == "path" else made
-
-
-def _json(value: Fraction) -> int | str:
-    return int(value) if value.denominator == 1 else str(value)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.model.numbers import shown
+from pipesched.model.verdict import INFEASIBLE
 from pipesched.optimize.answer.optimum import Optimum
-from pipesched.optimize.answer.words import INFEASIBLE
 
 Point = tuple[Fraction, Optimum]
 
@@ -28,6 +28,11 @@ class Frontier:
         """3 if a point is not proved; 1 if there is no schedule at any cap."""
         statuses = {answer.exit_status for _, answer in self.points}
         return 3 if 3 in statuses else int(statuses == {1})
+
+    @property
+    def proved(self) -> bool:
+        """Whether every point with a schedule is proved optimal."""
+        return all(answer.proved or answer.status == INFEASIBLE for _, answer in self.points)
 
     def text(self) -> str:
         """A table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipesched import render
+from pipesched.model.verdict import EVERY
 from pipesched.optimize.answer import words
 
 if TYPE_CHECKING:
@@ -16,15 +17,19 @@ def to_json(answer: Optimum) -> dict[str, object]:
     return {
         "ok": answer.exit_status == 0,
         "status": answer.status,
+        "proved": answer.proved,
         "verdict": answer.verdict,
         "for": answer.terms,
         "parameters": dict(answer.sizes),
+        "placement": answer.instance.placement.rank_of.tolist(),
         "objective": answer.objective,
         "makespan": words.as_json(answer.makespan),
         "span": words.as_json(answer.span),
+        "work": words.as_json(answer.work),
         "lower_bound": words.as_json(answer.lower_bound),
         "gap": words.as_json(answer.gap),
         "proved_by": answer.proved_by or None,
+        "told_by": answer.told_by or None,
         "found_by": answer.found_by or None,
         "reason": answer.reason or None,
         "every": _every(answer),
@@ -56,9 +61,4 @@ def _every(answer: Optimum) -> dict[str, object] | None:
     if answer.every is None or answer.growth is None:
         return None
     base, more = answer.growth
-    return {
-        "microbatches": answer.every[0],
-        "step": answer.every[1],
-        "value": words.as_json(base),
-        "growth": words.as_json(more),
-    }
+    return dict(zip(EVERY, (*answer.every, words.as_json(base), words.as_json(more)), strict=True))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipesched.model.numbers import shown
+from pipesched.model.verdict import FOUND, INFEASIBLE, NOTHING, PROVED
 from pipesched.optimize.answer import words
-from pipesched.optimize.answer.words import FOUND, INFEASIBLE, NOTHING, PROVED
 
 if TYPE_CHECKING:
     from pipesched.optimize.answer.optimum import Optimum
@@ -22,10 +22,7 @@ _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 def text(answer: Optimum, *, color: bool = False) -> str:
     """The verdict, what it is for, what proves it, and the best known schedules beside it."""
     lines = [_painted(answer.verdict, answer.status, color), f"    for: {answer.terms}"]
-    if answer.status == PROVED:
-        lines.append(f"    no schedule is shorter: {answer.proved_by}")
-    elif answer.proved_by and answer.lower_bound is not None:
-        lines.append(f"    no schedule is below {shown(answer.lower_bound)}: {answer.proved_by}")
+    lines += [f"    {answer.judged.because}"] if answer.judged else []
     if answer.status == FOUND and answer.reason:
         lines.append(f"    stopped: {answer.reason}")
     lines += [f"    note: {note}" for note in answer.notes]
@@ -77,4 +74,4 @@ def _table(answer: Optimum) -> list[str]:
 
 def _painted(verdict: str, status: str, color: bool) -> str:
     head, rest = verdict[: len(status)], verdict[len(status) :]
-    return f"\x1b[1;{_COLORS[status]}m{head}\x1b[0m{rest}" if color else verdict
+    return f"\x1b[1;{_COLORS.get(status, '33')}m{head}\x1b[0m{rest}" if color else verdict

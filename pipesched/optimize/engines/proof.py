@@ -9,10 +9,9 @@ is the comments, `cnf` and `counters`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
+from pipesched import files
 from pipesched.model.ops import Op
 from pipesched.optimize.encoding.variables import Encoding
 from pipesched.optimize.question import Question
@@ -25,18 +24,9 @@ def write(question: Question, made: Encoding, lines: Iterable[str]) -> None:
         OSError: the files cannot be written.
     """
     assert question.proof is not None
-    _replace(f"{question.proof}.cnf", [*_comments(question, made), *made.clauses.dimacs()])
-    _replace(f"{question.proof}.drat", (line.strip() + "\n" for line in lines))
-
-
-def _replace(path: str, pieces: Iterable[str]) -> None:
-    beside = Path(f"{path}.{os.getpid()}.part")
-    try:
-        with beside.open("w", encoding="ascii") as file:
-            file.writelines(pieces)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    clauses = (*_comments(question, made), *made.clauses.dimacs())
+    files.replace(f"{question.proof}.cnf", (piece.encode("ascii") for piece in clauses))
+    files.replace(f"{question.proof}.drat", (line.strip().encode("ascii") + b"\n" for line in lines))
 
 
 def _comments(question: Question, made: Encoding) -> Iterator[str]:

@@ -35,7 +35,7 @@ class Seam:
     """A schedule of m0 microbatches that can be repeated from the seam. every: K microbatches in `period` ticks.
 
     before, kernel, after: by rank, the sequence of each operation; a kernel is the last `period` ticks of `before`.
-    value: the objective at m0, in ticks.
+    value: the objective at m0, in ticks. at: the time of the seam; start: of the operations at m0.
     """
 
     microbatches: int
@@ -45,6 +45,8 @@ class Seam:
     before: tuple[tuple[int, ...], ...]
     kernel: tuple[tuple[int, ...], ...]
     after: tuple[tuple[int, ...], ...]
+    at: int
+    start: Ints
 
     def words(self, copies: int) -> list[list[int]]:
         """By rank, the sequences in order, for m0 + copies * K microbatches."""
@@ -138,6 +140,8 @@ def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Se
         tuple(tuple(q for q, t in word if t < seam) for word in words),
         tuple(tuple(q for q, t in word if seam - period <= t < seam) for word in words),
         tuple(tuple(q for q, t in word if t >= seam) for word in words),
+        seam,
+        start,
     )
 
 

@@ -1,0 +1,135 @@
+"""For every number of microbatches m0 + jK, from one schedule of m0.
+
+    {"microbatches": m0, "step": K, "value": 27, "growth": "3/2", "seam": 30, "starts": [[0, 1, …], …],
+     "bound": {…}}                       growth: of the objective with each microbatch, so P = K growth
+
+Let n_q(t) be how many operations of line q have started by t, and A no less than any duration, with its message. If
+
+    n_q(t + P) = n_q(t) + K      for every q and all t in seam - A - 1 .. seam - 1
+
+then n'(t) = n(t) up to seam - 1 + P, and n(t - P) + K from seam - A - 1 + P on: the two agree where both are said.
+Every constraint compares counters at most A apart, so it lies in one of the parts, where the schedule keeps it; what
+is held is a sum of counters that grow alike. n' repeats at seam + P again. So there is a schedule for each m0 + jK,
+and it ends jP later.
+
+None is shorter if the bound at m0 is the objective, and grows by P too. Heads of a line, and its tails from the end,
+are the same for every m. So the bound of a set of operations that has some of each line of its rank grows by the
+rank's work; one of a rank's ends too, once all of its lines begin after the head and end before the tail; and a
+longest path that leads from an operation to the K-th after it grows by what lies between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.waits import Waits
+from pipesched.check.optimum_bound import Bound, fault
+from pipesched.check.optimum_paths import Facts, between, heads, tails
+from pipesched.check.optimum_told import Told, Unreadable
+from pipesched.model.columns import Ints
+from pipesched.model.costs import Ticks
+from pipesched.model.numbers import plain
+from pipesched.model.schedule import Schedule
+
+_COPIES = (0, 1, 2, 5)
+
+
+@dataclass(frozen=True)
+class Every:
+    """What is told. value, growth: in the unit of time; objective (the value), seam, period, starts: in ticks, starts
+    by rank in the order of the schedule of m0. bound: at m0; None where it is told for no m but one to be optimal.
+    """
+
+    microbatches: int
+    step: int
+    value: Fraction
+    growth: Fraction
+    objective: int
+    seam: int
+    period: int
+    starts: list[list[int]]
+    bound: Bound | None
+
+    @classmethod
+    def read(cls, told: Told) -> Every:
+        told.only("microbatches", "step", "value", "growth", "seam", "starts", "bound")
+        first, step, growth = told.whole("microbatches"), told.whole("step"), told.time("growth")
+        period = Told({"period": plain(growth * step)}, told.scale).ticks("period")
+        if first < 1 or step < 1 or period < 1:
+            raise Unreadable("no period follows from its step and growth")
+        bound = told.bound("bound") if "bound" in told else None
+        value, seam = told.ticks("value"), told.ticks("seam")
+        return cls(first, step, told.time("value"), growth, value, seam, period, told.table("starts"), bound)
+
+    def sizes(self, asked: int) -> list[int]:
+        """Numbers of microbatches at which the schedule is looked at: the one asked for, the least, and a few more."""
+        copies, rest = divmod(asked - self.microbatches, self.step)
+        if copies < 0 or rest:
+            raise Unreadable(f"it is for every m = {self.microbatches} + {self.step}j, and this one has m = {asked}")
+        return sorted({asked, *(self.microbatches + j * self.step for j in _COPIES)})
+
+    def grows(self, facts: Facts, *, span: bool) -> bool:
+        """Whether the bound is the value, and grows with it; facts: at m0."""
+        bound = self.bound
+        if bound is None or bound.value != self.objective or fault(facts, bound, span=span):
+            return False
+        frame = bound.rank if span else None
+        if bound.kind == "path":
+            return _repeats(facts, frame, self)
+        mine, head, tail = facts.on(bound.rank), heads(facts, frame), tails(facts, frame)
+        if bound.kind == "one-machine":
+            mine = [line for line, _, _ in bound.operations]
+        elif any(head[line][-1] < bound.head or tail[line][0] < bound.tail for line in mine):
+            return False
+        return self.step * sum(facts.work[line] for line in mine) >= self.period
+
+
+def _repeats(facts: Facts, frame: int | None, told: Every) -> bool:
+    """Whether a longest path leads from an operation to the K-th after it, and takes a period for that."""
+    head, tail = heads(facts, frame), tails(facts, frame)
+    for line in facts.rank:
+        for i in range(facts.length[line] - told.step):
+            if head[line][i] + told.period + facts.work[line] + tail[line][i + told.step] >= told.objective:
+                return between(facts, line, i, told.step) >= told.period
+    return False
+
+
+def every_fault(told: Every, schedule: Schedule, needs: Waits, ticks: Ticks, *, span: bool) -> str:
+    """What is wrong with the starts as those of the schedule of m0, or with the part that repeats."""
+    if [len(times) for times in told.starts] != np.diff(schedule.start).tolist():
+        return "its starts are not those of its operations"
+    start = np.array([x for times in told.starts for x in times], dtype=np.int64)
+    work = ticks.compute[schedule.op, schedule.stage]
+    at = np.flatnonzero(needs.needs >= 0)
+    late = np.where(needs.crosses, ticks.message[schedule.stage[needs.needs]], 0)
+    follows = np.flatnonzero(schedule.rank[1:] == schedule.rank[:-1])
+    if bool((start < 0).any() or (start[follows + 1] < (start + work)[follows]).any()):
+        return "two of its operations run at once"
+    if bool((start[at] < ((start + work)[needs.needs] + late)[at]).any()):
+        return "one of its operations starts before its input is there"
+    if _objective(schedule, start, start + work, span=span) > told.objective:
+        return "its starts take more time"
+    reach = int(work.max()) + int(ticks.message.max())
+    return _unrepeated(told, schedule, start, reach)
+
+
+def _objective(schedule: Schedule, start: Ints, end: Ints, *, span: bool) -> int:
+    if not span:
+        return int(end.max())
+    cuts = zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True)
+    return max(int(end[high - 1] - start[low]) for low, high in cuts if high > low)
+
+
+def _unrepeated(told: Every, schedule: Schedule, start: Ints, reach: int) -> str:
+    """n(t + P) = n(t) + K at the first t, and between it and the last one the same starts, P later."""
+    first, last = told.seam - reach - 1, told.seam - 1
+    for key in np.unique(schedule.op.astype(np.int64) * schedule.stages + schedule.stage):
+        line = np.sort(start[schedule.op.astype(np.int64) * schedule.stages + schedule.stage == key])
+        now, then = (np.searchsorted(line, (x, x + told.period), side="right") for x in (first, last))
+        same = np.array_equal(line[now[0] : then[0]] + told.period, line[now[1] : then[1]])
+        if now[1] != now[0] + told.step or not same:
+            return "no part of it repeats at its seam"
+    return ""

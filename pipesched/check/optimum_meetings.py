@@ -1,0 +1,84 @@
+"""Long batches under small caps: a bound in one line, of the makespan.
+
+One stage a rank, F, I and W take one tick, messages none, all of an activation is freed at the end of W, rank 0 holds
+k >= 2. With m - 1 = qk + e, 0 <= e < k:
+
+    (n + 1) (2p + 2) + 3x - 2      for every n from 1 to q with x = m - 1 - nk >= 1
+    q (2p + 2) + p + k             if e = 0 and q >= 1
+
+Memory:   F(0,i+k) >= end of W(0,i) >= I(0,i) + 2.
+Meeting:  a < b < a + k; r is the last stage that runs F(b) before I(a); tau(a,b) = max(F(r,b), I(r+1,a)). Rank r runs
+          F(b) before I(a), rank r + 1 runs I(a) before F(b), and each waits for the later one: F(r+1,b) and I(r,a) are
+          both >= tau + 1.
+Step:     the next meeting is (b, a+k), at r'. To I(r'+1,b) it takes at least 2p - 2 - r - r', and to F(r',a+k), by way
+          of I(0,a) and W(0,a), at least r + r' + 3. These add up to 2p + 1, which is odd, so one of them is at least
+          p + 1: a round trip of k microbatches takes 2p + 2, where no rank sees more than 2p + 1.
+Ends:     tau(0,1) >= max(1 + r, 2p - 2 - r) >= p, and after tau(m-2,m-1) come at least p + 3. With n trips and x = 1:
+          p + n (2p + 2) + p + 3. Of x > 1 the rest is passed on rank 0, three ticks each, at one meeting: what that
+          step takes grows by 3 (x - 1) at least. For e = 0 the walk ends with (m-1-k, m-1) at t: >= t + p + 1 + k.
+
+Whatever ranks r .. p - 1 do is a schedule of that pipeline that starts at r or later, so each rank's own cap counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipesched.check.optimum_paths import Facts, Line
+from pipesched.model.ops import Op
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """value: in ticks. told: its terms, in words; its numbers count operations."""
+
+    value: int
+    told: str
+
+
+def meetings(facts: Facts) -> Meetings | None:
+    """The best of these bounds, None where none applies."""
+    unit = _unit(facts)
+    if unit is None:
+        return None
+    size = facts.gains[Line(Op.F, 0, 0)]
+    made = [
+        Meetings(unit * (rank + value), f"rank {rank} holds {cap // size} at most, {told}")
+        for rank, cap in enumerate(facts.cap)
+        if cap is not None
+        for value, told in _terms(len(facts.cap) - rank, cap // size, facts.length[Line(Op.F, 0, 0)], rank)
+    ]
+    return max(made, key=lambda one: one.value, default=None)
+
+
+def _unit(facts: Facts) -> int | None:
+    """How long every operation takes, if the problem is of this kind."""
+    forward = [line for line in facts.rank if line.op == Op.F]
+    linear = [(line.route, line.stage, facts.rank[line]) for line in forward] == [
+        (0, s, s) for s in range(len(facts.cap))
+    ]
+    gains = {(line.op, gain) for line, gain in facts.gains.items()}
+    late = any(message for before, after, _, message in facts.arcs if facts.rank[before] != facts.rank[after])
+    units = set(facts.work.values())
+    held = max((gain for _, gain in gains), default=0)
+    if not linear or late or len(units) != 1 or gains != {(Op.F, held), (Op.I, 0), (Op.W, -held)} or not held:
+        return None
+    return max(units) or None
+
+
+def _terms(p: int, k: int, m: int, begins: int) -> Iterator[tuple[int, str]]:
+    """Bounds of p ranks whose first holds k; the first form is linear in n, so its ends are enough."""
+    if p < 2 or k < 2:
+        return
+    q, e = divmod(m - 1, k)
+    trip, after = 2 * p + 2, f"{begins} + " if begins else ""
+    for n in {1, q - 1, q} & set(range(1, q + 1)):
+        if (x := m - 1 - n * k) >= 1:
+            value = (n + 1) * trip + 3 * x - 2
+            told = f"and microbatches that meet wait for each other: {after}{n + 1} x {trip} + 3 x {x} - 2"
+            yield value, f"{told} = {begins + value}"
+    if q >= 1 and e == 0:
+        value = q * trip + p + k
+        told = f"and microbatches that meet wait for each other: {after}{q} x {trip} + {p} + {k}"
+        yield value, f"{told} = {begins + value}"

@@ -1,0 +1,169 @@
+"""Files appear whole or not at all, and are read only as far as they can be.
+
+    writing   FILE <- rename <- .FILE.123.pipesched.tmp      locked by its writer as long as that lives
+    reading   a block at a time, of at most `LARGEST` bytes of text
+
+A writer that is killed leaves its temporary file, but not the lock on it; the next writer to the folder removes what
+nobody holds. Pipes, devices and what the shell calls /dev/fd/N are written to as they are.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import itertools
+import os
+import re
+import select
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+
+LARGEST = 256 * 2**20
+PATIENCE = 2.0  # seconds for somebody to open the other end of a named pipe
+_BLOCK = 2**20
+_TEMPORARY = re.compile(r"\..*\.[0-9]+\.pipesched\.tmp", re.S)
+_DESCRIPTOR = re.compile(r"/dev/stdout|/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")
+_STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
+
+
+class NotText(ValueError):
+    """What a file holds instead of text."""
+
+
+def read(path: str) -> bytes:
+    """The bytes of a file of text.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe to which nobody writes.
+        NotText: it is not UTF-8, or there is more of it than is ever read.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as stream:
+        head = _first(stream.fileno()) if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode) else b""
+        os.set_blocking(stream.fileno(), True)
+        return text(itertools.chain([head], iter(lambda: stream.read(_BLOCK), b"")))
+
+
+def _first(pipe: int) -> bytes:
+    """What a pipe has to be read in a moment, if anything; a named pipe may be waiting for its writer.
+
+    Raises:
+        OSError: there is none.
+    """
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLIN | select.POLLHUP)
+    known = bool(waiting.poll(PATIENCE * 1000))
+    try:
+        head = os.read(pipe, _BLOCK)
+    except BlockingIOError:
+        return b""  # a writer that takes its time
+    if not head and not known:
+        raise OSError("nobody writes to this pipe")
+    return head
+
+
+def text(blocks: Iterable[bytes]) -> bytes:
+    """The blocks as one, each looked at as it comes, so that what is no text is not read to its end.
+
+    Raises:
+        NotText: as `read`.
+    """
+    decoder, made = codecs.getincrementaldecoder("utf-8")(), bytearray()
+    for block in blocks:
+        made += block
+        if len(made) > LARGEST:
+            raise NotText(f"holds more than {LARGEST // 2**20} MiB, which no schedule does")
+        _look_at(decoder, block)
+    _look_at(decoder, b"", final=True)
+    return bytes(made)
+
+
+def _look_at(decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool = False) -> None:
+    try:
+        decoder.decode(block, final)
+    except UnicodeDecodeError:
+        raise NotText("is not text") from None
+    if b"\0" in block:
+        raise NotText("is not text")
+
+
+def replace(path: str, pieces: Iterable[bytes]) -> None:
+    """Puts the pieces in the place of a file, whole or not at all; keeps the mode of a file that is there.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    open_already = _DESCRIPTOR.fullmatch(path)
+    if open_already:
+        _write_to(int(open_already[1] or _STANDARD.get(path, 1)), pieces)
+    elif os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        with open(path, "wb") as stream:  # a device or a pipe has no place to be renamed to
+            stream.writelines(pieces)
+    else:
+        _rename_to(os.path.realpath(path), pieces)
+
+
+def _write_to(descriptor: int, pieces: Iterable[bytes]) -> None:
+    """Carries on where a descriptor of ours stands, after what is on its way there."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    with os.fdopen(os.dup(descriptor), "wb") as target:
+        target.writelines(pieces)
+
+
+def _rename_to(path: str, pieces: Iterable[bytes]) -> None:
+    folder, name = os.path.split(path)
+    clear(folder)
+    with _temporary(os.path.join(folder, f".{name[:50]}.{os.getpid()}.pipesched.tmp")) as (beside, descriptor):
+        with os.fdopen(os.dup(descriptor), "wb") as stream:
+            stream.writelines(pieces)
+        if os.path.exists(path):
+            os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode))
+        os.replace(beside, path)
+
+
+@contextlib.contextmanager
+def _temporary(beside: str) -> Iterator[tuple[str, int]]:
+    """A new file that is locked as long as it is written, and gone afterwards if it still bears this name."""
+    descriptor = -1
+    while descriptor < 0 or not os.path.exists(beside):  # somebody may have cleared it before it was locked
+        if descriptor >= 0:
+            os.close(descriptor)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        _lock(descriptor, wait=True)
+    try:
+        yield beside, descriptor
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        os.close(descriptor)
+
+
+def clear(folder: str) -> None:
+    """Removes the temporary files of writers that are gone: those of this kind that nobody holds a lock on."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    _remove_unheld(entry.path)
+
+
+def _remove_unheld(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if _lock(descriptor, wait=False):
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool:
+    """Whether a file is ours alone from now on. Where there are no locks nothing is: such files are left alone."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except (ImportError, OSError):
+        return False
+    return True

@@ -1,0 +1,193 @@
+"""What is said of an optimum, and what it means. Those who find one and those who check it use the same words.
+
+    proved optimal                                  no schedule is better: a checker derived the bound anew
+    optimal on the word of CaDiCaL, not checked     an engine found nothing below, and no checker has followed it
+    best found                                      there is room between the schedule and the bound
+
+Always for one placement, costs, kind of backward, caps and release rule: its terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from textwrap import fill
+
+from pipesched.model.costs import Costs, equations
+from pipesched.model.numbers import plain, shown
+from pipesched.model.placement import Placement
+from pipesched.model.release import Release
+
+PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
+
+EVERY = ("microbatches", "step", "value", "growth")
+"""What an answer says of all m = microbatches + j * step: at most value + growth * (m - microbatches)."""
+
+_ENGINES = {"cadical": "CaDiCaL", "glucose": "Glucose", "z3": "Z3", "cpsat": "CP-SAT"}
+_WIDTH = 118  # characters of a line in the printed file
+
+
+def engine_name(engine: str) -> str:
+    """As its authors write it; a refutation without an engine is the optimizer's own."""
+    return _ENGINES.get(engine, "the optimizer")
+
+
+def on_the_word(engine: str) -> str:
+    """The status of a schedule that only an engine calls optimal."""
+    return f"optimal on the word of {engine_name(engine)}, not checked"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of a schedule's objective.
+
+    lower: no schedule is below it, by what `shown_by` says and `by` names in a word. word: the engine on whose word
+    the lower bound is taken, empty if it was derived. every: (m0, K) where the schedule is given for every m = m0 + jK,
+    with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: whether no less is proved for all of these.
+    """
+
+    objective: str
+    value: Fraction
+    lower: Fraction
+    shown_by: str
+    by: str
+    word: str = ""
+    every: tuple[int, int] | None = None
+    grown: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
+    everywhere: bool = False
+
+    @property
+    def status(self) -> str:
+        if self.value > self.lower or (self.every is not None and not self.everywhere):
+            return FOUND
+        return on_the_word(self.word) if self.word else PROVED
+
+    @property
+    def proved(self) -> bool:
+        return self.status == PROVED
+
+    @property
+    def gap(self) -> Fraction:
+        """How much more than the bound the objective is, as a fraction of the bound."""
+        return (self.value - self.lower) / self.lower if self.lower else Fraction(0)
+
+    @property
+    def line(self) -> str:
+        """The status with its numbers."""
+        told = f"{self.status}: {self.objective} {shown(self.value)}"
+        if self.status != FOUND:
+            return told + self._for_every
+        source = f"on the word of {engine_name(self.word)}, not checked" if self.word else f"by {self.by}"
+        return f"{told}, gap {float(100 * self.gap):.1f} %, bound {shown(self.lower)} {source}"
+
+    @property
+    def because(self) -> str:
+        """``no schedule is shorter: …``; of a word, who told it."""
+        if self.word:
+            return f"it rests on this: {self.shown_by}"
+        if self.status == FOUND:
+            return f"no schedule is below {shown(self.lower)}: {self.shown_by}"
+        return f"no schedule is shorter: {self.shown_by}"
+
+    def at(self, microbatches: int) -> Fraction | None:
+        """The objective at another m, at most; None where it is not for that m."""
+        if self.every is None or microbatches < self.every[0] or (microbatches - self.every[0]) % self.every[1]:
+            return None
+        return self.grown[0] + self.grown[1] * (microbatches - self.every[0])
+
+    @property
+    def _for_every(self) -> str:
+        if self.every is None:
+            return ""
+        first, step = self.every
+        return f", and for every m = {first} + {step}j" if step > 1 else f", and for every m from {first} up"
+
+
+def documentation(verdict: Verdict, terms: str) -> str:
+    """What the printed file says of itself."""
+    lines = [f"{verdict.line[0].upper()}{verdict.line[1:]}.", f"For: {terms}."]
+    if verdict.status != FOUND:
+        told = "It rests on this" if verdict.word else "None is shorter"
+        lines.insert(1, f"{told}: {verdict.shown_by}.")
+    return "\n".join(fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False) for line in lines)
+
+
+def sizes(placement: Placement) -> dict[str, int]:
+    """p and m, and v where every rank has as many stages."""
+    p, stages = placement.ranks, placement.stages
+    even = stages % p == 0 and all(len(placement.chunks(rank)) * p == stages * placement.routes for rank in range(p))
+    return {"p": p, **({"v": stages // p} if even else {}), "m": placement.microbatches}
+
+
+def placement_name(placement: Placement) -> str:
+    """linear, loop, vee, 2-route, or irregular."""
+    if placement.routes > 1:
+        return f"{placement.routes}-route"
+    ranks, turn = placement.rank_of[0].tolist(), list(range(placement.ranks))
+    chunks = len(ranks) // len(turn)
+    if ranks == turn:
+        return "linear"
+    if ranks == turn * chunks:
+        return "loop"
+    return "vee" if ranks == [r for c in range(chunks) for r in (turn if c % 2 == 0 else turn[::-1])] else "irregular"
+
+
+def terms(placement: Placement, costs: Costs, release: Release, caps: Sequence[Fraction] | None, *, fused: bool) -> str:
+    """What a verdict is for."""
+    cap = "no cap" if caps is None else f"cap {listed_caps(caps)}"
+    return f"{terms_without_cap(placement, costs, release, fused=fused)}, {cap}"
+
+
+def terms_without_cap(placement: Placement, costs: Costs, release: Release, *, fused: bool) -> str:
+    named = " ".join(f"{name}={value}" for name, value in sizes(placement).items())
+    backward = "full backward" if fused else "split backward"
+    rates = ",".join(f"{key}={_cost(value)}" for key, value in _used(costs, fused).items())
+    if guessed := assumed(costs, fused=fused):
+        rates += f" (assumed: {equations(guessed)})"
+    return f"{placement_name(placement)} placement, {named}, {backward}, costs {rates}, release {release.name}"
+
+
+def listed_caps(caps: Sequence[Fraction]) -> str:
+    return shown(caps[0]) if len(set(caps)) == 1 else ",".join(map(shown, caps))
+
+
+def assumed(costs: Costs, *, fused: bool) -> dict[str, str]:
+    """The costs that count and were not given, though others were: each with what it follows from."""
+    return {key: text for key, text in costs.assumed.items() if key in _kinds(fused)}
+
+
+def _kinds(fused: bool) -> str:
+    """What runs; no slot holds two operations."""
+    return "FB" if fused else "FIW"
+
+
+def _used(costs: Costs, fused: bool) -> dict[str, object]:
+    """The costs that count, as JSON."""
+    return {key: value for key, value in costs.to_json().items() if key in (*_kinds(fused), "C", "M")}
+
+
+def _cost(value: object) -> str:
+    return "[" + ",".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
+
+
+def exact_terms(
+    placement: Placement,
+    costs: Costs,
+    release: Release,
+    caps: Sequence[Fraction] | None,
+    *,
+    fused: bool,
+    objective: str,
+) -> dict[str, object]:
+    """What a refutation is about, as JSON: it says nothing under other terms."""
+    counts = [int((placement.route_of == route).sum()) for route in range(placement.routes)]
+    return {
+        "objective": objective,
+        "backward": "fused" if fused else "split",
+        "placement": placement.rank_of.tolist(),
+        "microbatches": counts,
+        "costs": _used(costs, fused),
+        "release": release.name,
+        "caps": None if caps is None else [plain(cap) for cap in caps],
+    }

@@ -1,0 +1,106 @@
+"""What comes from files, names and arguments, made safe for the form in which it goes out: shown, never obeyed.
+
+    line         one line for people        no control characters, no line ends, nothing that turns the line around
+    terminal     whole texts for people     the same, but for line ends, tabs and our own colours
+    annotation   GitHub's ``::error …::``   and %, line ends; in its properties : and , as well
+    xml          SVG, HTML, GraphML         and & < > " '
+    text         the same, where another writer escapes what is markup
+    dot          names in Graphviz          and no markup, no escapes
+    json         whole documents            escaped, not replaced: a reader gets the text itself; but half characters
+    ascii-json   the same                   and everything else that is not ASCII
+
+Ordinary text of any script stays as it is, joiners and wide characters included. Each form is one row of `FORMS`, and
+is used where the form is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import escape
+from typing import Literal, TypeAlias
+
+Form: TypeAlias = Literal["line", "terminal", "annotation", "property", "xml", "text", "dot", "json", "ascii-json"]
+
+_CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # C0 but for tab and line ends, DEL, C1
+_TURNING = r"\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # marks of direction, invisible signs, ends of lines
+_HALVES = r"\ud800-\udfff"
+_NONE = r"\ufff9-\ufffb\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f"  # no characters, tags
+_REPLACED = "�"
+
+STEERING = re.compile(rf"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
+"""What no text of ours may hold, comments included: it steers a terminal, or shows a line in another order."""
+
+_DANGEROUS = re.compile(rf"[{_CONTROLS}\r{_TURNING}{_HALVES}{_NONE}]")
+_NOT_IN_A_LINE = re.compile(rf"[{_CONTROLS}\t\n\r{_TURNING}{_HALVES}{_NONE}]")
+_NOT_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_HALVES}{_NONE}]")
+_COLOUR_OR_DANGER = re.compile(rf"(\x1b\[[0-9;]*m)|[{_CONTROLS}\u202a-\u202e\u2066-\u2069{_HALVES}]|\r(?!\n)")
+
+
+def line(text: str) -> str:
+    """For one line of a terminal; every character that cannot be shown there becomes one mark."""
+    return text if text.isascii() and text.isprintable() else _NOT_IN_A_LINE.sub(_REPLACED, text)
+
+
+def _terminal(text: str) -> str:
+    """For a terminal, as the last look at what is written to one: line ends, tabs and colours stay as they are."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return _COLOUR_OR_DANGER.sub(lambda found: found[1] or _REPLACED, text)
+
+
+def _annotation(text: str) -> str:
+    lines = (line(part) for part in text.split("\n"))
+    return "%0A".join(part.replace("%", "%25") for part in lines)
+
+
+def _property(text: str) -> str:
+    return _annotation(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _text(text: str) -> str:
+    return _DANGEROUS.sub(_REPLACED, text)
+
+
+def _xml(text: str) -> str:
+    return escape(_text(text))
+
+
+def _dot(text: str) -> str:
+    """For graphviz, which quotes: a name that ends in a backslash would take the quote away, <…> would be markup."""
+    shown = line(text).replace("\\", "\\\\")
+    return f" {shown}" if shown.startswith("<") else shown
+
+
+def _json(text: str) -> str:
+    """Of a document, where what is not ASCII stands in strings alone."""
+    return text if text.isascii() and "\x7f" not in text else _NOT_IN_JSON.sub(_escaped, text)
+
+
+def _ascii_json(text: str) -> str:
+    return text if text.isascii() and "\x7f" not in text else re.sub(r"[^\x00-\x7e]", _escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    if "\ud800" <= found[0] <= "\udfff":
+        return r"\ufffd"
+    units = found[0].encode("utf-16-be").hex("-", 2).split("-")
+    return "".join(f"\\u{unit}" for unit in units)
+
+
+FORMS: dict[Form, Callable[[str], str]] = {
+    "line": line,
+    "terminal": _terminal,
+    "annotation": _annotation,
+    "property": _property,
+    "xml": _xml,
+    "text": _text,
+    "dot": _dot,
+    "json": _json,
+    "ascii-json": _ascii_json,
+}
+
+
+def safe(text: str, form: Form) -> str:
+    """The text as it can stand in a form."""
+    return FORMS[form](text)
