@@ -143,7 +143,7 @@ class Examination:
             _memory(held, caps, hands),
             _time(spent, costs, used(schedule, costs)),
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
-            Subject(schedule, costs, options.release),
+            Subject(schedule, costs, options.release, self._stopped(communication)),
             forward_only=schedule.forward_only and len(schedule) > 0,
         )
 
@@ -190,6 +190,10 @@ class Examination:
             found += check_deadlock(program, pairing, model, verdict)
         holds, fails = (tuple(map(str, models)) for models in (verdict.holds, verdict.fails))
         return Communication(str(model), holds, fails, verdict.capacity), program.messages
+
+    def _stopped(self, said: Communication | None) -> Program | None:
+        """The file's own program if it never ends, which its picture then shows; else it is let go."""
+        return None if said is None or said.model in said.holds else self.loaded.program
 
     def _runtime(self, program: Program | None, needs: Waits) -> Iterator[Diagnostic]:
         """What a file's own program, and torch's runtime, ask for."""

@@ -1,7 +1,7 @@
 """Files as pictures.
 
     read ──> load ──> Schedule ──> Chart ──> text · svg · html · trace · dag · csv
-                         └─ examine: what is wrong with it, told beside the picture
+                         └─ examine: what is wrong with it, told beside the picture; where it stops
 
 Each format is one function of a chart. What is wrong with a file does not keep it from being drawn, as far as it runs.
 """
@@ -12,12 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipesched.analysis.against import Against
+from pipesched.analysis.models import parse_model
+from pipesched.analysis.standstill import Standstill, of_program
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.examine import Options, sizes
 from pipesched.model.costs import Costs
+from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
+from pipesched.report import Communication
 from pipesched.source import Source
 from pipesched.views.chart import Chart, chart
 from pipesched.views.svg import Svg
@@ -37,8 +41,10 @@ class Picture:
         return next((found for found in self.diagnostics if found.severity == "error"), None)
 
 
-def picture(source: Source, options: Options) -> Picture:
+def picture(source: Source, options: Options, *, ran: bool = False) -> Picture:
     """A file with its times, at the costs of the options over its own.
+
+    ran: it did run to its end, whatever the messages do under the model of the options.
 
     Raises:
         PipeschedError: as `load`, and PS222, PS225, options that mean nothing for it.
@@ -47,9 +53,17 @@ def picture(source: Source, options: Options) -> Picture:
     report = examine(loaded, options)
     if report.exit_status == 2:
         raise PipeschedError(report.diagnostics)
-    costs = loaded.costs(options.costs)
-    made = Picture(chart(loaded.schedule, costs, options.release, sizes=sizes(loaded)), report.diagnostics)
+    stop = None if ran else _standstill(loaded.program, report.communication)
+    drawn = chart(loaded.schedule, loaded.costs(options.costs), options.release, sizes=sizes(loaded), stop=stop)
+    made = Picture(drawn, report.diagnostics)
     return made if made.fault is None else replace(made, chart=replace(made.chart, wrong=str(made.fault.code)))
+
+
+def _standstill(program: Program | None, said: Communication | None) -> Standstill | None:
+    """Where the messages of a file stop it, under the model that was asked for; those that we place never do."""
+    if program is None or said is None or said.model in said.holds:
+        return None
+    return of_program(program, parse_model(said.model))
 
 
 def laid_over(made: Picture, traces: Sequence[Source]) -> Against:
@@ -135,12 +149,22 @@ def dag(chart: Chart, written: str = "dot", *, force: bool = False) -> str | Non
             return dag.dot(chart, force=force)
 
 
-def notebook(schedule: Schedule, costs: Costs | None = None, release: Release = AT_W) -> str:
-    """How a schedule shows itself in a notebook: as a figure, or in words where it is too large for one."""
+def notebook(
+    schedule: Schedule,
+    costs: Costs | None = None,
+    release: Release = AT_W,
+    program: Program | None = None,
+    model: str = "strict",
+) -> str:
+    """How a schedule shows itself in a notebook: as a figure, or in words where it is too large for one.
+
+    program: its messages, which may stop it under the model.
+    """
     from pipesched.views import svg
 
     try:
-        return svg.render(chart(schedule, costs, release))
+        stop = None if program is None else of_program(program, parse_model(model))
+        return svg.render(chart(schedule, costs, release, stop=stop))
     except PipeschedError as error:
         return svg.note(f"{schedule.name}: {'; '.join(found.message for found in error.diagnostics)}")
 

@@ -22,6 +22,7 @@ from pipesched.diagnostics import Diagnostic, exit_status
 from pipesched.model import above
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import plain, ratio, shown
+from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict
@@ -98,6 +99,7 @@ class Subject:
     schedule: Schedule
     costs: Costs
     release: Release
+    program: Program | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,8 @@ class Report:
         if self.subject is None or not above.known("picture"):
             return words
         about = self.subject
-        return str(above.make("picture", about.schedule, about.costs, about.release)) + words
+        model = self.communication.model if self.communication else ""
+        return str(above.make("picture", about.schedule, about.costs, about.release, about.program, model)) + words
 
     def line(self, *, color: bool = False) -> str:
         """The verdict on one line, for many schedules or sizes in one call."""

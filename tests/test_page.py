@@ -154,27 +154,37 @@ def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -
     assert f"critical path: {len(path)} operations" in told and f"length {shown(played.makespan)} =" in told
 
 
-def test_the_memory_of_a_rank_is_an_area(opened: Opened) -> None:
-    """Below, for the rank under the pointer: over each operation the area is as high, against its highest, as what the
-    rank holds then is against its peak.
+@pytest.mark.parametrize("low", [False, True])
+def test_the_memory_of_a_rank_is_an_area(opened: Opened, low: bool) -> None:
+    """Once: under its bar, or at the bottom where rows are too low for that, for the rank under the pointer. Over each
+    operation it is as high, against its highest, as what the rank holds then is against its peak.
     """
     drawn = chart(built("zb_h1", p=4, m=8))
     page, rank = opened(drawn), 1
+    for _ in range(12 * low):
+        page.key("{")
     order = drawn.schedule.order(rank)
-    low = int(drawn.schedule.start[rank])
-    spots = [place(page, low + i) for i in range(len(order))]
+    first = int(drawn.schedule.start[rank])
+    spots = [place(page, first + i) for i in range(len(order))]
     page.mouse("mouseMoved", *spots[0])
     page.settle()
-    box = page.evaluate(
+    above, below = page.evaluate(
         "(({ top, bottom }) => [top, bottom])(document.getElementById('stage').getBoundingClientRect())"
     )
-    column = [box[1] - 68 + k for k in range(64)]
-    paper = colours(page, [(5.0, box[1] - 30)])[0]
-    heights = [sum(found != paper for found in colours(page, [(x, y) for y in column])) for x, _ in spots]
+    top, bar, row = page.evaluate(f"[pipesched.yOf({rank}), pipesched.barHeight(), pipesched.view.row]")
+    strip = [float(y) for y in range(int(above + top + bar) + 3, int(above + top + row) - 1)]
+    panel = [below - 68 + k for k in range(64)]
+    paper = colours(page, [(5.0, below - 30)])[0]
+    heights = {
+        name: [sum(found != paper for found in colours(page, [(x, y) for y in column])) for x, _ in spots]
+        for name, column in (("strip", strip), ("panel", panel))
+    }
+    assert any(heights["panel"]) == low != any(heights["strip"])
     # while an operation runs, what it frees at its end is still held: an F counts, a W does not yet
     during = [_held(order[:i]) + (order[i].op is Op.F) for i in range(len(order))]
-    for height, held in zip(heights, during, strict=True):
-        assert height / max(heights) == pytest.approx(float(held / max(during)), abs=0.06)
+    seen = heights["panel" if low else "strip"]
+    for height, held in zip(seen, during, strict=True):
+        assert height / max(seen) == pytest.approx(float(held / max(during)), abs=0.06)
 
 
 def test_a_shifted_click_shows_the_path_to_an_operation(opened: Opened) -> None:
@@ -193,7 +203,7 @@ def test_names_are_text_whatever_they_hold(opened: Opened) -> None:
     evil = "</script><script>console.error(1)</script><!-- <b>&amp;"
     page = opened(chart(built("gpipe", p=2, m=2), title=evil))
     assert page.evaluate("document.getElementById('title').textContent").startswith(evil)
-    assert page.evaluate("document.title") == evil
+    assert page.evaluate("document.title") == f"{evil} p=2 m=2"
 
 
 def test_an_order_that_stops_is_drawn_as_far_as_it_runs(opened: Opened) -> None:
@@ -203,7 +213,7 @@ def test_an_order_that_stops_is_drawn_as_far_as_it_runs(opened: Opened) -> None:
     page = opened(chart(Schedule.from_orders(orders, linear(2, 2))))
     assert page.evaluate("pipesched.meta.ran") == [1, 1]
     told = page.evaluate("document.getElementById('trouble').textContent")
-    assert "6 operations never run" in told and "rank 0 at B0.0, rank 1 at F1.1" in told
+    assert "6 operations never run" in told and "rank 0 stops at B0.0" in told and "rank 1 stops at F1.1" in told
 
 
 def test_broken_orders_open(opened: Opened) -> None:

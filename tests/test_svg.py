@@ -325,7 +325,7 @@ def test_a_schedule_that_stops_has_no_rectangle_for_what_never_runs() -> None:
     text = render(chart(schedule))
 
     assert [(b.op, b.rank) for b in boxes(text)] == [("F", 0)]
-    assert "stops at 1: ranks 0, 1 never finish" in text
+    assert "deadlock PS306 under every model: ranks 0 and 1 wait for each other; stops at 1" in text
 
 
 def test_a_large_schedule_is_refused_unless_forced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

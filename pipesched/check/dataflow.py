@@ -2,9 +2,9 @@
 
     F before its I or B;  I before its W;  producer before consumer on the same rank      PS305
     the parts of an overlap pair do not depend on each other                              PS307
-    no circle of ranks, each waiting for what another runs only later                     PS306
+    no cycle of ranks, each waiting for what another runs only later                     PS306
 
-A circle of compute needs no message at all, and no buffering helps. It is what the timeline stops at.
+A cycle of computes needs no message at all, and no buffering helps. It is what the timeline stops at.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipesched.analysis.circle import shortest_circle
+from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.analysis.waits import Waits
 from pipesched.analysis.waits import waits as waits_of
@@ -34,7 +34,7 @@ def check_dataflow(schedule: Schedule, waits: Waits, times: Timeline) -> Iterato
     """PS305, PS306, PS307."""
     yield from _order(schedule, waits)
     yield from _overlaps(schedule, waits)
-    yield from _circle(schedule, waits, times)
+    yield from _cycle(schedule, waits, times)
 
 
 def _order(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
@@ -99,41 +99,28 @@ def _torn(schedule: Schedule) -> Iterator[Diagnostic]:
         yield Diagnostic(Code.OVERLAP_DEPENDENT, f"{what} is before it", (here,), notes(more), "put an F before it")
 
 
-def _circle(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagnostic]:
-    stuck = {rank: i for rank, i in enumerate(times.stuck) if i >= 0}
-    missing = {rank: _missing(schedule, waits, times, i) for rank, i in stuck.items()}
-
-    def needs(rank: int) -> list[int]:
-        return [int(schedule.rank[producer]) for _, producer in missing[rank]]
-
-    circle = shortest_circle(stuck, needs)
-    if not circle:
+def _cycle(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagnostic]:
+    cycle = compute_cycle(schedule, waits, times)
+    if not cycle:
         return
-    lowest = circle.index(min(circle))
-    circle = circle[lowest:] + circle[:lowest]
     labels: list[Label] = []
-    producer_of: dict[int, int] = {}
-    for number, rank in enumerate(circle):
-        other = circle[(number + 1) % len(circle)]
-        part, producer = next(pair for pair in missing[rank] if int(schedule.rank[pair[1]]) == other)
-        step = schedule.step(producer)
-        text = f"{schedule[part]} waits for {schedule[producer]}, which rank {other} runs at step {step}"
-        labels.append(label(schedule, part, text))
-        producer_of[rank] = producer
-    ranks = ", ".join(map(str, circle[:-1])) + f" and {circle[-1]}"
+    for part, producer in cycle:
+        awaited = f"{schedule[producer]}, which rank {int(schedule.rank[producer])} runs at step"
+        labels.append(label(schedule, part, f"{schedule[part]} waits for {awaited} {schedule.step(producer)}"))
+    ranks = [str(int(schedule.rank[part])) for part, _ in cycle]
     yield Diagnostic(
         Code.COMPUTE_CYCLE,
-        f"the compute orders of ranks {ranks} wait for each other",
+        f"the compute orders of ranks {', '.join(ranks[:-1])} and {ranks[-1]} wait for each other",
         tuple(labels),
         ("no communication model helps: there is no order of messages in which this ends",),
-        _remedy(schedule, [(stuck[rank], producer_of[rank]) for rank in circle]),
+        _remedy(schedule, cycle),
     )
 
 
-def _remedy(schedule: Schedule, circle: list[tuple[int, int]]) -> str:
-    """A move that alone is enough: it is tried, not guessed. circle: where each rank stands, and what it waits for."""
-    stands = {int(schedule.rank[at]): at for at, _ in circle}
-    for _, awaited in circle[:TRIED] if len(schedule) <= SMALL and not np.any(schedule.second) else ():
+def _remedy(schedule: Schedule, cycle: list[tuple[int, int]]) -> str:
+    """A move that alone is enough: it is tried, not guessed. cycle: where each rank stands, and what it waits for."""
+    stands = {int(schedule.rank[at]): at for at, _ in cycle}
+    for _, awaited in cycle[:TRIED] if len(schedule) <= SMALL and not np.any(schedule.second) else ():
         at = stands[int(schedule.rank[awaited])]
         for source, target in ((awaited, at), (at, awaited)):
             moved = _moved(schedule, source, target)
@@ -152,12 +139,3 @@ def _moved(schedule: Schedule, source: int, target: int) -> Schedule:
     return replace(
         schedule, **{name: getattr(schedule, name)[order] for name in ("op", "stage", "microbatch", "second")}
     )
-
-
-def _missing(schedule: Schedule, waits: Waits, times: Timeline, index: int) -> list[tuple[int, int]]:
-    """(part, producer) for each input of a slot that never comes."""
-    parts = [index]
-    if index + 1 < len(schedule) and schedule.joined[index + 1]:
-        parts.append(index + 1)
-    inputs = [(part, int(waits.needs[part])) for part in parts if waits.crosses[part]]
-    return [(part, producer) for part, producer in inputs if times.end[producer] < 0]

@@ -9,11 +9,12 @@ import click
 
 from pipesched import render
 from pipesched.cli import drawing, options, traces
-from pipesched.cli.terminal import Output, dumps, how_far
+from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import Code, PipeschedError, exit_status, fail
 
 if TYPE_CHECKING:
     from pipesched.analysis.against import Against
+    from pipesched.analysis.standstill import Standstill
     from pipesched.picture import Picture
 
 
@@ -74,15 +75,16 @@ def show(file: str, **given: Any) -> int:
     wanted = drawing.wanted(given)
     with Output("json" if given["json"] else "text", given["color"], given["output"]) as out:
         source = compile.read(file)
-        made = picture.picture(source, options.compile_options(given, next(options.combinations(values))))
+        asked = options.compile_options(given, next(options.combinations(values)))
+        made = picture.picture(source, asked, ran=bool(given["traces"]))
         run = picture.laid_over(made, traces.read(given["traces"])) if given["traces"] else None
         drawn = drawing.draw(made.chart, wanted, given, out, run)
         told = _json(made, source.name, wanted.format, drawn) | ({} if run is None else {"measured": _measured(run)})
         out.write(dumps(told) + "\n" if given["json"] else drawn)
         if made.fault is not None and not given["json"]:
             fault = render.concise(made.fault, source.name)
-            drawn_as = how_far(made.fault, finished=made.chart.times.finished)
-            out.complain(f"{fault}; drawn {drawn_as}, `pipesched verify` tells more")
+            far = "as it stands" if made.chart.stop is None else f"as far as it runs {made.chart.stop.under}"
+            out.complain(f"{fault}; drawn {far}, `pipesched verify` tells more")
         return exit_status(made.diagnostics)
 
 
@@ -94,7 +96,30 @@ def _json(made: Picture, source: str, format: str, drawn: str) -> dict[str, obje
         "parameters": dict(made.chart.sizes),
         "format": format,
         "picture": drawn,
+        "stopped": None if made.chart.stop is None else _stopped(made.chart.stop),
         "diagnostics": [render.as_json(found) for found in made.diagnostics],
+    }
+
+
+def _stopped(stop: Standstill) -> dict[str, object]:
+    """Where a run never ends: the ranks that do not, and the cycle; steps count from 1."""
+    return {
+        "model": stop.model or None,
+        "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.stands],
+        "cycle": [
+            {
+                "rank": x.stand.rank,
+                "at": x.stand.at,
+                "step": x.stand.step,
+                "needs": x.needs or None,
+                "other": x.other,
+                "until": x.until or None,
+                "until_step": x.until_step or None,
+                "behind": x.behind or None,
+                "message": {1: "sends", -1: "receives", 0: None}[x.way],
+            }
+            for x in stop.cycle
+        ],
     }
 
 

@@ -12,10 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
+from pipesched.model import above
 from pipesched.model.columns import Bools, Column, Ints, rank_column
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.origin import Nowhere, Origin, Place
 from pipesched.model.placement import Placement
+from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 
 
@@ -102,8 +104,10 @@ class Program:
         )
 
     def _repr_svg_(self) -> str | None:
-        """How a notebook shows it: its computes."""
-        return self.computes._repr_svg_()
+        """How a notebook shows it: its computes, as far as they run under strict communication."""
+        if not above.known("picture"):
+            return None
+        return str(above.make("picture", self.computes, None, AT_W, self))
 
     @classmethod
     def from_instructions(

@@ -23,9 +23,10 @@ from pipesched.views import cells, svg, verdict
 from pipesched.views.axis import Axis, Window, axis, ruler
 from pipesched.views.chart import Chart, measured
 from pipesched.views.svg import Svg
+from pipesched.views.svg_css import plain_sheet
 from pipesched.views.text import Text
 from pipesched.views.text_layout import Layout
-from pipesched.views.text_rows import row
+from pipesched.views.text_rows import row, spans
 from pipesched.views.text_words import legend
 
 MILLI = 1_000_000  # nanoseconds
@@ -81,9 +82,9 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     for rank, name in enumerate(names):
         yield f"{name:<{left - 6}}plan  {row(above, rank)}"
         yield f"{'':<{left - 6}}run   {row(below, rank)}"
-    hidden = max(_unseen(part, clock) for part in (plan, ran))
+    hidden = max(_unseen(layout) for layout in (above, below))
     if hidden and not coarse:
-        yield f"{hidden} operation{'s' * (hidden > 1)} too short to be seen"
+        yield from wrap(f"{hidden} operation{'s' * (hidden > 1)} too short to be seen", how.width)
     yield ""
     for line in told(chart, run):
         yield from wrap(line, how.width, break_on_hyphens=False) if len(line) > how.width else [line]
@@ -97,11 +98,12 @@ def _short_ones(chart: Chart, clock: Axis) -> int:
     return int(np.count_nonzero(lengths < float(clock.step)))
 
 
-def _unseen(chart: Chart, clock: Axis) -> int:
+def _unseen(layout: Layout) -> int:
     """How many slots of the part of time that is drawn have no column."""
-    start, end = (column[~chart.schedule.joined] for column in (chart.times.start, chart.times.end))
-    inside = (end > clock.begin) & (start < clock.end)
-    return int(np.count_nonzero(inside & (clock.edge(start) == clock.edge(end))))
+    clock, times, schedule = layout.axis, layout.chart.times, layout.chart.schedule
+    inside = (times.end > clock.begin) & (times.start < clock.end) & ~schedule.joined
+    drawn = {i for rank in range(schedule.ranks) for i, _, _ in spans(layout, rank) if i >= 0}
+    return int(np.count_nonzero(inside)) - len(drawn)
 
 
 def _title(chart: Chart) -> str:
@@ -170,6 +172,7 @@ def _stacked(parts: list[str], title: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img">',
         f"<title>{safe(title, 'xml')}</title>",
+        f'<style>{plain_sheet()}</style><rect class="pipesched" width="{width}" height="{height}"/>',
     ]
     top = 0
     for part, (_, high) in zip(parts, sizes, strict=True):

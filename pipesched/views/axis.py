@@ -60,11 +60,20 @@ class Axis:
         """The column that holds an instant."""
         return np.asarray((ticks - self.begin) * self.step.denominator // self.step.numerator)
 
-    def edge(self, ticks: Ints) -> Ints:
-        """The nearest edge between columns, those of the window for what is outside."""
-        whole = self.step.numerator
-        edges = (2 * (ticks - self.begin) * self.step.denominator + whole) // (2 * whole)
-        return np.clip(edges, 0, self.columns)
+    def fine(self, ticks: Ints) -> list[int]:
+        """Instants from the first column on, exactly, where a column is `whole`; those outside at the edges."""
+        scaled = ((x - self.begin) * self.step.denominator for x in ticks.tolist())
+        return [min(max(x, 0), self.columns * self.whole) for x in scaled]
+
+    @property
+    def whole(self) -> int:
+        """A column, in parts of a tick that are counted in whole numbers."""
+        return self.step.numerator
+
+    @property
+    def last(self) -> int:
+        """The end of the last column in ticks, rounded up."""
+        return self.begin + ceil(self.columns * self.step)
 
     @property
     def bounds(self) -> Ints:

@@ -2,22 +2,26 @@
 
 F5       forward of microbatch 5         f5    the same of an odd chunk (or of the second route)
 F9.5     of stage 9, where a rank has more than two chunks and there is room
-F5+b2    an overlap pair, one slot; then F5b2, F+b, + as there is room
-FFF      no room for a number            12    in colour, no room for the letter
+F5+b2    an overlap pair, one slot; or F5b2, F+b, + as there is room
+FFF      no room for numbers             12    in colour, no room for letters
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
-from pipesched.model.columns import Column, Ints
+from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import Op
 from pipesched.views.axis import Axis
 from pipesched.views.chart import Chart
 
 KINDS = "FIWB+"  # + is an overlap pair
+_PAIR = KINDS.index("+")
 
 
 def chunk_column(chart: Chart) -> Column:
@@ -39,20 +43,33 @@ def chunks(chart: Chart) -> int:
     return max((len(chart.schedule.placement.chunks(rank)) for rank in range(chart.schedule.ranks)), default=1)
 
 
+def most_fit(widths: Column, lengths: Column) -> bool:
+    """Whether a form of label has room in nine slots of ten: then it is used in all, so that like is named alike."""
+    return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
+
+
 @dataclass(frozen=True)
 class Labels:
-    """How slots are named. stages: ``F9.5`` instead of ``F5``. color: a number alone will do."""
+    """How slots are named. stages: ``F9.5`` instead of ``F5``. color: a number alone will do. step: ticks a column.
+
+    All slots have the same form of name; where colour does not tell the kind, those of a kind.
+    """
 
     chart: Chart
     chunk: Column
     stages: bool
     color: bool
+    step: Fraction
 
     def part(self, index: int) -> str:
         """An operation: letter and number."""
+        return f"{self.letter(index)}{self.number(index)}"
+
+    def number(self, index: int) -> str:
+        """The microbatch, after the stage where stages are named."""
         schedule = self.chart.schedule
-        number = f"{schedule.stage[index]}.{schedule.microbatch[index]}" if self.stages else schedule.microbatch[index]
-        return f"{self.letter(index)}{number}"
+        stage = f"{schedule.stage[index]}." if self.stages else ""
+        return f"{stage}{schedule.microbatch[index]}"
 
     def letter(self, index: int) -> str:
         """The kind; of an odd chunk in lower case."""
@@ -61,16 +78,39 @@ class Labels:
 
     def fill(self, index: int, width: int) -> str:
         """The slot that begins with an operation, as exactly `width` characters."""
+        choices, group = self._choices(index)
+        text = "" if self._form[group] == len(choices) else choices[self._form[group]]
+        filler = "+" if group == _PAIR else self.letter(index)
+        return (text if 0 < len(text) <= width else filler * width).ljust(width)
+
+    def _choices(self, index: int) -> tuple[list[str], int]:
+        """What a slot could be called, the longest first, and the group of slots that are called alike."""
         schedule = self.chart.schedule
+        first = self.part(index)
         if index + 1 < len(schedule) and schedule.joined[index + 1]:
-            first, second = self.part(index), self.part(index + 1)
-            choices = [f"{first}+{second}", first + second, f"{self.letter(index)}+{self.letter(index + 1)}"]
-            filler = "+"
-        else:
-            choices, filler = [self.part(index)], self.letter(index)
-            choices += [choices[0][1:]] if self.color else []
-        text = next((choice for choice in choices if len(choice) <= width), filler * width)
-        return text.ljust(width)
+            second = self.part(index + 1)
+            return [f"{first}+{second}", first + second, f"{self.letter(index)}+{self.letter(index + 1)}"], _PAIR
+        return ([first, first[1:]], 0) if self.color else ([first], int(schedule.op[index]))
+
+    @cached_property
+    def _form(self) -> list[int]:
+        """By group: which choice it takes, or the number of choices, where none has room."""
+        schedule, times = self.chart.schedule, self.chart.times
+        paired = np.append(schedule.joined[1:], False)[: len(schedule)]
+        seen = (times.end > times.start) & ~schedule.joined
+        digits = np.char.str_len(schedule.microbatch.astype(np.str_)) + 1
+        digits += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
+        after = np.append(digits[1:], 0)[: len(schedule)]
+        width = (times.end - times.start) * self.step.denominator // self.step.numerator
+
+        def form(group: Bools, lengths: Sequence[Ints]) -> int:
+            fits = (i for i, x in enumerate(lengths) if most_fit(width[group], x[group]))
+            return next(fits, len(lengths))
+
+        singles = [digits, digits - 1][: 1 + self.color]
+        forms = [form(seen & ~paired & (schedule.op == op), singles) for op in range(_PAIR)]
+        pairs = form(seen & paired, [digits + after + 1, digits + after, np.full_like(digits, 3)])
+        return [*([max(forms)] * _PAIR if self.color else forms), pairs]
 
 
 def widest(chart: Chart, stages: bool) -> int:
@@ -87,16 +127,19 @@ def kinds(chart: Chart) -> Column:
     return np.where(paired, KINDS.index("+"), chart.schedule.op)
 
 
-def shares(chart: Chart, kind: Column, rank: int, axis: Axis) -> Ints:
-    """How long each kind runs in each column, in ticks; shape (5, columns). Slots of one kind never overlap."""
+def shares(chart: Chart, kind: Column, rank: int, axis: Axis) -> dict[int, Column]:
+    """How long each kind that occurs runs in each column, of `axis.whole`. Slots of one kind never overlap."""
     part = slice(int(chart.schedule.start[rank]), int(chart.schedule.start[rank + 1]))
     seen = (chart.times.start[part] >= 0) & ~chart.schedule.joined[part]
     start, end, kind = chart.times.start[part][seen], chart.times.end[part][seen], kind[part][seen]
-    bounds = axis.bounds
-    found = np.zeros((len(KINDS), len(bounds) - 1), dtype=np.int64)
-    for number in np.unique(kind):
+    fine = axis.step.denominator
+    wide = (int(chart.times.makespan) + axis.last) * fine >= 2**62  # Python's numbers have no end
+    start, end = ((x.astype(object if wide else np.int64) - axis.begin) * fine for x in (start, end))
+    bounds = np.arange(axis.columns + 1, dtype=start.dtype) * axis.whole
+    found = {}
+    for number in np.unique(kind).tolist():
         begins, ends = start[kind == number], end[kind == number]
-        before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(ends - begins)])
+        before = np.concatenate([np.zeros(1, dtype=start.dtype), np.cumsum(ends - begins)])
         at = np.searchsorted(begins, bounds, side="right")
         last = np.where(at > 0, ends[np.maximum(at, 1) - 1], bounds)
         found[number] = np.diff(before[at] - np.maximum(last - bounds, 0))

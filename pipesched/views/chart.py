@@ -4,7 +4,7 @@
     rank 0 F0 F1 .. I0 W0         needs, crosses   the producer of each operation, and whether a message brings it
     rank 1 .. F0 I0 F1 I1         held             activations after each operation
 
-An order in which ranks wait for each other is drawn as far as it runs.
+An order in which ranks wait for each other is drawn as far as it runs, and a program under the model that stops it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from pipesched.analysis.against import Against
 from pipesched.analysis.memory import Memory, memory
+from pipesched.analysis.standstill import Standstill, cut, of_orders
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.analysis.waits import Waits, waits
 from pipesched.model.columns import Ints
@@ -29,7 +30,7 @@ from pipesched.model.schedule import Schedule
 class Chart:
     """A schedule with its times. sizes: the parameters to show in a title. message: latency in ticks, by stage.
 
-    wrong: the code of what is wrong with the file, which a picture of it must not hide.
+    wrong: the code of what is wrong with the file, which a picture of it must not hide. stop: why it never ends.
     """
 
     schedule: Schedule
@@ -42,6 +43,7 @@ class Chart:
     title: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     wrong: str = ""
+    stop: Standstill | None = None
 
     def time(self, ticks: int) -> Fraction:
         """Ticks in the user's unit."""
@@ -59,8 +61,9 @@ def chart(
     *,
     title: str = "",
     sizes: Mapping[str, int] | None = None,
+    stop: Standstill | None = None,
 ) -> Chart:
-    """The chart of a schedule.
+    """The chart of a schedule; stop: where its program does, under a model.
 
     Raises:
         PipeschedError: PS222, costs that do not fit it.
@@ -68,17 +71,32 @@ def chart(
     costs = costs or Costs()
     ticks = costs.ticks(schedule.stages)
     needs = waits(schedule)
+    times = timeline(schedule, needs, ticks)
+    if not times.finished:
+        orders = of_orders(schedule, needs, times)
+        stop = orders if stop is None else replace(orders, ran=stop.ran & orders.ran)
+    if stop is not None:
+        times = timeline(schedule, cut(needs, stop.ran), ticks)
     return Chart(
         schedule,
         costs,
         needs,
-        timeline(schedule, needs, ticks),
+        times,
         ticks.scale,
         ticks.message,
         memory(schedule, release, costs.sizes(schedule.stages)),
         title or schedule.name,
-        dict(sizes if sizes is not None else schedule.parameters),
+        named(schedule, schedule.parameters if sizes is None else sizes),
+        stop=stop,
     )
+
+
+def named(schedule: Schedule, parameters: Mapping[str, int]) -> dict[str, int]:
+    """The sizes for a title: the parameters, after ranks, chunks and microbatches where they are not among these."""
+    ranks, stages = schedule.ranks, schedule.stages
+    known = {"p": ranks, "v": stages // max(ranks, 1), "m": schedule.microbatches}
+    looped = stages > ranks and stages % ranks == 0
+    return {name: value for name, value in known.items() if name != "v" or looped} | dict(parameters)
 
 
 def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:

@@ -4,6 +4,9 @@
                  ╲      ╲        ╱      ╱           dark: a message; dotted: an input from the same rank
     rank 1        F1.0 ─ B1.0 ─ F1.1 ─ B1.1         red: the critical path
 
+What never runs is pale and dashed. Where ranks wait for each other, what they stand at is an octagon, and thick edges
+go round the cycle.
+
 DOT is text and always there; `dot` of Graphviz lays it out as SVG or PNG where it is installed.
 """
 
@@ -18,8 +21,9 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.safe import safe
 from pipesched.views.chart import Chart
-from pipesched.views.graph import edges, node_names
-from pipesched.views.palette import ink, style
+from pipesched.views.graph import cycle, edges, node_names, stops
+from pipesched.views.palette import ALARM, ink, style
+from pipesched.views.standing import headline
 
 MAX_OPS = 3_000
 """More than these take `dot` minutes, and nobody reads them."""
@@ -84,7 +88,29 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
     )
     _nodes(made, chart)
     _edges(made, chart)
+    _stops(made, chart)
     return made
+
+
+def _stops(made: graphviz.Digraph, chart: Chart) -> None:
+    """The cycle, if there is one, and the words for it under the graph."""
+    if chart.stop is None:
+        return
+    made.attr(label=safe(headline(chart, chart.stop), "dot"), fontcolor=ALARM[0], labelloc="t")
+    for rank, (name, at) in stops(chart).items():
+        made.node(name, safe(at, "dot"), group=str(rank), **_CYCLE)
+        last = _last(chart, rank)
+        if last and name.endswith("stop"):
+            made.edge(last, name, **_LOOKS["order"])
+    for source, target, _ in cycle(chart):
+        made.edge(source, target, color=ALARM[0], penwidth="3", constraint="false")
+
+
+def _last(chart: Chart, rank: int) -> str:
+    """The last operation of a rank that runs."""
+    low, high = (int(x) for x in chart.schedule.start[rank : rank + 2])
+    ran = int((chart.times.start[low:high] >= 0).sum())
+    return node_names(chart)[low + ran - 1] if ran else ""
 
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:
@@ -107,10 +133,13 @@ def _nodes(made: graphviz.Digraph, chart: Chart) -> None:
                 names[index],
                 graphviz.escape(str(op)),
                 group=str(rank),
-                fillcolor=fill,
-                fontcolor="white" if ink(fill) == "#fff" else "black",
+                **(_filled(fill) if chart.times.start[index] >= 0 else _NEVER),
                 tooltip=_tooltip(chart, index),
             )
+
+
+def _filled(fill: str) -> dict[str, str]:
+    return {"fillcolor": fill, "fontcolor": "white" if ink(fill) == "#fff" else "black"}
 
 
 def _tooltip(chart: Chart, index: int) -> str:
@@ -120,6 +149,15 @@ def _tooltip(chart: Chart, index: int) -> str:
     return f"rank {chart.schedule.rank[index]}, from {begin} to {end}"
 
 
+_NEVER = {"fillcolor": "#ffffff", "color": "#888888", "style": "filled,dashed", "fontcolor": "#666666"}
+_CYCLE = {
+    "shape": "octagon",
+    "style": "filled",
+    "fillcolor": "#ffffff",
+    "color": ALARM[0],
+    "fontcolor": ALARM[0],
+    "penwidth": "3",
+}
 _LOOKS = {
     "order": {"color": "#bbbbbb", "arrowhead": "none", "weight": "8"},
     "pair": {"color": "#bbbbbb", "arrowhead": "none", "style": "dashed", "weight": "8"},

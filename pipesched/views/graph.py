@@ -5,6 +5,8 @@
     needs     from the operation whose output it takes, on the same rank
     message   the same, from another rank
 
+    cycle     of what never ends, from what a rank stands at to what it waits for, where the next rank stands
+
 A path along order, needs and message edges never goes back in time.
 """
 
@@ -16,9 +18,11 @@ import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
 from pipesched.safe import safe
+from pipesched.views import standing
 from pipesched.views.chart import Chart
 
 Graph: TypeAlias = Any  # networkx.MultiDiGraph, which has no types of its own
+_NEVER = {"start": -1.0, "end": -1.0}
 
 
 def graph(chart: Chart) -> Graph:
@@ -39,7 +43,37 @@ def graph(chart: Chart) -> Graph:
             stage = min(max(int(chart.schedule.stage[source]), 0), chart.schedule.stages - 1)
             about["latency"] = float(chart.time(int(chart.message[stage])))
         made.add_edge(names[source], names[target], kind, **about)
+    for rank, (name, at) in stops(chart).items():
+        new = {
+            "label": at,
+            "op": "",
+            "stage": -1,
+            "microbatch": -1,
+            "rank": rank,
+            "step": -1,
+            "start": -1.0,
+            "end": -1.0,
+        }
+        made.add_node(name, **({} if name in made else new), cycle=True)
+    for waiting, awaited, told in cycle(chart):
+        made.add_edge(waiting, awaited, "cycle", kind="cycle", told=told)
+    if chart.stop is not None:
+        made.graph["stopped"] = standing.headline(chart, chart.stop)
     return made
+
+
+def stops(chart: Chart) -> dict[int, tuple[str, str]]:
+    """By rank of the cycle: the node at which it stands, which is an operation or a node of its own, and its name."""
+    names, links = node_names(chart), reversed(chart.stop.cycle if chart.stop else ())
+    at = {link.stand.rank: link.stand for link in links}
+    return {rank: (names[x.operation] if x.operation >= 0 else f"r{rank}stop", x.at) for rank, x in sorted(at.items())}
+
+
+def cycle(chart: Chart) -> list[tuple[str, str, str]]:
+    """Who waits for whom in the cycle, as nodes, and in words."""
+    at = stops(chart)
+    links = chart.stop.cycle if chart.stop else ()
+    return [(at[x.stand.rank][0], at[x.other][0], standing.link(x)) for x in links]
 
 
 def graphml(chart: Chart) -> str:

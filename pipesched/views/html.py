@@ -24,6 +24,7 @@ from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 from pipesched.safe import safe
+from pipesched.views import standing
 from pipesched.views.chart import Chart
 from pipesched.views.palette import style
 from pipesched.views.places import Places, places
@@ -48,7 +49,7 @@ def render(chart: Chart) -> str:
     data = f'<script type="application/json" id="meta">{_json(_meta(chart, where))}</script>\n'
     columns = "\n".join(_column(name, column) for name, column in _columns(chart, where).items())
     scripts = "<script>\n(() => {\n" + "".join(_part(name) for name in SCRIPTS) + "})();\n</script>"
-    parts = {"title": safe(chart.title, "xml"), "style": _part("page.css"), "data": data + columns, "script": scripts}
+    parts = {"title": safe(_name(chart), "xml"), "style": _part("page.css"), "data": data + columns, "script": scripts}
     page = _part("page.html")
     for name, text in parts.items():
         before, found, after = page.partition(f"<!-- {name} -->")
@@ -112,6 +113,8 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "sizes": dict(chart.sizes),
         "facts": list(_facts(chart)),
         "trouble": trouble(chart),
+        "stops": _stops(chart),
+        "cycle": _cycle(chart),
         "scale": chart.scale,
         "makespan": chart.times.makespan,
         "start": schedule.start.tolist(),
@@ -142,10 +145,32 @@ def _facts(chart: Chart) -> Iterator[str]:
 
 def trouble(chart: Chart) -> str:
     """What keeps the order from ending, or nothing."""
-    stuck = [i for i in chart.times.stuck if i >= 0]
-    if not stuck:
+    if chart.stop is None:
         return ""
     never = int(np.count_nonzero(chart.times.start < 0))
-    said = ", ".join(f"rank {chart.schedule.rank[i]} at {chart.schedule[i]}" for i in stuck[:4])
-    more = f" and {len(stuck) - 4} more" if len(stuck) > 4 else ""
-    return f"{never} operations never run, drawn as far as it goes: {said}{more} wait for each other"
+    said = [standing.link(x) for x in chart.stop.cycle] or [standing.stand(x) for x in chart.stop.stands]
+    more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
+    many = f"{never} operations never run" if never else "all operations run"
+    return f"{many}, drawn as far as it goes: {'; '.join(said[:4])}{more}"
+
+
+def _stops(chart: Chart) -> list[dict[str, object]]:
+    """Each rank that never ends: words for its row, its instruction, what is told of it, whether it is of the cycle."""
+    if chart.stop is None:
+        return []
+    rest = [(x.rank, x.at, x.at, standing.stand(x), False) for x in standing.others(chart.stop)]
+    links = {x.stand.rank: x for x in reversed(chart.stop.cycle)}
+    cycle = [(rank, standing.short(x), x.stand.at, standing.link(x), True) for rank, x in links.items()]
+    return [dict(zip(("rank", "words", "at", "told", "cycle"), row, strict=True)) for row in sorted([*cycle, *rest])]
+
+
+def _cycle(chart: Chart) -> list[dict[str, object]]:
+    """The messages between the ranks of the cycle: from whom, to whom; sent is false where neither sends."""
+    links = [x for x in (chart.stop.cycle if chart.stop else ()) if x.other != x.stand.rank]
+    ends = [(x.other, x.stand.rank) if x.way < 0 else (x.stand.rank, x.other) for x in links]
+    return [{"from": a, "to": b, "sent": x.way != 0} for x, (a, b) in zip(links, ends, strict=True)]
+
+
+def _name(chart: Chart) -> str:
+    """As the tab of a browser is called: with the sizes."""
+    return " ".join([chart.title, *(f"{name}={value}" for name, value in chart.sizes.items())])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.ops import Op
@@ -65,10 +66,14 @@ STYLES = {
     ),
 }
 
-# The nearest of the 256 colours of a terminal: even chunks, odd chunks.
-TERMINAL = {Op.F: (74, 153), Op.I: (178, 222), Op.W: (36, 115), Op.B: (166, 216)}
 MIXED = 245  # forwards and backwards in one character
 _BLACK = 16
+_LEVELS = (0, 95, 135, 175, 215, 255)  # of the colours 16 to 231 of a terminal, a cube
+
+GROUND = ("#ffffff", "#14171c")  # of a figure, on light and on dark
+
+# What waits for ever, on light and on dark, and in a terminal. It is hatched or has a mark too, for all eyes.
+ALARM = ("#b00020", "#ff6b81", 160)
 
 
 def style(name: str) -> Style:
@@ -85,13 +90,29 @@ def style(name: str) -> Style:
 def shade(colour: str, chunk: int, chunks: int, lighten: float) -> str:
     """The colour of a chunk: the first as it is, the last `lighten` of the way to white."""
     part = lighten * chunk / (chunks - 1) if chunks > 1 else 0.0
-    channels = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(x + (255 - x) * part):02x}" for x in channels)
+    return "#" + "".join(f"{round(x + (255 - x) * part):02x}" for x in _channels(colour))
+
+
+@cache
+def terminal(op: Op, chunk: int, chunks: int) -> int:
+    """The nearest of a terminal's 256 colours to the default shade of a chunk."""
+    look = STYLES["default"]
+    want = _channels(shade(look.fill[op], chunk, chunks, look.lighten))
+
+    def away(number: int) -> int:
+        levels = (_LEVELS[number // 36], _LEVELS[number // 6 % 6], _LEVELS[number % 6])
+        return sum((a - b) ** 2 for a, b in zip(want, levels, strict=True))
+
+    return 16 + min(range(216), key=away)
+
+
+def _channels(colour: str) -> list[int]:
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
 
 
 def ink(colour: str) -> str:
     """Black or white, whichever stands out more (relative luminance, WCAG 2.2)."""
-    linear = [_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5)]
+    linear = [_linear(channel / 255) for channel in _channels(colour)]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#fff"
 
@@ -103,3 +124,8 @@ def _linear(channel: float) -> float:
 def paint(text: str, background: int, *, bold: bool = False) -> str:
     """Black on one of the 256 colours, by ANSI codes."""
     return f"\x1b[{'1;' * bold}38;5;{_BLACK};48;5;{background}m{text}\x1b[0m" if text else text
+
+
+def alarm(text: str) -> str:
+    """Bold white on red, by ANSI codes."""
+    return f"\x1b[1;38;5;231;48;5;{ALARM[2]}m{text}\x1b[0m"

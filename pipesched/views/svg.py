@@ -6,14 +6,14 @@
     rank 1      [F0]\\                                messages as arrows, on demand
     0    5    10                                     the time, the legend
 
-Written by hand, the same bytes for the same chart. It has no background; its inks follow the reader's light or dark
-scheme where a viewer knows that (`prefers-color-scheme`), and are those for light where it does not.
+Written by hand, the same bytes for the same chart. It paints its own ground; ground and inks follow the reader's light
+or dark scheme where a viewer knows that (`prefers-color-scheme`), and are those for light where it does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -29,7 +29,8 @@ from pipesched.views import cells, palette, verdict
 from pipesched.views.axis import WHOLE, Window, nice, shortest, unit
 from pipesched.views.chart import Chart
 from pipesched.views.svg_cells import Cells, Frame, number
-from pipesched.views.svg_css import sheet
+from pipesched.views.svg_css import plain_sheet, sheet
+from pipesched.views.svg_stop import Stop
 
 MAX_OPS = 50_000
 """More operations than this are not drawn unless asked for: 10 MB, and viewers stall."""
@@ -71,10 +72,10 @@ def render(chart: Chart, how: Svg | None = None) -> str:
 
 def note(words: str) -> str:
     """A line of words as an SVG document, for what cannot be drawn."""
-    css = "text{font:12px sans-serif;fill:#222}@media(prefers-color-scheme:dark){text{fill:#ddd}}"
     size = f'width="{20 + 7 * len(words)}" height="32"'
-    text = f'<text x="10" y="20">{safe(words, "xml")}</text>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{css}</style>{text}</svg>\n'
+    css = f'<style>{plain_sheet()}</style><rect class="pipesched" width="100%" height="100%"/>'
+    text = f'<text class="pipesched" x="10" y="20">{safe(words, "xml")}</text>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{css}{text}</svg>\n'
 
 
 class _Page:
@@ -91,17 +92,24 @@ class _Page:
         curve = _CURVE if how.memory else 0
         self.pitch = _ROW + curve + (0 if self.paper and not how.memory else _GAP)
         self.frame = Frame(self._pixels(), self.begin, self.end, self.left, _TOP, self.pitch, _ROW, curve)
+        self.cells = Cells(chart, self.style, self.chunk, self.chunks, self.frame)
         self.foot = _TOP + self.pitch * ranks
-        self.width = max(ceil(self.frame.x(self.end)) + (40 if how.memory else 14), 420)
+        self.stop = Stop(chart, chart.stop, self.frame) if chart.stop else None
+        tail = self.stop.width if self.stop else 0
+        self.width = max(ceil(self.frame.x(self.end)) + tail + (40 if how.memory else 14), 420, self._widest())
         self.key = list(self._placed())
         self.height = max((y for _, y, _, _ in self.key), default=self.foot + 12) + 24
+
+    def _widest(self) -> int:
+        """The lines of a title that tells what went wrong are not cut."""
+        return 24 + 7 * len(self._cost()) if self.chart.stop else 0
 
     def _pixels(self) -> Fraction:
         """Pixels a tick: whole ones a unit of time where there is room."""
         if self.how.pixels is not None:
             return self.how.pixels
         one = unit(self.chart, self.begin)
-        slot = 4 + _LETTER * max(3, cells.widest(self.chart, stages=False))
+        slot = 4 + _LETTER * max(3, cells.widest(self.chart, stages=self.chunks > 2 and not self.style.numbers))
         per_unit = Fraction(slot * one, min(shortest(self.chart), self.end - self.begin))
         room = Fraction(_WIDEST * one, self.end - self.begin)
         if per_unit > room:
@@ -119,9 +127,10 @@ class _Page:
         )
         yield f"<title>{safe(self._name(), 'xml')}, {safe(self.how.words or verdict.cost(self.chart), 'xml')}</title>"
         yield f"<style>{css}</style>"
+        yield f'<path class="z" d="M0 0H{self.width}V{self.height}H0z"/>'
         yield f'<text class="t h" x="12" y="20">{safe(self._name(), "xml")}</text>'
-        yield f'<text class="t" x="12" y="38">{safe(self._cost(), "xml")}</text>'
-        drawn = Cells(self.chart, self.style, self.chunk, self.chunks, self.frame)
+        yield f'<text class="{"v" if self.stop else "t"}" x="12" y="38">{safe(self._cost(), "xml")}</text>'
+        drawn = self.cells
         yield from self._rows()
         yield from drawn.slots()
         if self.how.memory:
@@ -130,8 +139,10 @@ class _Page:
             yield from drawn.marks()
         if self.how.messages:
             yield from drawn.messages(scope)
+        if self.stop:
+            yield from replace(self.stop, scope=scope).lines()
         yield from self._time()
-        yield from self._legend()
+        yield from self._legend(scope)
         yield "</svg>"
 
     def _name(self) -> str:
@@ -181,11 +192,12 @@ class _Page:
             yield f'<path class="l" d="M{x} {y}v4"/><text class="t c" x="{x}" y="{y + 16}">{shown(mark / scale)}</text>'
             mark += gap
 
-    def _legend(self) -> Iterator[str]:
+    def _legend(self, scope: str) -> Iterator[str]:
         """What colours and marks mean, on as many lines as that takes."""
         for x, y, kind, words in self.key:
             if kind:
-                yield f'<rect class="{kind} s" x="{x}" y="{y}" width="16" height="12"/>'
+                hatched = f' style="fill:url(#{scope}h)"' if kind == "x" else ""
+                yield f'<rect class="{kind} s"{hatched} x="{x}" y="{y}" width="16" height="12"/>'
             yield f'<text class="t" x="{x + 21 * bool(kind)}" y="{y + 10}">{safe(words, "xml")}</text>'
 
     def _placed(self) -> Iterator[tuple[int, int, str, str]]:
@@ -205,6 +217,8 @@ class _Page:
             yield f"{op.name}0", self.style.words[op]
         if self.chunks > 1:
             yield "", "lighter: later chunks"
+        if self.cells.form == "stage":
+            yield "", "F9.5: stage 9, microbatch 5"
         if self.chart.schedule.joined.any():
             yield "", "two halves: an overlap"
         if not self.paper:
@@ -216,6 +230,8 @@ class _Page:
         if self.how.messages:
             yield "f0", "activation"
             yield "g0", "gradient"
+        if self.chart.stop:
+            yield "x", "waits for ever"
 
 
 def pixels(chart: Chart, how: Svg) -> Fraction:

@@ -13,15 +13,25 @@ from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 from pipesched.safe import safe
+from pipesched.views.cells import most_fit
 from pipesched.views.chart import Chart
 from pipesched.views.levels import outline, steps
 from pipesched.views.palette import Style
 from pipesched.views.phases import phases
 from pipesched.views.places import Places, places
 
-_LETTERS = 10.5  # pixels of a label in a whole cell, 8.5 in half of one
+_LETTERS, _HALF = 10.5, 8.5  # pixels of a label in a whole cell, and in half of one
 _WIDE = Fraction(62, 100)  # of a letter, in its size
 _MARGIN = 3
+
+
+def _need(letters: int, size: float) -> Fraction:
+    """The pixels of a label, with its margin."""
+    return _MARGIN + letters * _WIDE * Fraction(size)
+
+
+def _digits(values: Column) -> Column:
+    return np.char.str_len(values.astype(np.str_))
 
 
 def number(value: Fraction | int | float) -> str:
@@ -85,19 +95,35 @@ class Cells:
         kind = f"{Op(int(schedule.op[i])).name}{self.chunk[i]}"
         x, width = frame.x(begin), frame.length(end - begin)
         box = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
-        label = self._label(i, width, 8.5 if paired else _LETTERS, (x + width / 2, y + height / 2), kind)
+        label = self._label(i, width, _HALF if paired else _LETTERS, (x + width / 2, y + height / 2), kind)
         return f'<g><title>{self._told(i, rank)}</title><rect class="{kind} s" {box}/>{label}</g>'
 
     def _label(self, i: int, width: Fraction, size: float, middle: tuple[Fraction, Fraction], kind: str) -> str:
-        """Letter and microbatch, the microbatch alone, or nothing, as there is room."""
+        """What every slot bears, if there is room for it here."""
         microbatch = str(int(self.chart.schedule.microbatch[i]) + self.style.first)
-        texts = [microbatch] if self.style.numbers else [kind[0] + microbatch, microbatch]
-        room = float(width) - _MARGIN
-        text = next((text for text in texts if len(text) * float(_WIDE) * size <= room), "")
-        if not text:
+        stage = f"{self.chart.schedule.stage[i]}." if self.form == "stage" else ""
+        text = kind[0] * (self.form != "number") + stage + microbatch
+        if _need(len(text), size) > width:
             return ""
         x, y = number(middle[0]), number(middle[1] + Fraction(size) * Fraction(36, 100))
         return f'<text class="c n{kind}" x="{x}" y="{y}" style="font-size:{size}px">{text}</text>'
+
+    @cached_property
+    def form(self) -> str:
+        """What all labels say: ``F9.5`` by stage of more than two chunks, else ``F5`` by letter, else ``5``."""
+        forms = ["number"] if self.style.numbers else ["stage", "letter", "number"][self.chunks <= 2 :]
+        return next((form for form in forms if self._fits(form)), "number")
+
+    def _fits(self, form: str) -> bool:
+        """Whether nearly all slots have room for it."""
+        schedule, times = self.chart.schedule, self.chart.times
+        letters = _digits(schedule.microbatch + self.style.first) + (form != "number")
+        if form == "stage":
+            letters += 1 + _digits(schedule.stage)
+        paired = schedule.joined | np.append(schedule.joined[1:], False)[: len(schedule)]
+        need = _MARGIN + letters * float(_WIDE) * np.where(paired, _HALF, _LETTERS)
+        lasting = times.end > times.start
+        return most_fit((times.end - times.start)[lasting] * float(self.frame.pixels), need[lasting])
 
     def _told(self, i: int, rank: int) -> str:
         """What a reader sees who points at it."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from pipesched.model.ops import Op
-from pipesched.views.palette import Style, ink, shade
+from pipesched.views.palette import ALARM, GROUND, Style, ink, shade
 
 SIZE = 12
 """Of the letters beside the rows, in pixels."""
@@ -30,10 +30,13 @@ def sheet(style: Style, seen: Sequence[tuple[Op, int]], chunks: int, outline: fl
         (".k", "stroke:#222;stroke-width:2"),
         (".m", "fill:#888;fill-opacity:.3;stroke:#777;stroke-width:1"),
         (".p", "fill:#555"),
+        (".z", f"fill:{GROUND[0]}"),
         *_arrows(0),
+        *_alarms(0),
         *_fills(style, seen, chunks),
     ]
-    dark = [(".t", "fill:#ddd"), (".k", "stroke:#eee"), (".p", "fill:#bbb"), *_arrows(1)]
+    ground = (".z", f"fill:{GROUND[1]}")
+    dark = [(".t", "fill:#ddd"), (".k", "stroke:#eee"), (".p", "fill:#bbb"), ground, *_arrows(1), *_alarms(1)]
     scope = "s" + sha256(repr((light, dark)).encode()).hexdigest()[:8]
     return scope, f"{_rules(scope, light)}@media(prefers-color-scheme:dark){{{_rules(scope, dark)}}}"
 
@@ -51,6 +54,29 @@ def _arrows(scheme: int) -> list[tuple[str, str]]:
     for kind, colours in (("f", _ACTIVATION), ("g", _GRADIENT)):
         rules += [(f".{kind}", f"stroke:{colours[scheme]}"), (f".{kind}0", f"fill:{colours[scheme]}")]
     return rules
+
+
+def _alarms(scheme: int) -> list[tuple[str, str]]:
+    """What waits for ever: its row, the cross, its words, messages and their heads, the hatching; others that wait."""
+    red, quiet = ALARM[scheme], ("#888", "#999")[scheme]
+    return [
+        (".x", f"stroke:{red};stroke-width:2;fill:none"),
+        (".e", f"stroke:{red};stroke-width:2;stroke-opacity:.55"),
+        (".u", f"stroke:{red};stroke-width:2.5;fill:none"),
+        (".v", f"fill:{red};font-weight:bold"),
+        (".r", f"stroke:{red};stroke-width:2;fill:none"),
+        (".q", f"fill:{red}"),
+        (".w", f"stroke:{quiet};stroke-width:1;stroke-dasharray:4 3;fill:none"),
+    ]
+
+
+def plain_sheet() -> str:
+    """The ground, and the words on it, of what is no figure itself."""
+    light, dark = (
+        f"rect.pipesched{{fill:{ground}}}text.pipesched{{font:{SIZE}px sans-serif;fill:{ink}}}"
+        for ground, ink in zip(GROUND, ("#222", "#ddd"), strict=True)
+    )
+    return f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
 
 
 def _rules(scope: str, rules: Sequence[tuple[str, str]]) -> str:

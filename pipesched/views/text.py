@@ -7,8 +7,8 @@
              0 to 4 activations, | between phases   peak
     rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  what it holds
 
-Where all fits, every slot has the columns of its time. Else a column holds several slots and shows the kind that
-takes most of it: in upper case if that is nearly all, a dot if that is no kind at all.
+Where all fits, every slot has the columns of its time. Where a column holds several slots it shows one of their kinds.
+At every scale the columns of a kind are its share of the rank's time (`apportion`).
 """
 
 from __future__ import annotations

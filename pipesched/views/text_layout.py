@@ -7,6 +7,8 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
+import numpy as np
+
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.views import cells
@@ -55,8 +57,34 @@ class Layout:
     @cached_property
     def axis(self) -> Axis:
         """The columns between names and peaks."""
-        room = max(1, self.how.width - self.left - 1 - self.right)
+        room = max(1, self.how.width - self.left - 1 - max(self.right, self._mark))
         return axis(self.chart, room, self.how.window, cells.widest(self.chart, self._many))
+
+    @cached_property
+    def stops(self) -> dict[int, tuple[str, bool]]:
+        """What stands where a rank stops for good within the picture, and whether it is of the cycle."""
+        stop = self.chart.stop
+        if stop is None:
+            return {}
+        times, start = self.chart.times, self.chart.schedule.start
+        parts = (slice(int(start[x.rank]), int(start[x.rank + 1])) for x in stop.waiting)
+        when = (int(times.end[part].max(initial=0)) for part in parts)
+        return {
+            x.rank: (
+                (self.cross if x.rank in stop.ranks else self.wait) + x.at * (self._mark > 1),
+                x.rank in stop.ranks,
+            )
+            for x, instant in zip(stop.waiting, when, strict=True)
+            if instant <= self.axis.last
+        }
+
+    @cached_property
+    def _mark(self) -> int:
+        """The columns of the longest mark: of its sign alone, where its name would take more than a third of them."""
+        if self.chart.stop is None:
+            return 0
+        longest = 1 + max(len(x.at) for x in self.chart.stop.waiting)
+        return longest if 3 * longest <= self.how.width - self.left else 1
 
     @property
     def mixed(self) -> bool:
@@ -67,7 +95,7 @@ class Layout:
     def labels(self) -> cells.Labels:
         """Stages are named where a rank has more than two chunks, and the shortest slot has room."""
         fits = cells.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
-        return cells.Labels(self.chart, self.chunk, self._many and fits, self.how.color)
+        return cells.Labels(self.chart, self.chunk, self._many and fits, self.how.color, self.axis.step)
 
     @property
     def naming(self) -> int:
@@ -91,8 +119,8 @@ class Layout:
 
     @cached_property
     def chunks(self) -> int:
-        """The most chunks of a rank."""
-        return cells.chunks(self.chart)
+        """The most chunks of a rank, 1 if none has any."""
+        return max(cells.chunks(self.chart), 1)
 
     @cached_property
     def chunk(self) -> Column:
@@ -105,9 +133,30 @@ class Layout:
         return cells.kinds(self.chart)
 
     @property
+    def chunked(self) -> bool:
+        """Whether columns of several slots tell their chunks; of more than two slots nobody could make them out."""
+        return self.chunks > 1 and self.axis.step <= 2 * shortest(self.chart)
+
+    @cached_property
+    def grains(self) -> Column:
+        """Kind and chunk of every operation as one number, kind * chunks + chunk; an overlap pair has no chunk."""
+        told = self.chunk * (self.kinds != cells.KINDS.index("+")) * self.chunked
+        return np.asarray(self.kinds.astype(np.int64) * self.chunks + told)
+
+    @property
     def dot(self) -> str:
         """Idle time."""
         return "." if self.how.ascii else "·"
+
+    @property
+    def cross(self) -> str:
+        """A rank of the cycle."""
+        return "X" if self.how.ascii else "✗"
+
+    @property
+    def wait(self) -> str:
+        """A rank that waits for those."""
+        return "~" if self.how.ascii else "…"
 
     @property
     def bar(self) -> str:

@@ -10,13 +10,12 @@ import numpy as np
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 from pipesched.render import clean, sizes
-from pipesched.views import verdict
+from pipesched.views import standing, verdict
 from pipesched.views.cells import KINDS
-from pipesched.views.palette import TERMINAL, paint
+from pipesched.views.palette import alarm, paint, terminal
+from pipesched.views.standing import SHOWN
 from pipesched.views.text_layout import Layout
-from pipesched.views.text_rows import NEARLY
 
-_SHOWN = 8  # ranks that stop, named one by one
 _WORDS = {
     "F": "forward",
     "I": "backward, input",
@@ -41,13 +40,19 @@ def title(layout: Layout) -> Iterator[str]:
 
 
 def stopped(layout: Layout) -> Iterator[str]:
-    """What never runs."""
-    schedule = layout.chart.schedule
-    stuck = [(rank, i) for rank, i in enumerate(layout.chart.times.stuck) if i >= 0]
-    for rank, i in stuck[:_SHOWN]:
-        yield from wrapped(layout, f"rank {rank} stops before {schedule[i]} (step {schedule.step(i)})")
-    if len(stuck) > _SHOWN:
-        yield f"and {len(stuck) - _SHOWN} more ranks stop"
+    """What each rank waits for in the end: those of the cycle one by one, with their mark, then the others."""
+    stop = layout.chart.stop
+    if stop is None:
+        return
+    lines = [(f"{layout.cross} {standing.link(x)}", True) for x in stop.cycle]
+    rest = [(f"{layout.wait} {standing.stand(x)}", False) for x in standing.others(stop)]
+    for line, red in [*lines[:SHOWN], *rest[:SHOWN]]:
+        first, *more = wrapped(layout, line)
+        yield alarm(first[0]) + first[1:] if red and layout.how.color else first
+        yield from more
+    for left, what in ((len(lines) - SHOWN, "waits of the cycle"), (len(rest) - SHOWN, "ranks stop")):
+        if left > 0:
+            yield f"and {left} more {what}"
 
 
 def legend(layout: Layout) -> Iterator[str]:
@@ -65,14 +70,15 @@ def legend(layout: Layout) -> Iterator[str]:
 
 
 def _letters(layout: Layout) -> str:
+    lower = "; odd chunks of a rank in lower case" if layout.chunks > 1 else ""
+    paler = ", later ones paler" if lower and layout.how.color else ""
     if layout.mixed:
-        return f"a column shows what takes most of it; in lower case less than {NEARLY * 100} %"
+        chunks = lower + paler if layout.chunked else ""
+        return f"a column shows one of the kinds in it, each as often as its share of the time{chunks}"
     if layout.labels.stages:
-        return "F9.5 is stage 9, microbatch 5; odd chunks of a rank in lower case"
-    words = "the number is the microbatch"
-    if layout.chunks > 1:
-        words += "; odd chunks of a rank in lower case"
-    return words + (f", stages named at --width {layout.naming}" if layout.chunks > 2 else "")
+        return f"F9.5 is stage 9, microbatch 5{lower}{paler}"
+    named = f", stages named at --width {layout.naming}" if layout.chunks > 2 else ""
+    return f"the number is the microbatch{lower}{paler}{named}"
 
 
 def wrapped(layout: Layout, text: str) -> list[str]:
@@ -96,4 +102,4 @@ def _painted(layout: Layout, text: str) -> str:
     letter = text[0]
     if not layout.how.color or letter not in Op.__members__:
         return text
-    return paint(letter, TERMINAL[Op[letter]][0]) + text[1:]
+    return paint(letter, terminal(Op[letter], 0, 1)) + text[1:]

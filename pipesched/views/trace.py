@@ -7,6 +7,9 @@
     counter  C          live activations of each rank, after every operation
     instant  i          operations that take no time; where a run stops, what each rank waits for
 
+A rank that stops for good has a last slice in red, to the end of the picture, and the messages of the cycle are arrows
+between those.
+
 Times are microseconds. A tick of the schedule is a whole number of them, so that no time is rounded and the unit of
 time is about a millisecond; `otherData.microseconds_per_unit` tells. A message that takes no time is drawn as long as
 an arrival, 1 microsecond, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
@@ -24,6 +27,7 @@ import numpy as np
 from pipesched.analysis.critical import causes, critical_path
 from pipesched.model.ops import Op
 from pipesched.safe import safe
+from pipesched.views import standing
 from pipesched.views.chart import Chart
 from pipesched.views.trace_messages import ARRIVAL, Message, lanes, messages
 from pipesched.views.verdict import cost
@@ -105,8 +109,7 @@ class _Trace:
         yield from self._computes(rank, low, ran)
         yield from (event for _, event in sent)
         yield from self._memory(rank, low, ran)
-        if ran < high:
-            yield self._stop(rank, ran, self.end[ran - 1] if ran > low else 0)
+        yield from self._stop(rank, self.end[ran - 1] if ran > low else 0)
 
     def _computes(self, rank: int, low: int, ran: int) -> Iterator[str]:
         joined = self.chart.schedule.joined[low:ran].tolist()
@@ -155,13 +158,29 @@ class _Trace:
             if self.chart.schedule.forward_only:
                 yield _counter(rank, self.end[i], "0")
 
-    def _stop(self, rank: int, index: int, when: int) -> str:
-        needs = self.needs[index]
-        reason = f"needs {self.names[needs]} of rank {self.rank_of[needs]}" if needs >= 0 else "never starts"
-        return (
-            f'{{"ph":"i","s":"g","pid":{rank},"tid":{COMPUTE},"ts":{when},'
-            f'"name":"rank {rank} stops at {self.names[index]}: {reason}","cat":"deadlock"}}'
-        )
+    def _stop(self, rank: int, when: int) -> Iterator[str]:
+        """Where the rank stops for good: an instant, a slice until after all that runs, and its ends of messages."""
+        stop = self.chart.stop
+        stand = next((x for x in stop.waiting if x.rank == rank), None) if stop else None
+        if stop is None or stand is None:
+            return
+        link = next((x for x in stop.cycle if x.stand.rank == rank), None)
+        told = standing.link(link) if link else standing.stand(stand)
+        about = {"pid": rank, "tid": COMPUTE, "ts": when, "name": told, "cat": "deadlock"}
+        yield _json({"ph": "i", "s": "g", **about})
+        last = self.tick * self.chart.times.makespan
+        looks = {"cname": "terrible"} if link else {}
+        args = {"waits": told, "cycle": link is not None}
+        name = f"stops at {stand.at}"
+        length = last + self.tick * self.chart.scale - when
+        yield _json({"ph": "X", "dur": length, **about, "name": name, **looks, "args": args})
+        first = sum(map(len, self.messages)) + 1
+        for number, x in enumerate(stop.cycle, first):
+            sender, receiver = (x.other, x.stand.rank) if x.way < 0 else (x.stand.rank, x.other)
+            if sender != receiver and rank in (sender, receiver):
+                ends = {"ph": "s"} if rank == sender else {"ph": "f", "bp": "e"}
+                arrow = {"pid": rank, "tid": COMPUTE, "ts": last, "name": "never", "cat": "deadlock", "id": number}
+                yield _json({**ends, **arrow})
 
 
 def _flow(rank: int, lane: int, message: Message) -> str:

@@ -4,11 +4,13 @@ cost       makespan 33, idle 9 (3/11 = 27.3 %)             idle over makespan, o
 span       span 24, bubble rate 0 %                        zero-bubble papers: from a rank's first start to its end
 overhead   makespan 33, bubble fraction 9/24 = 37.5 %      idle over work
 
-What is drawn to its end though the file is wrong says so: "; wrong: PS401".
+What never ends says who waits for whom, and under which model: "deadlock PS401 under strict: ranks 0 and 1 wait ...".
+What is drawn to its end though the file is wrong says so: "; wrong: PS301".
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +19,7 @@ from pipesched.analysis.assumptions import remarks, used
 from pipesched.analysis.idle import Idle, idle
 from pipesched.model.numbers import ratio, shown
 from pipesched.views.chart import Chart
+from pipesched.views.standing import headline
 
 
 def cost(chart: Chart) -> str:
@@ -64,13 +67,12 @@ def _wrong(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> str:
-    stuck = [str(rank) for rank, index in enumerate(chart.times.stuck) if index >= 0]
-    listed = ", ".join(stuck[:4]) + (f" and {len(stuck) - 4} more" if len(stuck) > 4 else "")
-    who = f"rank {listed} never finishes" if len(stuck) == 1 else f"ranks {listed} never finish"
-    return f"stops at {shown(chart.makespan)}: {who}"
+    assert chart.stop is not None
+    found = chart.stop.code
+    return headline(chart, chart.stop) + _wrong(replace(chart, wrong="") if chart.wrong == found else chart)
 
 
 def _spent(chart: Chart) -> Idle | None:
-    if not chart.times.finished:
+    if chart.stop is not None:
         return None
     return idle(chart.schedule, chart.times, chart.costs.ticks(chart.schedule.stages))

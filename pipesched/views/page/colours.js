@@ -31,7 +31,7 @@ function readTheme() {
   const all = getComputedStyle(document.body);
   const probe = document.createElement("span");
   document.body.append(probe);
-  for (const name of ["paper", "ink", "quiet", "line", "row", "path"]) {
+  for (const name of ["paper", "ink", "quiet", "line", "row", "path", "alarm"]) {
     probe.style.color = `var(--${name})`;
     theme[name] = getComputedStyle(probe).color;
   }

@@ -1,12 +1,19 @@
 // Wheel, pointer, touch and keys.
 
-const KEYS = [
+const TOUCH = matchMedia("(hover: none) and (pointer: coarse)").matches; // a phone: nothing hovers, and there are no keys
+const CLICKED = "a microbatch's whole way, and the critical path";
+const KEYS = TOUCH ? [
+  ["pinch, + −", "zoom in time"], ["drag", "move"], ["fit", "whole schedule"], ["tap", CLICKED],
+  ["tap beside all", "let go"], ["find", "F3.12, or microbatch 12"],
+] : [
   ["wheel, + −, pinch", "zoom in time"], ["alt + wheel, { }", "zoom the rows"], ["drag, arrows, shift + wheel", "move"],
-  ["0", "whole schedule"], ["click", "a microbatch's whole way, and the critical path"],
+  ["0", "whole schedule"], ["click", CLICKED],
   ["shift + click", "the way, and the path that leads to this operation"], ["[ ]", "operation before, after on the rank"],
   ["b", "to what the chosen operation starts after"], ["m, a, c, d", "memory, messages, critical path, dark"],
   ["/", "find F3.12, or microbatch 12"], ["escape", "let go"],
 ];
+const INVITATION = TOUCH ? "tap an operation for what it waits for, its microbatch's way and the critical path · ? for more"
+  : "hover over an operation · click for its microbatch's way and the critical path · ? for the keys";
 
 let dirty = { base: true, over: true }, waiting = false;
 function redraw(all = true) {
@@ -89,7 +96,8 @@ function hideTip() {
 
 function hover(x, y) {
   const at = under(x, y), tip = element("tip");
-  if (at.rank < 0 || at.time < 0 || at.time > meta.makespan) return hideTip();
+  const beyond = at.time > meta.makespan && !meta.stops.some((stop) => stop.rank === at.rank);
+  if (at.rank < 0 || at.time < 0 || beyond) return hideTip();
   if (at.index !== marked.hover || at.rank !== marked.rank) redraw(false);
   [marked.hover, marked.rank] = [at.index, at.rank];
   show(tip, at.index >= 0 ? tellOperation(at.index) : tellIdle(at.rank, at.before));
@@ -119,8 +127,7 @@ function tellChosen() {
   }
   const leading = marked.path !== criticalPath ? `path to ${labelOf(marked.chosen)}` : "critical path";
   if (marked.critical) lines.push(["p", tellPath(marked.path, leading)]);
-  if (!lines.length)
-    lines.push(["p", "hover over an operation · click for its microbatch's way and the critical path · ? for the keys"]);
+  if (!lines.length) lines.push(["p", INVITATION]);
   show(element("detail"), lines);
 }
 
@@ -129,13 +136,25 @@ const press = (id, on) => element(id).setAttribute("aria-pressed", String(on));
 function find(text) {
   const match = /^\s*(?:([FIWB])(\d+)\.)?(\d+)\s*$/i.exec(text);
   const wanted = match ? Number(match[3]) : -1;
-  const index = !match ? -1 : wayOf(wanted).find((i) =>
-    !match[1] || (KINDS[kind[i]] === match[1].toUpperCase() && stageOf[i] === Number(match[2]))) ?? -1;
-  element("find").classList.toggle("unknown", index < 0 && text !== "");
-  if (index < 0) return;
+  const named = (i) => !match[1] || (KINDS[kind[i]] === match[1].toUpperCase() && stageOf[i] === Number(match[2]));
+  const index = !match ? -1 : wayOf(wanted).find(named) ?? -1;
+  const unknown = index < 0 && text.trim() !== "";
+  element("find").classList.toggle("unknown", unknown);
+  element("find").setAttribute("aria-invalid", String(unknown));
+  if (unknown) return tellUnknown(text.trim(), match, match && microbatch.some((x, i) => x === wanted && named(i)));
+  if (index < 0) return tellChosen();
   goTo(index);
   choose(index);
   redraw();
+}
+
+// A search without a result says so, and what there is to find.
+function tellUnknown(text, match, known) {
+  const kinds = KINDS.filter((_, k) => kind.includes(k)).join(", ");
+  const lines = [["p", known ? `${text} never runs` : match ? `there is no ${text} here` : `${text} is no name of an operation`],
+    ["p", `operations are ${kinds} of stages 0 to ${meta.stages - 1}, microbatches 0 to ${meta.microbatches - 1}: F0.0, or 0 alone`]];
+  show(element("detail"), lines);
+  element("detail").firstElementChild.id = "said";
 }
 
 function step(by) {

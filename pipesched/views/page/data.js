@@ -98,3 +98,12 @@ function wayOf(wanted) {
     for (let i = first(r); i < last(r); i++) if (microbatch[i] === wanted) way.push(i);
   return way.sort((a, b) => begin[a] - begin[b] || a - b);
 }
+
+// Messages of the cycle that pass each other have lanes of their own, the short ones the first.
+let lanes = 0;
+for (const x of [...meta.cycle].sort((a, b) => Math.abs(a.from - a.to) - Math.abs(b.from - b.to))) {
+  const taken = meta.cycle.filter((y) => y.lane !== undefined &&
+    Math.min(x.from, x.to) <= Math.max(y.from, y.to) && Math.min(y.from, y.to) <= Math.max(x.from, x.to));
+  for (x.lane = 0; taken.some((y) => y.lane === x.lane); x.lane++);
+  lanes = Math.max(lanes, x.lane + 1);
+}

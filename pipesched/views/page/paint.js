@@ -27,7 +27,7 @@ function paintBoxes(low, high) {
       const [x, y, w, h] = boxOf(i, r);
       if (x + w < GUTTER) continue;
       boxes[style[i]].push(x + edge / 2, y, Math.max(w - edge, 0.75), h);
-      if (w >= 11 && h >= 8) letters.push(i, x, y, w, h);
+      if (w >= 9 && h >= 8) letters.push(i, x, y, w, h);
     }
   }
   boxes.forEach((list, s) => {
@@ -37,31 +37,36 @@ function paintBoxes(low, high) {
   paintLetters(letters);
 }
 
-// Letters as large as the row allows, and smaller where a number would not fit else.
+// Letters as large as the row allows, and smaller where nearly all would not fit else; what boxes bear, all of them bear.
+let called = null;
 function paintLetters(letters, context = paper) {
   const size = Math.max(7, Math.min(13, Math.floor(0.72 * barHeight())));
   context.textAlign = "center";
   context.textBaseline = "middle";
-  let left = letters;
-  for (const px of new Set([13, 11, 9, 7].map((px) => Math.min(px, size)))) {
-    context.font = `${px}px ${theme.font}`;
-    const digit = context.measureText("0").width, rest = [];
-    for (let k = 0; k < left.length; k += 5) {
-      const i = left[k], text = letterOf(i, left[k + 3], digit);
-      if (!text || left[k + 4] < 0.9 * px) rest.push(...left.slice(k, k + 5));
-      else {
-        context.fillStyle = inks[style[i]];
-        context.fillText(text, left[k + 1] + left[k + 3] / 2, left[k + 2] + left[k + 4] / 2 + 0.5);
-      }
-    }
-    left = rest;
+  if (context === paper) called = formOf(letters, size);
+  if (!called) return;
+  context.font = `${called.px}px ${theme.font}`;
+  for (let k = 0; k < letters.length; k += 5) {
+    const i = letters[k], text = called.form(i);
+    if ((text.length + 0.6) * called.digit > letters[k + 3] || letters[k + 4] < 0.9 * called.px) continue;
+    context.fillStyle = inks[style[i]];
+    context.fillText(text, letters[k + 1] + letters[k + 3] / 2, letters[k + 2] + letters[k + 4] / 2 + 0.5);
   }
 }
 
-// What fits into a box: the whole name, or the microbatch, or nothing.
-function letterOf(i, width, digit) {
-  const name = labelOf(i), number = String(microbatch[i]);
-  return (name.length + 1) * digit <= width ? name : (number.length + 0.6) * digit <= width ? number : "";
+// The form of name that nine boxes of ten have room for, and its size: the whole name, or the microbatch, or none.
+function formOf(letters, size) {
+  const sizes = [...new Set([13, 11, 9, 7].map((px) => Math.min(px, size)))], boxes = letters.length / 5;
+  for (const form of [labelOf, (i) => String(microbatch[i])])
+    for (const px of sizes) {
+      paper.font = `${px}px ${theme.font}`;
+      const digit = paper.measureText("0").width;
+      let fits = 0;
+      for (let k = 0; k < letters.length; k += 5)
+        if ((form(letters[k]).length + 0.6) * digit <= letters[k + 3] && letters[k + 4] >= 0.9 * px) fits++;
+      if (10 * fits >= 9 * boxes) return { form, px, digit };
+    }
+  return null;
 }
 
 const labelOf = (i) => `${KINDS[kind[i]]}${stageOf[i]}.${microbatch[i]}`;
@@ -104,17 +109,95 @@ function paintRanks(low, high) {
   }
 }
 
+// A rank that never goes on: hatched from its last operation on where it is of the cycle, with a cross and its words.
+function paintStops() {
+  const right = Math.min(xOf(meta.makespan) + stopWidth() - 10 * lanes - 4, view.width);
+  for (const x of meta.stops) {
+    const done = last(x.rank) > first(x.rank) ? end[last(x.rank) - 1] : 0;
+    const left = Math.max(xOf(done), GUTTER), y = yOf(x.rank) + gap() / 2, h = barHeight();
+    if (right <= left || y + h < AXIS) continue;
+    paper.save();
+    paper.beginPath();
+    paper.rect(left, y, right - left, h);
+    paper.clip();
+    paper.fillStyle = theme.paper;
+    paper.fillRect(left, y, right - left, h);
+    paper.strokeStyle = x.cycle ? theme.alarm : theme.quiet;
+    paper.lineWidth = x.cycle ? 1.2 : 1;
+    if (x.cycle) hatch(left, y, right, y + h);
+    if (h >= 9) tellStop(x, left, right, y, h);
+    paper.lineWidth = x.cycle ? 4 : 2; // half of it is outside
+    if (!x.cycle) paper.setLineDash([4, 3]);
+    paper.strokeRect(left, y, right - left, h);
+    paper.restore();
+  }
+  for (const x of meta.cycle) paintWait(x, right);
+}
+
+function hatch(left, top, right, bottom) {
+  paper.beginPath();
+  for (let x = left - (bottom - top); x < right; x += 8) {
+    paper.moveTo(x, bottom);
+    paper.lineTo(x + bottom - top, top);
+  }
+  paper.stroke();
+}
+
+function tellStop(x, left, right, y, h) {
+  const size = Math.min(13, Math.floor(0.72 * h)), middle = y + h / 2;
+  paper.font = `${x.cycle ? "bold " : ""}${size}px ${theme.font}`;
+  paper.textAlign = "left";
+  paper.textBaseline = "middle";
+  const at = left + (x.cycle ? size + 8 : 6), room = right - at - 4;
+  const words = [x.words, x.at].find((text) => paper.measureText(text).width <= room) ?? "";
+  const wide = paper.measureText(words).width;
+  paper.fillStyle = theme.paper;
+  paper.fillRect(left + 3, middle - 0.6 * size, at + wide - left, 1.2 * size);
+  paper.fillStyle = paper.strokeStyle;
+  paper.fillText(words, at, middle + 0.5);
+  if (!x.cycle) return;
+  const r = 0.32 * size, c = left + 5 + r;
+  const width = paper.lineWidth;
+  paper.lineWidth = 2.5;
+  paper.beginPath();
+  paper.moveTo(c - r, middle - r);
+  paper.lineTo(c + r, middle + r);
+  paper.moveTo(c + r, middle - r);
+  paper.lineTo(c - r, middle + r);
+  paper.stroke();
+  paper.lineWidth = width;
+}
+
+// A message of the cycle, from the row of its sender to that of its receiver.
+function paintWait(x, right) {
+  const y0 = yOf(x.from) + gap() / 2 + 0.7 * barHeight(), y1 = yOf(x.to) + gap() / 2 + 0.3 * barHeight();
+  const lane = right + 6 + 10 * x.lane, size = Math.min(6, 0.3 * barHeight());
+  paper.strokeStyle = paper.fillStyle = theme.alarm;
+  paper.lineWidth = 2;
+  paper.beginPath();
+  paper.moveTo(right, y0);
+  paper.lineTo(lane, y0);
+  paper.lineTo(lane, y1);
+  paper.lineTo(right + 1, y1);
+  paper.stroke();
+  if (!x.sent) return;
+  paper.beginPath();
+  paper.moveTo(right + 1, y1);
+  paper.lineTo(right + 1 + size, y1 - 0.7 * size);
+  paper.lineTo(right + 1 + size, y1 + 0.7 * size);
+  paper.fill();
+}
+
 function paint() {
   const [low, high] = visibleRanks(), mixed = finest(low, high) < FINEST;
   paintPixels(low, high, mixed);
-  if (!mixed) {
-    paper.save();
-    paper.beginPath();
-    paper.rect(GUTTER, AXIS, view.width, view.height);
-    paper.clip();
-    paintBoxes(low, high);
-    paper.restore();
-  }
+  paper.save();
+  paper.beginPath();
+  paper.rect(GUTTER, AXIS, view.width, view.height);
+  paper.clip();
+  if (!mixed) paintBoxes(low, high);
+  if (meta.stops.length) paintStops();
+  paper.restore();
   paintRanks(low, high);
   paintAxis();
 }

@@ -12,17 +12,23 @@ const rankAt = (y) => Math.floor((y - AXIS + view.top) / view.row);
 const gap = () => (view.row > 14 ? 2 : 1);
 const strips = () => view.memory && view.row >= 14; // a lower strip would say nothing
 const barHeight = () => Math.max(3, (strips() ? 0.66 * view.row : view.row) - gap());
-const panel = () => (view.memory ? Math.min(84, 0.25 * view.height) : 0); // the memory of one rank, at the bottom
+// The memory of one rank, at the bottom, where rows are too low for a strip under each.
+const panel = () => (view.memory && !strips() ? Math.min(84, 0.25 * view.height) : 0);
 const rowsHeight = () => Math.max(1, view.height - AXIS - panel() - 2);
 
+// What stops for good stands in its row after all that runs; there is room for its words where there is room at all.
+const stopWidth = () => meta.stops.length
+  ? Math.min(40 + 8.6 * Math.max(...meta.stops.map((x) => x.words.length)) + 10 * lanes, 0.5 * view.width) : 0;
+
 function plotWidth() {
-  return Math.max(1, view.width - GUTTER - 12);
+  return Math.max(1, view.width - GUTTER - 12 - stopWidth());
 }
 
 function fit() {
   view.left = 0;
   view.perPixel = Math.max(meta.makespan, 1) / plotWidth();
-  view.row = Math.min(96, Math.max(LEAST_ROW, rowsHeight() / ranks));
+  view.row = Math.min(96, (view.height - AXIS - 2) / ranks); // which tells whether a panel takes some of the height
+  view.row = Math.min(view.row, Math.max(LEAST_ROW, rowsHeight() / ranks));
   view.top = 0;
   view.fitted = true; // and stays so when the window changes
 }

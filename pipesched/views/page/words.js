@@ -58,9 +58,9 @@ function tellOperation(i) {
 function tellIdle(rank, before) {
   const next = before + 1, from = before >= first(rank) ? end[before] : 0;
   if (next >= last(rank)) {
-    const stuck = next < meta.start[rank + 1];
-    return [["b", `rank ${rank} ${stuck ? "waits for ever" : "is done"}`],
-      ["", stuck ? `at ${labelOf(next)} from ${time(from)}; ${needOf(next)}` : `idle from ${time(from)} to ${time(meta.makespan)}`]];
+    const stop = meta.stops.find((x) => x.rank === rank);
+    return [["b", `rank ${rank} ${stop ? "waits for ever" : "is done"}`],
+      ["", stop ? `from ${time(from)} on: ${stop.told}` : `idle from ${time(from)} to ${time(meta.makespan)}`]];
   }
   const late = !follows(next) && cause[next] !== needs[next] && partner(next) >= 0 ? partner(next) : next;
   return [["b", `rank ${rank} idles ${time(begin[next] - from)}`],

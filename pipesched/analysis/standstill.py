@@ -1,0 +1,174 @@
+"""Where a run stops for good, what had run by then, and the minimal cycle that stops it.
+
+    rank 0   0F0 0F1 .. 0B0 0F2 | 0SEND_F2     waits until rank 1 reaches 1RECV_F2, queued behind 1SEND_B1
+    rank 1   ..  1F0 1B0 1F1 1B1 | 1SEND_B1    waits until rank 0 reaches 0RECV_B1, queued behind 0SEND_F2
+
+All runs of a program under a model fire the same events (`analysis.events`), so all of them stop here. Compute orders
+may wait for each other without any message; then no model helps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pipesched.analysis.channels import pair
+from pipesched.analysis.circle import Circle, Hop, shortest_circle
+from pipesched.analysis.events import EventGraph, build
+from pipesched.analysis.models import Model
+from pipesched.analysis.timeline import Timeline
+from pipesched.analysis.waits import Waits
+from pipesched.diagnostics import Code
+from pipesched.model.columns import Bools
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A rank that never goes on: its instruction and step, from 1; operation: its index in the schedule, or -1."""
+
+    rank: int
+    at: str
+    step: int
+    operation: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A step of the cycle: a rank stands there until rank `other` reaches `until`, which is queued behind `behind`.
+
+    needs: what an operation lacks, such as its receive. way: 1 if the message between them goes to `other`, -1 if it
+    comes from there, 0 where there is none to send: a SYNC, or a rank that waits for itself. queue: it is not the rank
+    that stands there but what it has posted; the rank may be elsewhere, or done.
+    """
+
+    stand: Stand
+    other: int
+    until: str
+    until_step: int
+    way: int
+    needs: str = ""
+    behind: str = ""
+    queue: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Standstill:
+    """ran: whether each operation of the schedule ends. stands: every rank that does not, in order.
+
+    cycle: empty where a rank waits for a message that nobody sends or takes. model: empty if none helps.
+    """
+
+    model: str
+    ran: Bools
+    stands: tuple[Stand, ...]
+    cycle: tuple[Link, ...]
+
+    @property
+    def code(self) -> str:
+        """The code of the cycle, if there is one."""
+        return str(Code.DEADLOCK if self.model else Code.COMPUTE_CYCLE) if self.cycle else ""
+
+    @property
+    def under(self) -> str:
+        return f"under {self.model or 'every model'}"
+
+    @property
+    def waiting(self) -> tuple[Stand, ...]:
+        """Every rank that waits, or whose queue does, once, by rank: those of the cycle where that has them."""
+        by_rank = {x.rank: x for x in self.stands}
+        by_rank |= {link.stand.rank: link.stand for link in reversed(self.cycle)}
+        return tuple(by_rank[rank] for rank in sorted(by_rank))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Those of the cycle, in its order."""
+        return tuple(dict.fromkeys(link.stand.rank for link in self.cycle))
+
+
+def of_program(program: Program, model: Model) -> Standstill | None:
+    """Where a program stops under a model, or nothing where it ends; O(instructions)."""
+    graph = build(program, model, pair(program))
+    if all(stop < 0 for stop in graph.stops):
+        return None
+    stands = (_stand(program, rank, stop) for rank, stop in enumerate(graph.stops) if stop >= 0)
+    hops = Circle(graph).hops()
+    alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # its own peer, which is no cycle
+    cycle = () if alone else tuple(_link(graph, hop) for hop in hops)
+    return Standstill(str(model), graph.fired[: len(program)][program.op <= Op.B], tuple(stands), cycle)
+
+
+def of_orders(schedule: Schedule, waits: Waits, times: Timeline) -> Standstill:
+    """Where compute orders stop that wait for each other, whatever the messages."""
+    stands = tuple(_at(schedule, index) for index in times.stuck if index >= 0)
+    links = tuple(
+        Link(_at(schedule, part), int(schedule.rank[producer]), str(schedule[producer]), schedule.step(producer), -1)
+        for part, producer in compute_cycle(schedule, waits, times)
+    )
+    return Standstill("", times.start >= 0, stands, links)
+
+
+def compute_cycle(schedule: Schedule, waits: Waits, times: Timeline) -> list[tuple[int, int]]:
+    """A shortest cycle of ranks, from the lowest: where each one stands, and the producer that the next has to run."""
+    missing = {rank: _missing(schedule, waits, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
+    ranks = shortest_circle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
+    lowest = ranks.index(min(ranks)) if ranks else 0
+    ranks = ranks[lowest:] + ranks[:lowest]
+    return [
+        next(pair for pair in missing[rank] if int(schedule.rank[pair[1]]) == other)
+        for rank, other in zip(ranks, ranks[1:] + ranks[:1], strict=True)
+    ]
+
+
+def cut(waits: Waits, ran: Bools) -> Waits:
+    """The dependencies of a run that stops: what never ran waits for itself, and all that needs it waits with it."""
+    never = np.flatnonzero(~ran)
+    needs, crosses = waits.needs.copy(), waits.crosses | ~ran
+    needs[never] = never
+    return replace(waits, needs=needs, crosses=crosses)
+
+
+def _missing(schedule: Schedule, waits: Waits, times: Timeline, index: int) -> list[tuple[int, int]]:
+    """(part, producer) for each input of a slot that never comes."""
+    parts = [index]
+    if index + 1 < len(schedule) and schedule.joined[index + 1]:
+        parts.append(index + 1)
+    inputs = [(part, int(waits.needs[part])) for part in parts if waits.crosses[part]]
+    return [(part, producer) for part, producer in inputs if times.end[producer] < 0]
+
+
+def _at(schedule: Schedule, index: int) -> Stand:
+    return Stand(int(schedule.rank[index]), str(schedule[index]), schedule.step(index), index)
+
+
+def _stand(program: Program, rank: int, stop: int) -> Stand:
+    index = int(program.start[rank]) + stop
+    if index == int(program.start[rank + 1]):
+        return Stand(rank, "the end of its list", stop)
+    compute = program.op[index] <= Op.B
+    return Stand(
+        rank, str(program[index]), stop + 1, int(np.count_nonzero(program.op[:index] <= Op.B)) if compute else -1
+    )
+
+
+def _link(graph: EventGraph, hop: Hop) -> Link:
+    """A hop of the cycle in words, as `check.deadlock` tells it."""
+    program = graph.program
+    message = program.sends | program.receives
+    at = hop.here if hop.at < 0 or message[hop.at] else hop.at
+    way = 0
+    if hop.other != hop.rank and message[hop.here]:
+        way = 1 if program.sends[hop.here] else -1
+    return Link(
+        _stand(program, hop.rank, at - int(program.start[hop.rank])),
+        hop.other,
+        str(program[hop.there]) if hop.there >= 0 else "",
+        program.step(hop.there) if hop.there >= 0 else 0,
+        way,
+        "" if at == hop.here else str(program[hop.here]),
+        str(program[hop.behind]) if hop.behind >= 0 else "",
+        graph.model.posted and hop.at < 0,
+    )
