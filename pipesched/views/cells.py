@@ -15,13 +15,12 @@ from functools import cached_property
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.columns import Bools, Column
 from pipesched.model.ops import Op
 from pipesched.views.axis import Axis
 from pipesched.views.chart import Chart
 
 KINDS = "FIWB+"  # + is an overlap pair
-_PAIR = KINDS.index("+")
 
 
 def chunk_column(chart: Chart) -> Column:
@@ -52,7 +51,7 @@ def most_fit(widths: Column, lengths: Column) -> bool:
 class Labels:
     """How slots are named. stages: ``F9.5`` instead of ``F5``. color: a number alone will do. step: ticks a column.
 
-    All slots have the same form of name; where colour does not tell the kind, those of a kind.
+    In colour all slots have the same form of name: a row that has both 3 and B4 is read wrongly.
     """
 
     chart: Chart
@@ -77,40 +76,33 @@ class Labels:
         return letter.lower() if self.chunk[index] % 2 else letter
 
     def fill(self, index: int, width: int) -> str:
-        """The slot that begins with an operation, as exactly `width` characters."""
-        choices, group = self._choices(index)
-        text = "" if self._form[group] == len(choices) else choices[self._form[group]]
-        filler = "+" if group == _PAIR else self.letter(index)
-        return (text if 0 < len(text) <= width else filler * width).ljust(width)
-
-    def _choices(self, index: int) -> tuple[list[str], int]:
-        """What a slot could be called, the longest first, and the group of slots that are called alike."""
+        """The slot that begins with an operation, as exactly `width` characters: a name that has room, or letters."""
         schedule = self.chart.schedule
-        first = self.part(index)
+        first, letter = self.part(index), self.letter(index)
         if index + 1 < len(schedule) and schedule.joined[index + 1]:
             second = self.part(index + 1)
-            return [f"{first}+{second}", first + second, f"{self.letter(index)}+{self.letter(index + 1)}"], _PAIR
-        return ([first, first[1:]], 0) if self.color else ([first], int(schedule.op[index]))
+            choices, filler = [f"{first}+{second}", first + second, f"{letter}+{self.letter(index + 1)}"], "+"
+        else:
+            choices, filler = ([first, first[1:]][self._form :][:1] if self.color else [first]), letter
+        text = next((choice for choice in choices if len(choice) <= width), filler * width)
+        return text.ljust(width)
 
     @cached_property
-    def _form(self) -> list[int]:
-        """By group: which choice it takes, or the number of choices, where none has room."""
+    def _form(self) -> int:
+        """In colour: 0 where all kinds have room for letter and number, 1 for the number alone, 2 for neither."""
         schedule, times = self.chart.schedule, self.chart.times
-        paired = np.append(schedule.joined[1:], False)[: len(schedule)]
-        seen = (times.end > times.start) & ~schedule.joined
-        digits = np.char.str_len(schedule.microbatch.astype(np.str_)) + 1
-        digits += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
-        after = np.append(digits[1:], 0)[: len(schedule)]
+        paired = schedule.joined | np.append(schedule.joined[1:], False)[: len(schedule)]
+        single = (times.end > times.start) & ~paired
+        number = np.char.str_len(schedule.microbatch.astype(np.str_))
+        number += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
         width = (times.end - times.start) * self.step.denominator // self.step.numerator
+        groups = [single & (schedule.op == op) for op in range(4)]
+        forms = (form for form, letters in enumerate((1, 0)) if _all_fit(groups, width, number + letters))
+        return next(forms, 2)
 
-        def form(group: Bools, lengths: Sequence[Ints]) -> int:
-            fits = (i for i, x in enumerate(lengths) if most_fit(width[group], x[group]))
-            return next(fits, len(lengths))
 
-        singles = [digits, digits - 1][: 1 + self.color]
-        forms = [form(seen & ~paired & (schedule.op == op), singles) for op in range(_PAIR)]
-        pairs = form(seen & paired, [digits + after + 1, digits + after, np.full_like(digits, 3)])
-        return [*([max(forms)] * _PAIR if self.color else forms), pairs]
+def _all_fit(groups: Sequence[Bools], width: Column, length: Column) -> bool:
+    return all(most_fit(width[group], length[group]) for group in groups)
 
 
 def widest(chart: Chart, stages: bool) -> int:
