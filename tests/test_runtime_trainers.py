@@ -9,42 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests import test_runtime_steps, test_runtime_variants
 from tests.runtime import trainers
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import stream_of
 
 TOLERANCE = 1e-12
 README = Path(__file__).parents[1] / "pipesched" / "runtime" / "README.md"
-
-# The tests of each row of the table: a file, and a word of a test or of its parameters.
-ROWS = {
-    "plain modules": ("test_runtime_gradients", "test_gradients_and_live_activations"),
-    "DDP": ("test_runtime_trainers", "test_replicas"),
-    "FSDP1": ("test_runtime_trainers", "test_what_is_refused[FSDP1]"),
-    "FSDP2": ("test_runtime_trainers", "test_what_is_refused[FSDP2]"),
-    "tensor parallel": ("test_runtime_trainers", "test_what_is_refused[tensor parallel]"),
-    "torch.compile": ("test_runtime_trainers", "test_what_is_put_around_stages[compile"),
-    "autocast": ("test_runtime_trainers", "test_what_is_put_around_stages[autocast"),
-    "GradScaler": ("test_runtime_trainers", "test_a_scaler_that_ranks_share"),
-    "reentrant checkpointing": ("test_runtime_variants", "reentrant]"),
-    "non-reentrant checkpointing": ("test_runtime_variants", "recomputed]"),
-    "selective checkpointing": ("test_runtime_variants", "selective]"),
-    "gradient accumulation": ("test_runtime_steps", "test_training_goes_on_as_undivided"),
-    "forward only": ("test_runtime_steps", "test_forward_only"),
-    "changing shapes": ("test_runtime_trainers", "test_shapes_that_change"),
-    "hooks on weights": ("test_runtime_trainers", "test_what_is_refused[hooks on weights]"),
-}
-
-
-def test_every_row_has_a_test(request: pytest.FixtureRequest) -> None:
-    """And each test a row."""
-    table = README.read_text("utf-8").partition("## What it supports")[2].partition("## Messages")[0]
-    rows = re.findall(r"^\| ([^|]+) \| ", table, re.M)
-    assert rows[1:] == list(ROWS)
-    found = [item.nodeid for item in request.session.items]
-    for file, word in ROWS.values():
-        if any(f"{file}.py" in name for name in found):
-            assert any(file in name and word in name for name in found), word
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +112,33 @@ def test_shapes_that_change(where: str) -> None:
         first, _ = ranks.run(2, trainers.reshaped, stream_of("1f1b", p=2, m=4), where, timeout=1)
     assert first.startswith("RunError: error[PS824]: the input of stage 0, microbatch ")
     assert "is float64[6, 6]; the other end expects float64[3, 6]" in first
+
+
+# The test of each row of the table, and a parameter of it.
+ROWS: dict[str, tuple[Any, str]] = {
+    "plain modules": (test_runtime_variants.test_irregular_models, "outputs"),
+    "DDP": (test_replicas, "static views"),
+    "FSDP1": (test_what_is_refused, "FSDP1"),
+    "FSDP2": (test_what_is_refused, "FSDP2"),
+    "tensor parallel": (test_what_is_refused, "tensor parallel"),
+    "torch.compile": (test_what_is_put_around_stages, "compile in place"),
+    "autocast": (test_what_is_put_around_stages, "autocast"),
+    "GradScaler": (test_a_scaler_that_ranks_share, "zb_h1"),
+    "reentrant checkpointing": (test_runtime_variants.test_irregular_models, "reentrant"),
+    "non-reentrant checkpointing": (test_runtime_variants.test_irregular_models, "recomputed"),
+    "selective checkpointing": (test_runtime_variants.test_irregular_models, "selective"),
+    "gradient accumulation": (test_runtime_steps.test_training_goes_on_as_undivided, ""),
+    "forward only": (test_runtime_steps.test_forward_only, ""),
+    "changing shapes": (test_shapes_that_change, "step"),
+    "hooks on weights": (test_what_is_refused, "hooks on weights"),
+}
+
+
+def test_every_row_has_a_test() -> None:
+    """And each of these tests a row."""
+    table = README.read_text("utf-8").partition("## What it supports")[2].partition("## Messages")[0]
+    assert re.findall(r"^\| ([^|]+) \| ", table, re.M)[1:] == list(ROWS)
+    for test, parameter in ROWS.values():
+        values = [value for mark in getattr(test, "pytestmark", ()) for value in mark.args[1]]
+        flat = {part for value in values for part in (value if isinstance(value, tuple) else (value,))}
+        assert not parameter or parameter in flat, (test, parameter)
