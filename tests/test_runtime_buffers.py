@@ -15,7 +15,7 @@ from pipesched.analysis.channels import pair
 from pipesched.analysis.deadlock import holds
 from pipesched.analysis.models import ASYNC
 from pipesched.model.program import Program
-from pipesched.runtime import channels
+from pipesched.runtime import channels, clock
 from pipesched.runtime.channels import Channels
 from pipesched.runtime.messages import Message, Tags
 from pipesched.stream import Instruction, Stream
@@ -238,3 +238,26 @@ def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None
     made[3].done = made[2].done = True
     line.sweep()
     assert list(line._sent) == going[2:]
+
+
+def test_a_wait_is_as_long_as_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that the GPU waits 5 s for, and the process does not, is 5 s of waiting, and kernels before it none."""
+    time = [0.0]
+    behind = [2.0]  # seconds that the GPU is behind the process
+
+    def settle() -> None:
+        time[0], behind[0] = time[0] + behind[0], 0.0
+
+    def take(message: object) -> object:
+        behind[0] += 5.0
+        return message
+
+    monkeypatch.setattr(clock, "now", lambda: time[0])
+    timed, line = clock.Clock({}, settle), SimpleNamespace(take=take)
+    timed.watch(SimpleNamespace(_channels=line))
+    timed.step()
+    timed.before(Instruction("F", 1, 0), 0)
+    line.take("a message")
+    behind[0] += 3.0
+    timed.after(Instruction("F", 1, 0), 0)
+    assert timed.steps == [[[0, 0.0, 10.0, 5.0]]]

@@ -5,18 +5,29 @@
 Seconds on the clock that all processes of a machine share, so that the ranks of a local run can be put side by side.
 Where a compute has a pace, the clock and not the number of cores decides how long a step takes: computes of small nets
 are done long before, and a rank that sleeps needs no core.
+
+On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. So the GPU is waited for at
+the end of every instruction, and of every wait: this costs what asynchronous launches win.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+import torch
 
 from pipesched.runtime.executor import Runtime
 from pipesched.stream import Instruction
 
 now = time.monotonic
+
+
+def settling(device: torch.device) -> Callable[[], object]:
+    """What waits until a device is done; a CPU is when a call returns."""
+    return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
 
 
 class Clock:
@@ -25,9 +36,9 @@ class Clock:
     spans: [begin, end]. steps: [index, begin, end, waited] of each instruction, in order.
     """
 
-    def __init__(self, pace: Mapping[str, Sequence[float]]) -> None:
-        """pace: as in `launch.Job`."""
-        self._pace = pace
+    def __init__(self, pace: Mapping[str, Sequence[float]], settle: Callable[[], object] = lambda: None) -> None:
+        """pace: as in `launch.Job`. settle: waits until all that was begun here is done."""
+        self._pace, self._settle = pace, settle
         self.spans: list[list[float]] = []
         self.steps: list[list[list[float]]] = []
         self._begin = self._waited = 0.0
@@ -43,6 +54,7 @@ class Clock:
 
     def after(self, instruction: Instruction, index: int) -> None:
         """A hook of the runtime."""
+        self._settle()
         left = self._begin + self._waited + self._least(instruction) - now()
         if left > 0:
             time.sleep(left)
@@ -63,8 +75,10 @@ class Clock:
 
     def _timed(self, take: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def timed(message: Any) -> Any:
+            self._settle()
             began = now()
             taken = take(message)
+            self._settle()
             self._waited += now() - began
             return taken
 

@@ -4,17 +4,14 @@
     runtime.step(inputs, targets)             as often as you like; the first one warms up
     Path(f"rank{rank}.json").write_text(recorder.dumps())
 
-A file a rank. Ranks are put side by side by the clocks of their machines. On a GPU every instruction is waited for, so
-that its time is that of its kernels; this costs what asynchronous launches win.
+A file a rank. Ranks are put side by side by the clocks of their machines.
 """
 
 from __future__ import annotations
 
 import time
 
-import torch
-
-from pipesched.runtime.clock import Clock, now
+from pipesched.runtime.clock import Clock, now, settling
 from pipesched.runtime.executor import Runtime
 from pipesched.runtime.recorded import dumps
 from pipesched.stream import Instruction
@@ -24,7 +21,7 @@ class Recorder:
     """The times of one rank, from its next step on. Hooks that are there are called too, and not measured."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime, self._clock = runtime, Clock({})
+        self._runtime, self._clock = runtime, Clock({}, settling(runtime._device))
         self._before, self._after = runtime.before, runtime.after
         self._wall = time.time() - now()
         runtime.before, runtime.after = self._begin, self._end
@@ -45,8 +42,6 @@ class Recorder:
         self._clock.before(instruction, index)
 
     def _end(self, instruction: Instruction, index: int) -> None:
-        if self._runtime._device.type == "cuda":
-            torch.cuda.synchronize(self._runtime._device)
         self._clock.after(instruction, index)
         if self._after is not None:
             self._after(instruction, index)

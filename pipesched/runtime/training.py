@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pipesched.runtime.breaking import Broken
-from pipesched.runtime.clock import Clock
+from pipesched.runtime.clock import Clock, settling
 from pipesched.runtime.counted import Alive
 from pipesched.runtime.errors import NEEDS, STALLED, Fault, Place, RunError
 from pipesched.runtime.executor import Runtime
@@ -49,7 +49,7 @@ def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
     stream = _stream(job, rank)
     net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype))
     modules = {held: net.stage(held[1]).to(device) for held in stream.held_by(rank)}
-    alive, clock = Alive(), Clock(job.pace)
+    alive, clock = Alive(), Clock(job.pace, settling(device))
     for module in modules.values():
         alive.watch(module)
     local = Local(job, rank, device, stream, net, modules)
