@@ -7,13 +7,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pipesched import files
+from pipesched.aliases import NEAR, known_as, plain
 from pipesched.assets import asset
 from pipesched.diagnostics import Code, fail
 from pipesched.source import Source
 
 
 def read(target: str) -> Source:
-    """The text of a path, of stdin (``-``), or of a built-in schedule by its name.
+    """The text of a path, of stdin (``-``), or of a built-in schedule by its name or by what others call it.
 
     Raises:
         PipeschedError: PS809 unreadable, PS810 neither a file nor a built-in schedule.
@@ -34,9 +35,10 @@ def read(target: str) -> Source:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise fail(Code.UNREADABLE, f"cannot read {target}: {reason.lower()}", help=_meant(target)) from None
-    if target not in built_in():
+    name = target if target in built_in() else known_as(target)
+    if name is None:
         raise fail(Code.UNKNOWN_SCHEDULE, f"no schedule is called {target!r}", help=_meant(target))
-    return Source(f"{target}.ps", asset("schedules", f"{target}.ps").read_text("utf-8"))
+    return Source(f"{name}.ps", asset("schedules", f"{name}.ps").read_text("utf-8"))
 
 
 def _stdin() -> bytes:
@@ -46,7 +48,10 @@ def _stdin() -> bytes:
 
 
 def _meant(target: str) -> str:
-    close = get_close_matches(Path(target).stem[:60], built_in(), 1, 0.5)
+    if near := NEAR.get(plain(target[:60])):
+        return near
+    named = {plain(name): name for name in built_in()}
+    close = [named[name] for name in get_close_matches(plain(Path(target).stem)[:60], named, 1, 0.5)]
     return f"did you mean `{close[0]}`?" if close else "`pipesched list` shows the built-in schedules"
 
 

@@ -49,6 +49,29 @@ def buffered(capacity: int | None) -> Model:
     return Model("buffered", capacity)
 
 
+_NCCL = (
+    "NCCL keeps in order what a rank posts on one communicator:\n"
+    "one-stream with `device_id` or batched sends, where all ranks share one,\n"
+    "pair-stream where each pair of ranks has its own, as torch makes them without;\n"
+    "strict holds under both, and where NCCL does not buffer"
+)
+_GLOO = "gloo's sends wait for their receives: strict"
+_MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
+_MEETING = "what waits for its partner is strict"
+_EAGER = "buffered(k) has room for k messages a channel, buffered(inf) for all"
+_POSTED = "what is only posted is one-stream, pair-stream or async"
+_USED_BY = {  # what people name instead of a model, and the models that are true of it
+    **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),
+    **dict.fromkeys(("gloo", "cpu"), _GLOO),
+    **dict.fromkeys(("mpi", "ucc"), _MPI),
+    **dict.fromkeys(("rendezvous", "blocking", "sync", "synchronous", "ssend"), _MEETING),
+    **dict.fromkeys(("eager", "buffer", "bsend"), _EAGER),
+    **dict.fromkeys(("asynchronous", "nonblocking", "non-blocking", "isend"), _POSTED),
+    **{name: f"did you mean {name.replace('_', '-')}?" for name in ("one_stream", "pair_stream")},
+}
+_MODELS = "models are strict, buffered(k) with k >= 1 or inf, one-stream, pair-stream, async"
+
+
 def parse_model(text: str) -> Model:
     """A model by its name.
 
@@ -61,9 +84,6 @@ def parse_model(text: str) -> Model:
             return model
     match = re.fullmatch(r"buffered(?:\((inf|[1-9]\d{0,8})\))?", name)
     if not match:
-        raise fail(
-            Code.USAGE,
-            f"no communication model is called {text!r}",
-            help="models are strict, buffered(k) with k >= 1 or inf, one-stream, pair-stream, async",
-        )
+        help = "\n".join(filter(None, (_USED_BY.get(name), _MODELS)))
+        raise fail(Code.USAGE, f"no communication model is called {text!r}", help=help)
     return buffered(int(match[1]) if match[1] and match[1] != "inf" else None)

@@ -16,6 +16,7 @@ from pipesched.cli.explain import explain
 from pipesched.cli.fmt import fmt
 from pipesched.cli.list import list_schedules
 from pipesched.cli.optimize import optimize
+from pipesched.cli.options import as_option
 from pipesched.cli.order import order
 from pipesched.cli.run import run as run_command
 from pipesched.cli.show import show
@@ -97,15 +98,17 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.UsageError as error:
-        diagnostics: Sequence[Diagnostic] = [_told(error)]
+        diagnostics: Sequence[Diagnostic] = [_told(error, arguments)]
     except PipeschedError as error:
         diagnostics = error.diagnostics
     terminal.complain(diagnostics, *_asked(arguments))
     return exit_status(diagnostics)
 
 
-def _told(error: click.UsageError) -> Diagnostic:
+def _told(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic:
     """click's complaint in our form."""
+    if isinstance(error, click.NoSuchOption) and (help := _option_meant(error, arguments)):
+        return Diagnostic(Code.USAGE, f"no such option {error.option_name!r}", help=help)
     path = error.ctx.command_path if error.ctx else "pipesched"
     near = getattr(error, "possibilities", None)
     message = error.message if near else error.format_message()
@@ -113,6 +116,22 @@ def _told(error: click.UsageError) -> Diagnostic:
     return Diagnostic(
         Code.USAGE, message, help=f"did you mean {' or '.join(near)}?" if near else f"`{path} --help` shows the options"
     )
+
+
+def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | None:
+    """The option that was meant: a size under another name, a near miss, or a parameter of the schedule."""
+    options = [name for x in (error.ctx.command.params if error.ctx else ()) for name in x.opts]
+    name = error.option_name.lstrip("-")
+    given = next((i for i, word in enumerate(arguments) if word.split("=")[0] == error.option_name), None)
+    following = "" if given is None else [*arguments, ""][given + 1]
+    value = "" if given is None else arguments[given].partition("=")[2] or following * (not following.startswith("-"))
+    size = as_option(name, value)
+    if size.split()[0] in options and not size.startswith("-D"):
+        return f"write `{size}`"
+    if near := difflib.get_close_matches(f"--{name}", options, 1, 0.7):
+        return f"did you mean {near[0]}?"
+    known = "-D" in options and error.option_name.startswith("--") and name.replace("-", "_").isidentifier()
+    return f"if the schedule has a parameter `{name.replace('-', '_')}`, write `{size}`" if known else None
 
 
 def _asked(arguments: Sequence[str]) -> tuple[str, str]:

@@ -14,7 +14,7 @@ MAX_RUNS = 10_000
 
 
 @click.command(short_help="Compare schedules and sizes in one table.")
-@click.argument("files", nargs=-1, metavar="FILES...")
+@click.argument("files", type=options.target, nargs=-1, metavar="FILES...")
 @click.option("library", "--all", is_flag=True, help="Every built-in schedule too.")
 @click.option(
     "--cost-per",

@@ -13,8 +13,8 @@ from pipesched.diagnostics import Code, fail
 
 
 @click.command(short_help="Say what differs between two orders, and what it costs.")
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument("a", type=options.target, metavar="A")
+@click.argument("b", type=options.target, metavar="B")
 @click.option("every", "--all", is_flag=True, help="Every line, and every operation on it.")
 @options.size_options
 @options.check_options

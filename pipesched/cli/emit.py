@@ -21,7 +21,7 @@ TARGETS = {"stream": "json", "torch-csv": "csv", "torch-comms": "csv"}
 
 
 @click.command(short_help="Write what runs: instruction streams, or torch's CSV.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=options.target, metavar="FILE")
 @click.option("--target", type=click.Choice(tuple(TARGETS)), default="stream", show_default=True)
 @click.option("--per-rank", metavar="DIR", help="Write a file for each rank into DIR: rank0.json, ...")
 @options.size_options

@@ -15,7 +15,7 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status,
 
 
 @click.command(short_help="Rewrite .ps files in their canonical form.")
-@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@click.argument("files", type=options.target, nargs=-1, required=True, metavar="FILES...")
 @click.option("--check", is_flag=True, help="Write nothing; name the files that would change: exit status 1 if any.")
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change: exit status 1 if anything.")
 @options.output_options

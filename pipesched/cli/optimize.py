@@ -51,7 +51,7 @@ def placement(text: str) -> str | tuple[int, ...]:
 
 
 @click.command(short_help="Find the least bubble under a memory cap, with a proof.")
-@click.argument("schedule", required=False)
+@click.argument("schedule", type=options.target, required=False)
 @click.option("--p", type=options.whole, metavar="N", help="Ranks [default: 4].")
 @click.option("--v", type=options.whole, metavar="N", help="Stages of each rank [default: 1].")
 @click.option("--m", type=options.whole, metavar="N", help="Microbatches [default: 2p].")

@@ -30,6 +30,37 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VERSIONS = range(10, 16)
+_SIZES = {  # what people call p, v and m
+    "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
+    "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
+    "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
+}
+
+
+def target(text: str) -> str:
+    """A file or a schedule; of an alias that does not tell it, what it is taken for is said on stderr.
+
+    Raises:
+        PipeschedError: PS225, a size where a file belongs.
+    """
+    from pipesched.aliases import taken_for
+
+    size = re.fullmatch(r"([A-Za-z_]\w*)\s*[=:]\s*([\w.,]*)", text)
+    if os.path.exists(text):
+        return text
+    if size is not None and not size[1].lower() == "c":  # a drive
+        raise fail(Code.USAGE, f"{_short(text)} is a size, not a file", help=f"write `{as_option(size[1], size[2])}`")
+    if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
+        raise fail(Code.USAGE, f"{_short(text)} is no file", help="sizes are options: `--p 4`, `--m 8`")
+    if said := taken_for(text):
+        click.echo(said, err=True)
+    return text
+
+
+def as_option(name: str, value: str) -> str:
+    """How a size is given: ``--p 4``, ``-D depth=2``."""
+    own = next((own for own, others in _SIZES.items() if name.lower().replace("_", "-") in others), None)
+    return f"--{own} {value or 'N'}" if own else f"-D {name.replace('-', '_')}={value or 'N'}"
 
 
 def whole(text: object) -> int:
@@ -79,8 +110,12 @@ def definition(text: str) -> tuple[str, Sizes]:
 
 def cap(text: str) -> tuple[Fraction, ...]:
     """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2."""
+    from pipesched.model.numbers import cap_help
+
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
+        if help := cap_help(part):
+            raise fail(Code.USAGE, f"{_short(part)} is no number of activations", help=help)
         if not _NUMBER.fullmatch(part):
             raise click.BadParameter(f"{_short(part)} is not a number from 0 up, such as 4, 5.5 or 11/2")
     return tuple(map(Fraction, parts))

@@ -12,7 +12,7 @@ from pipesched.diagnostics import Code, fail
 
 
 @click.command(short_help="Print what every rank does, in order.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=options.target, metavar="FILE")
 @click.option("--program", is_flag=True, help="Sends, receives and reductions too.")
 @options.size_options
 @options.torch_options

@@ -27,7 +27,7 @@ MAX_STEPS = 10_000
 
 
 @click.command(short_help="Train a small model with a schedule, and compare with the prediction.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=options.target, metavar="FILE")
 @click.option("--net", type=click.Choice(("mlp", "transformer")), default="mlp", show_default=True)
 @click.option("--steps", type=options.whole, default=3, show_default=True, metavar="N", help="Training steps.")
 @click.option("--backend", default="gloo", show_default=True, metavar="NAME", help="Of torch.distributed: gloo, nccl.")

@@ -34,7 +34,7 @@ def end(text: str) -> Fraction | str:
 
 
 @click.command(short_help="Draw a schedule: in the terminal, or as SVG, page, trace or graph.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=options.target, metavar="FILE")
 @click.option(
     "format", "--format", type=click.Choice(drawing.FORMATS), help="[default: by the suffix of -o, else text]"
 )

@@ -20,7 +20,7 @@ MAX_RUNS = 10_000
 
 
 @click.command(short_help="Check schedules: order, deadlock, memory, claims.")
-@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@click.argument("files", type=options.target, nargs=-1, required=True, metavar="FILES...")
 @options.size_options
 @options.check_options
 @options.torch_options

@@ -13,7 +13,7 @@ from pipesched.diagnostics import Code, fail
 
 
 @click.command(short_help="Say where the idle time of a schedule comes from.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=options.target, metavar="FILE")
 @click.option("every", "--all", is_flag=True, help="Every rank, all of the critical path, and every gap.")
 @options.size_options
 @options.check_options

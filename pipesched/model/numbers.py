@@ -27,6 +27,25 @@ def number(text: str, what: str) -> Fraction:
     return Fraction(text)
 
 
+_UNITS = re.compile(r"([0-9]*\.?[0-9]+)\s*([kKMGT]i?[bB]?|[bB]|bytes|%)", re.ASCII)
+_SHARE = "a cap counts activations, each of one microbatch through 1/p of the model, not bytes"
+
+
+def cap_help(text: str) -> str | None:
+    """What to do with a cap in bytes, or per cent; None for what is none of these."""
+    if text.strip().lower() in ("none", "inf", "unlimited", "no"):
+        return "leave the cap out for none"
+    given = _UNITS.fullmatch(text.strip())
+    if given is None:
+        return None
+    if given[2] == "%":
+        return f"{_SHARE}: give for example half of m"
+    return (
+        f"{_SHARE}:\ntake what {given[0]} leaves beside weights, gradients and optimizer, divide it by what\n"
+        "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`"
+    )
+
+
 def require_counts(sizes: Iterable[tuple[str, int]]) -> None:
     """There is at least one rank, one stage of each rank and one microbatch; other parameters mean what a file says.
 
