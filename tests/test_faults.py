@@ -7,6 +7,9 @@ side, and the tests then look at what the ranks told.
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,6 +21,7 @@ from pipesched.__main__ import main
 from pipesched.compile import Options, read
 from pipesched.emission import emit
 from pipesched.runtime import launch
+from pipesched.runtime.errors import RunError
 from pipesched.runtime.launch import Break, Job, Launcher, Outcome
 from pipesched.stream import Instruction, Stream, dumps, loads
 
@@ -254,6 +258,43 @@ def test_it_ends_in_time(case: Case, ended: dict[str, Ended]) -> None:
     assert not any(result.stopped for result in outcome.ranks)
     assert killed == ([case.broken.rank] if case.broken is not None and case.broken.kind == "kill" else [])
     assert max(result.seconds for result in outcome.ranks) <= STARTING + TIMEOUT + 2
+
+
+EXTRA = 5.0
+"""Seconds beyond the timeout: a hard limit of the issue."""
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_rank_that_is_stopped_is_ended_with_the_others(rank: int, launcher: Launcher) -> None:
+    """Rank 0 as any other: those that run tell it, the supervisor kills it, and the whole run ends in time."""
+    job = replace(Case("1f1b", f"freeze@{rank}:3", "PS823").job, timeout=2.0)
+    began = time.monotonic()
+    outcome = launcher.run(job)
+    spent = time.monotonic() - began
+    faults = [result.fault for result in outcome.ranks if result.rank != rank]
+
+    assert {fault and fault.code for fault in faults} == {"PS823"}
+    assert all(fault and f"rank {rank} is gone: no sign of life for 2 s" in fault.message for fault in faults)
+    assert [result.rank for result in outcome.ranks if result.stopped] == [rank]
+    assert outcome.fault is not None and f"rank {rank} did not end by itself and was killed" in outcome.fault.notes
+    assert spent <= STARTING + 2.0 + EXTRA
+    assert max(r.seconds for r in outcome.ranks) - min(r.seconds for r in outcome.ranks) <= launch.EXTRA + 1
+
+
+def test_a_supervisor_that_is_stopped_is_ended_with_its_ranks() -> None:
+    """It says nothing for the timeout and a few seconds: PS823, and nobody is left."""
+    broken = (Break("stall", 0, 1), Break("freeze", 1, 1))
+    with Launcher() as launcher:
+        assert launcher.run(replace(Case("1f1b", "raise@0:1", "PS825").job, timeout=1.0)).fault is not None
+        began = time.monotonic()
+        threading.Timer(0.5, os.kill, (launcher.pid, signal.SIGSTOP)).start()
+        with pytest.raises(RunError, match="no sign of life for 4 s"):
+            launcher.run(replace(Case("1f1b", "raise@0:1", "PS825").job, timeout=1.0, breaks=broken))
+        assert time.monotonic() - began <= 0.5 + 1.0 + EXTRA
+        until = time.monotonic() + 10
+        while processes(launcher.pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert processes(launcher.pid) == []
 
 
 REJECTED = [(kind, *one) for kind, made in ALTERED.items() for one in made]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from pipesched.runtime.agree import Card, disagreement
@@ -10,41 +13,106 @@ from pipesched.runtime.launch import Break, Outcome, RankResult
 from pipesched.runtime.silence import DONE, IDLE, RUNNING, Beat, Silence
 
 
-def beat(rank: int, number: int, moves: int, state: str = RUNNING, waits: str = "") -> Beat:
-    return Beat(Place(rank, 1, 7, "0F1", waits), number, moves, state)
+def beat(rank: int, moves: int, state: str = RUNNING, waits: str = "", **more: Any) -> Beat:
+    return Beat(Place(rank, 1, 7, "0F1", waits), moves, more.pop("steps", 1), state, **more)
+
+
+def heard(silence: Silence, now: float, *beats: Beat) -> Fault | None:
+    """The verdict after these beats."""
+    for one in beats:
+        silence.hear(one.place.rank, one, now)
+    return silence.judge(now)
 
 
 def test_only_a_standstill_of_all_is_a_stall() -> None:
     """As long as one rank finishes instructions nobody has stalled, however long another one waits."""
     silence = Silence.begin(2, 3.0, 0.0)
+    waiting = beat(0, 5, waits="waits for a message")
 
     for second in range(10):
-        assert silence.look({0: beat(0, second, 5), 1: beat(1, second, second)}, float(second)) is None
-    assert silence.look({0: beat(0, 10, 5), 1: beat(1, 10, 9)}, 11.9) is None
-    fault = silence.look({0: beat(0, 11, 5, waits="waits for a message"), 1: beat(1, 11, 9)}, 12.0)
+        assert heard(silence, second, waiting, beat(1, second)) is None
+    assert heard(silence, 11.9, waiting, beat(1, 9)) is None
+    fault = heard(silence, 12.0, waiting, beat(1, 9))
     assert fault is not None
     assert (fault.code, fault.place and fault.place.rank) == ("PS822", 1), "the rank that waits for nobody is the cause"
 
 
 def test_between_steps_nobody_stalls() -> None:
-    """A long evaluation or a slow data loader on all ranks is no stall; one that keeps others waiting is."""
+    """A long evaluation or a slow data loader on all ranks is no stall; one that keeps others waiting is the cause."""
     silence = Silence.begin(2, 3.0, 0.0)
+    idle = beat(1, 8, IDLE, at="at train.py:3")
 
     for second in range(10):
-        assert silence.look({rank: beat(rank, second, 8, IDLE) for rank in (0, 1)}, float(second)) is None
-    waiting = [silence.look({0: beat(0, n, 8), 1: beat(1, n, 8, IDLE)}, float(n)) for n in range(10, 14)]
-    assert [fault and fault.code for fault in waiting] == [None, None, None, "PS822"]
+        assert heard(silence, second, beat(0, 8, IDLE), idle) is None
+    faults = [heard(silence, float(n), beat(0, 8, waits="waits"), idle) for n in range(10, 14)]
+    assert [fault and fault.code for fault in faults] == [None, None, None, "PS822"]
+    assert "rank 1, step 1, instruction 7 (0F1): between two steps, at train.py:3" in str(faults[-1])
 
 
-def test_a_rank_that_writes_no_more_is_lost() -> None:
-    """Also one that has never written; one that has said that it is done is not missed."""
-    silence = Silence.begin(3, 3.0, 0.0)
-    beats = {0: beat(0, 1, 1), 2: beat(2, 1, 1, DONE)}
+CAUSES = [
+    ([beat(0, 1, waits="w"), beat(1, 1, waits="w")], "PS822", 0, "shows the cycle"),
+    ([beat(0, 1, waits="w"), beat(1, 1), beat(2, 1, IDLE)], "PS822", 1, "larger timeout"),
+    ([beat(0, 1, waits="w"), beat(1, 1, IDLE), beat(2, 1, outside=True)], "PS822", 1, "outside of the pipeline"),
+    ([beat(0, 1, waits="w"), beat(1, 1, outside=True)], "PS837", 1, "another replica"),
+    ([beat(0, 1, waits="w"), beat(1, 1, IDLE, outside=True)], "PS837", 1, "another replica"),
+    ([beat(0, 1, steps=2), beat(1, 1, DONE, steps=2)], "PS822", 0, "larger timeout"),
+]
 
-    assert silence.look(beats, 1.0) is None
-    fault = silence.look({0: beat(0, 2, 2), 2: beats[2]}, 3.0)
+
+@pytest.mark.parametrize(("beats", "code", "rank", "help"), CAUSES)
+def test_the_cause_is_a_rank_that_waits_for_no_message(beats: list[Beat], code: str, rank: int, help: str) -> None:
+    """In an instruction before outside of a step, that before a collective of others; without one it is a cycle."""
+    silence = Silence.begin(len(beats), 3.0, 0.0)
+
+    assert heard(silence, 0.0, *beats) is None
+    fault = heard(silence, 3.0, *beats)
+    assert fault is not None
+    assert (fault.code, fault.place and fault.place.rank) == (code, rank)
+    assert help in (fault.help or "")
+
+
+def test_a_rank_that_left_is_missed_by_those_who_take_another_step() -> None:
+    """At once, in the step that it does not take, and not in the one that it took."""
+    silence = Silence.begin(2, 3.0, 0.0)
+
+    assert heard(silence, 0.0, beat(0, 1, steps=4), beat(1, 1, DONE, steps=4)) is None
+    assert heard(silence, 0.1, beat(0, 1, IDLE, steps=5), beat(1, 1, DONE, steps=4)) is None
+    fault = heard(silence, 0.2, beat(0, 1, steps=5), beat(1, 1, DONE, steps=4))
+    assert fault is not None
+    assert (fault.code, fault.message) == ("PS836", "rank 1 has left after 4 steps, and rank 0 is in step 5")
+
+
+def test_a_rank_that_tells_nothing_is_lost() -> None:
+    """Also one that never has; not one that said that it goes. While one is silent nobody is said to stall."""
+    silence = Silence.begin(3, 4.0, 0.0)
+
+    assert heard(silence, 0.5, beat(0, 1), beat(2, 1, DONE)) is None
+    for time in (1.0, 2.0, 3.0, 3.9):
+        assert heard(silence, time, beat(0, 1)) is None
+    fault = heard(silence, 4.0, beat(0, 1))
     assert fault is not None
     assert (fault.code, fault.place and fault.place.rank) == ("PS823", 1)
+
+
+def test_a_wait_of_all_between_two_steps_is_only_told() -> None:
+    """In a collective of their own, where another replica may evaluate for long."""
+    silence = Silence.begin(2, 3.0, 0.0)
+    beats = [beat(rank, 1, IDLE, outside=True) for rank in (0, 1)]
+
+    for time in (0.0, 2.0):
+        assert heard(silence, time, *beats) is None and silence.waits_elsewhere(time) is None
+    assert heard(silence, 3.0, *beats) is None
+    assert silence.waits_elsewhere(3.0) == beats[0]
+
+
+@pytest.mark.parametrize("change", [{"state": "flies"}, {"moves": "1"}, {"at": None}, {"place": None}, {"steps": 0.5}])
+def test_what_is_no_beat_is_refused(change: dict[str, Any]) -> None:
+    """What `plain` gives `of` reads; whatever else another process may send is an error of one kind."""
+    sent = beat(1, 2, DONE, at="x").plain()
+
+    assert Beat.of(json.loads(json.dumps(sent))) == beat(1, 2, DONE, at="x")
+    with pytest.raises(ValueError, match="this is not"):
+        Beat.of(sent | change)
 
 
 def test_most_ranks_are_right() -> None:

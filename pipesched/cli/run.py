@@ -55,8 +55,9 @@ def run(file: str, **given: Any) -> int:
 
     \b
     --engine torch runs the computes in torch's own runtime, whose lowering is verified before the first step.
-    --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are raise, raise-backward, nan, shape,
-    dtype, stall, weights and hook. The run then ends with exit status 1 and the code of the fault.
+    --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are freeze, raise, raise-backward, nan,
+    shape, dtype, stall, leave, collective, weights and hook. The run then ends with exit status 1 and the code of
+    the fault.
     """
     from pipesched import compile, emission
 
@@ -162,7 +163,7 @@ def _run(job: Job) -> Outcome:
     """The outcome of all ranks.
 
     Raises:
-        PipeschedError: PS820 to PS826, what ended the run.
+        PipeschedError: PS820 to PS826, PS836, PS837, what ended the run.
     """
     from pipesched.runtime.errors import RunError
     from pipesched.runtime.launch import Launcher

@@ -1,6 +1,8 @@
 """Things that go wrong, done on purpose: to see what a fault looks like, and to test that none goes unseen.
 
-kill, stall            this rank, at the instruction
+kill, freeze, stall    this rank, at the instruction
+collective             this rank waits in one that no other rank joins
+leave                  this rank takes no second step (`training`)
 raise, raise-backward  the first stage that runs from the instruction on, forward or backward
 nan, shape, dtype      what that stage gives
 weights                this rank begins with other weights
@@ -17,6 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from pipesched.runtime.launch import Break
@@ -44,8 +47,12 @@ class Broken:
         self._armed = True
         if self._given.kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self._given.kind == "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if self._given.kind == "stall":
             time.sleep(FOREVER)
+        if self._given.kind == "collective":
+            dist.all_reduce(torch.zeros(1))
 
     def _forward(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor | None:
         if not self._armed:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-NEEDS = "PS820"  # torch, a backend or a device is not here
+NEEDS = "PS820"  # torch, a backend, a device or a way to another rank is not here
 STREAMS_DIFFER = "PS821"
 STALLED = "PS822"
 RANK_LOST = "PS823"
@@ -27,6 +27,8 @@ RAISED = "PS825"
 NOT_FINITE = "PS826"
 GRADIENTS_DIFFER = "PS827"
 UNSUPPORTED = "PS831"  # a module that would be trained wrong, or not at all
+STEPS_DIFFER = "PS836"
+OUTSIDE = "PS837"  # a collective that is not the pipeline's
 
 
 LONGEST = 500  # characters of a text of another process

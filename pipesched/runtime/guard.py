@@ -12,28 +12,28 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from types import TracebackType
-from typing import Any, NoReturn, cast
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipesched.runtime.errors import NOT_FINITE, RAISED, RANK_LOST, STALLED, Fault, Place, RunError
+from pipesched.runtime.errors import NOT_FINITE, OUTSIDE, RAISED, RANK_LOST, STALLED, Fault, Place, RunError
 from pipesched.runtime.executor import Runtime
 from pipesched.runtime.messages import Message
-from pipesched.runtime.silence import IDLE, RUNNING
-from pipesched.runtime.watchdog import Store, Watch
+from pipesched.runtime.peers import meet
+from pipesched.runtime.silence import ELSEWHERE, IDLE, RUNNING, Beat
+from pipesched.runtime.watchdog import Watch
+from pipesched.runtime.whereabouts import of_error, of_thread
 from pipesched.stream import Instruction
 
-_BROKEN = re.compile(r"connection (closed|reset|refused)|broken pipe|application timeout|socket|remote process", re.I)
-_STORE_TIMEOUT = timedelta(seconds=10)
+_LATE = re.compile(r"application timeout|timed out", re.I)
+_BROKEN = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remote process|" + _LATE.pattern, re.I)
 
 
 def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -68,7 +68,7 @@ class Guard:
     longest instruction takes. end: what to do when the main thread is stuck; must not return.
 
     Raises:
-        RunError: PS822 to PS826 on leaving, in the place of what the block raised.
+        RunError: PS820 on entering; PS822 to PS826, PS836 and PS837 on leaving, in the place of what the block raised.
     """
 
     def __init__(
@@ -83,19 +83,20 @@ class Guard:
         self._rank, self._ranks = runtime.rank, len(runtime.stream.ranks)
         self._step = self._moves = 0
         self._watch: Watch | None = None
+        self._thread = threading.get_ident()
         self._hooks = runtime.before, runtime.after
 
     def __enter__(self) -> Guard:
-        if self._ranks > 1:
-            alarm = threading.Timer(self._timeout, self._end, [self._not_begun()])
-            alarm.daemon = True
-            alarm.start()
-            try:
-                store = self._store()
-            finally:
-                alarm.cancel()
-            self._watch = Watch(store, self._rank, self._ranks, self._timeout, self._where, self._end)
-            self._watch.start()
+        alarm = threading.Timer(self._timeout, self._end, [self._not_begun()])
+        alarm.daemon = True
+        alarm.start()
+        try:
+            peers = meet(self._rank, self._ranks, self._group, self._timeout)
+        finally:
+            alarm.cancel()
+        self._thread = threading.get_ident()
+        self._watch = Watch(peers, self._rank, self._ranks, self._timeout, self._where, self._end)
+        self._watch.start()
         self._runtime.before, self._runtime.after = self._before, self._after
         return self
 
@@ -103,25 +104,13 @@ class Guard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._runtime.before, self._runtime.after = self._hooks
-        fault = None if error is None else self._fault_of(error)
-        if self._watch is not None:
-            if fault is not None:
-                self._watch.publish(fault)
-            self._watch.leave()
-            fault = self._watch.fault
+        assert self._watch is not None
+        if error is not None:
+            self._publish(error)
+        self._watch.leave()
+        fault = self._watch.fault
         if fault is not None and (error is None or isinstance(error, Exception)):
             raise RunError(fault) from error
-
-    def _store(self) -> Store:
-        """A store on rank 0, of which it tells the others."""
-        if self._rank == 0:
-            own: Any = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
-            dist.broadcast_object_list([_host(), own.port], group=self._group, group_src=0)
-            return cast(Store, own)
-        at: list[Any] = [None, None]
-        dist.broadcast_object_list(at, group=self._group, group_src=0)
-        theirs: Any = dist.TCPStore(at[0], at[1], is_master=False, timeout=_STORE_TIMEOUT)  # type: ignore[attr-defined]
-        return cast(Store, theirs)
 
     def _not_begun(self) -> Fault:
         return Fault(
@@ -132,6 +121,7 @@ class Guard:
         )
 
     def _before(self, instruction: Instruction, index: int) -> None:
+        self._thread = threading.get_ident()
         self._step += index == 0
         if self._watch is not None and self._watch.fault is not None:
             raise RunError(self._watch.fault)
@@ -143,10 +133,14 @@ class Guard:
         if self._hooks[1] is not None:
             self._hooks[1](instruction, index)
 
-    def _where(self) -> tuple[str, Place, int]:
+    def _where(self) -> Beat:
         """What the watchdog tells of this rank; called in its thread."""
+        seen = of_thread(self._thread)
         place = self._place()
-        return RUNNING if place.instruction or place.waits else IDLE, place, self._moves
+        if seen.inside and seen.ours and seen.collective and not (place.instruction or place.waits):
+            place = replace(place, waits="at the end of the step, waits for the losses of the other ranks")
+        outside = bool(seen.collective) and not seen.ours
+        return Beat(place, self._moves, self._step, RUNNING if seen.inside else IDLE, str(seen), outside)
 
     def _place(self) -> Place:
         at, waiting = self._runtime.position, self._runtime.waiting
@@ -155,26 +149,28 @@ class Guard:
             return Place(self._rank, self._step, waits=waits and f"at the end of the step, {waits}")
         return Place(self._rank, self._step, at + 1, str(self._runtime.instructions[at]), waits)
 
-    def _fault_of(self, error: BaseException) -> Fault:
-        """The error that ended the block, as a fault with its place."""
+    def _publish(self, error: BaseException) -> None:
+        """Tells the watchdog what ended the block."""
+        assert self._watch is not None
         place, waiting = self._place(), self._runtime.waiting
+        said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+        seen = of_error(error)
+        raised = Fault(RAISED, said, replace(place, waits=""), help="the traceback is in the output of that rank")
         if isinstance(error, RunError):
-            return replace(error.fault, place=error.fault.place or place)
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        if self._watch is not None and isinstance(error, RuntimeError) and _BROKEN.search(said):
-            if waiting is None:  # in a collective; the watchdog finds out who is silent
-                return Fault(RANK_LOST, f"a connection of rank {self._rank} broke")
+            self._watch.publish(replace(error.fault, place=error.fault.place or place))
+        elif not isinstance(error, RuntimeError) or not _BROKEN.search(said):
+            self._watch.publish(raised)
+        elif waiting is not None and _LATE.search(said):
+            self._watch.publish(Fault(STALLED, f"the transport waits no longer: {said}", place), weak=True)
+        elif waiting is not None:
             other = waiting.target if waiting.source == self._rank else waiting.source
-            return self._watch.lost(other, f"its connection to rank {self._rank} broke")
-        return Fault(RAISED, said, replace(place, waits=""), help="the traceback is in the output of that rank")
+            self._watch.publish(self._watch.lost(other, f"its connection to rank {self._rank} broke"), weak=True)
+        elif seen.collective and not seen.ours:
+            ended = f"a collective outside of the pipeline failed: {seen}"
+            self._watch.publish(Fault(OUTSIDE, ended, place, (said,), ELSEWHERE), weak=True)
+        else:
+            self._watch.publish(Fault(RANK_LOST, f"a connection of rank {self._rank} broke", None, (said,)), weak=True)
 
 
 def _waits(message: Message, rank: int) -> str:
     return f"waits until {message} is received" if message.source == rank else f"waits for {message}"
-
-
-def _host() -> str:
-    """Where the others reach this process."""
-    if dist.get_rank() == 0 and os.environ.get("MASTER_ADDR"):
-        return os.environ["MASTER_ADDR"]
-    return socket.gethostname()

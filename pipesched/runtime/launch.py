@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -25,9 +26,14 @@ from typing import Any
 from pipesched import child
 from pipesched.runtime.errors import NEEDS, RANK_LOST, Fault, Place, RunError
 
-FAULTS = ("kill", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "weights", "hook", "stream")
+FAULTS = (
+    *("kill", "freeze", "raise", "raise-backward", "nan", "shape", "dtype", "stall", "leave", "collective", "weights"),
+    *("hook", "stream"),
+)
 START = 60.0  # seconds for ranks to find each other, before the watchdog of each has begun
-EXTRA = 2.0  # seconds beyond the timeout within which every rank has ended
+EXTRA = 3.0  # seconds after the first rank that ended badly within which every rank has ended
+ALIVE = 1.0  # seconds between two signs of life of the supervisor
+IMPORT = 600.0  # seconds for it to import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +168,8 @@ class Launcher:
             stdout=subprocess.PIPE,
             env=_environment(),
             start_new_session=True,  # Ctrl-C is for the caller, who then ends them all
-            text=True,
-            encoding="utf-8",
         )
+        self._read = b""
 
     def __enter__(self) -> Launcher:
         return self
@@ -181,19 +186,40 @@ class Launcher:
 
     def run(self, job: Job) -> Outcome:
         """Starts the ranks, and waits until the last one has ended."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(job.dumps() + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
+        assert self._process.stdin is not None
+        line, limit = b"", IMPORT
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(job.dumps().encode() + b"\n")
+            self._process.stdin.flush()
+            while (line := self._line(limit)) == b"\n":
+                limit = job.timeout + EXTRA
         if not line:
-            status = process.wait()
+            status = self._process.wait()
             raise RunError(Fault(RANK_LOST, f"the process that starts the ranks {_ended(status)}"))
         return Outcome(tuple(_result(given) for given in json.loads(line)))
+
+    def _line(self, limit: float) -> bytes:
+        """The next line of the supervisor, or nothing if it has ended.
+
+        Raises:
+            RunError: PS823, it says nothing for so many seconds; it is killed then, and its ranks.
+        """
+        assert self._process.stdout is not None
+        out = self._process.stdout.fileno()
+        while b"\n" not in self._read:
+            if not select.select([out], [], [], limit)[0]:
+                self._kill()
+                message = f"the process that starts the ranks is gone: no sign of life for {limit:g} s"
+                raise RunError(Fault(RANK_LOST, message, help="is it stopped (SIGSTOP, a debugger), or swapped out?"))
+            if not (chunk := os.read(out, 1 << 16)):
+                return b""
+            self._read += chunk
+        line, end, self._read = self._read.partition(b"\n")
+        return line + end
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Ends the supervisor, its ranks with it, and waits for it."""
@@ -204,8 +230,7 @@ class Launcher:
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._kill()
             self._process.wait()
 
 

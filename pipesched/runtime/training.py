@@ -135,7 +135,8 @@ def _train(local: Local, step: Step) -> dict[str, Any]:
     whole = Undivided(local.net, local.stream.microbatches, local.device)
     modules = list(local.modules.values())
     losses, undivided, worst, at = [], [], Difference(0.0, ""), 0
-    for number in range(local.job.steps):
+    leaves = any(given.kind == "leave" and given.rank == local.rank for given in local.job.breaks)
+    for number in range(1 if leaves else local.job.steps):
         losses.append(step(*local.batch(number)))
         undivided.append(whole.step(number))
         for (_, stage), module in local.modules.items():

@@ -1,166 +1,182 @@
 """A fault of one rank becomes the fault of every rank, and a stall becomes a fault, within the timeout.
 
-Each rank has a thread that writes where the rank is into a store on rank 0, and reads where the others are:
+Each rank has a thread that tells all others where the rank is and which fault it knows of, hears the same of them, and
+judges by itself (`silence.Silence`): a rank that is stopped, even the first, stops nobody's judgement.
 
-    rank/0   step 1, instruction 7 (0RECV_B0) waits for …      all of them judged by `silence.Silence`
-    rank/1   step 1, instruction 4 (1RECV_F1) waits for …
-    fault    the first that anybody found: all ranks end with it
-    told/1   rank 1 has read it, and written its last place
+    rank 1 ── step 1, instruction 4 (1RECV_F1) waits for … ──> rank 0, rank 2, …
+    rank 2 ── fault PS825 ───────────────────────────────────> rank 0, rank 1, …    each takes it, and tells it on
 
-A thread cannot wake a main thread that sits in a transport's wait. So after a grace the process ends there, with the
-fault told first. Rank 0 leaves last: a store that is gone means that rank 0 is gone.
+Of faults that were found at the same moment one counts, the same on every rank: what a rank raised before what others
+saw of it. A connection that breaks in the transport is a weak sign, and a better one is waited for. Time in which this
+thread did not run, as in a process that was stopped and goes on, counts as no time. A thread cannot wake a main thread
+that sits in a transport's wait, so after a grace the process ends there, with the fault told first.
 """
 
 from __future__ import annotations
 
-import contextlib
+import json
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import asdict, replace
 
-from pipesched.runtime.errors import RANK_LOST, Fault, Place
+from pipesched.runtime.errors import OUTSIDE, RANK_LOST, STALLED, STEPS_DIFFER, Fault
+from pipesched.runtime.peers import Peers
 from pipesched.runtime.silence import DONE, Beat, Silence
 
 GRACE = 0.3  # seconds for a main thread that is not stuck to raise by itself
-SETTLE = 0.5  # seconds for the other ranks to write their last place
-_SOON = 0.01  # seconds between looks when there is little left to wait for
-
-
-class Store(Protocol):
-    """What is needed of torch's stores, such as ``TCPStore``. Values are bytes, whatever was set."""
-
-    def set(self, key: str, value: str, /) -> None: ...
-    def get(self, key: str, /) -> bytes: ...
-    def multi_get(self, keys: list[str], /) -> list[bytes]: ...
-    def check(self, keys: list[str], /) -> bool: ...
-    def add(self, key: str, amount: int, /) -> int: ...
-    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes: ...
+SETTLE = 0.5  # seconds for the other ranks to take a fault
+PATIENCE = 0.3  # seconds for a better sign than a broken connection
+_LATE = 4  # periods; what is longer was no time of ours
+_SEEN = (STEPS_DIFFER, STALLED, OUTSIDE, RANK_LOST)  # what ranks find out about others; later ones count less
 
 
 class Watch(threading.Thread):
     """The thread of one rank.
 
-    where: this rank's state, place and count of moves; called in this thread. end: called with the fault when the
-    main thread has not left by itself within the grace; it does not return.
+    where: this rank's beat; called in this thread. end: called with the fault when the main thread has not left by
+    itself within the grace; it does not return.
     """
 
     def __init__(
         self,
-        store: Store,
+        peers: Peers,
         rank: int,
         ranks: int,
         timeout: float,
-        where: Callable[[], tuple[str, Place, int]],
+        where: Callable[[], Beat],
         end: Callable[[Fault], None],
     ) -> None:
         super().__init__(name="pipesched watchdog", daemon=True)
-        self._store, self._rank, self._ranks = store, rank, ranks
+        self._peers, self._rank, self._ranks = peers, rank, ranks
         self._where, self._end = where, end
-        self._silence = Silence.begin(ranks, timeout, time.monotonic())
+        self._silence = Silence.begin(ranks, timeout, 0.0)
         self._period = min(max(timeout / 20, 0.02), 0.5)
-        self._beat = 0
-        self._said_done = False
-        self._leaving, self._wake = threading.Event(), threading.Event()
+        self._now, self._looked = 0.0, time.monotonic()
+        self._told: dict[int, Fault] = {}  # by rank, what it last said
+        self._raised: Fault | None = None
+        self._weak: tuple[Fault, float] | None = None
+        self._hinted = False
+        self._leaving = threading.Event()
         self.fault: Fault | None = None
 
     def run(self) -> None:
-        """Writes and looks until this rank may leave, or there is a fault."""
-        while self.fault is None and not self._may_leave():
-            self._look()
-            self._wake.wait(self._period)
-            if self._leaving.is_set():
-                time.sleep(_SOON)
-        if self.fault is None:
-            with contextlib.suppress(RuntimeError):
-                self._write()
-            return
-        self.fault = self._settled(self.fault)
-        if not self._leaving.wait(GRACE):
+        """Tells and hears until all ranks leave, or there is a fault."""
+        while self.fault is None and not self._all_left():
+            self._exchange(self._period)
+            if (found := self._found()) is not None:
+                self.fault = Fault.of(asdict(found))  # as the others read it
+        if self.fault is not None:
+            if not self._leaving.is_set():
+                self._silence.hear(self._rank, self._where(), self._now)
+            self._settle()
+            self.fault = replace(self.fault, notes=self.fault.notes + self._silence.places(self.fault.place))
+        else:
+            self._say()
+        self._peers.close()
+        if self.fault is not None and not self._leaving.wait(GRACE):
             self._end(self.fault)
 
-    def publish(self, fault: Fault) -> None:
-        """Makes the main thread's own fault that of all ranks, unless there was one before."""
-        if self.fault is None:
-            try:
-                self.fault = self._first(fault)
-            except RuntimeError:
-                self.fault = self._no_store()
-        self._wake.set()
+    def publish(self, fault: Fault, *, weak: bool = False) -> None:
+        """Makes the main thread's own fault that of all ranks, unless there is another one. weak: or a better one."""
+        if weak:
+            self._weak = fault, time.monotonic() + PATIENCE
+        else:
+            self._raised = fault
+        self._peers.wake()
 
     def lost(self, rank: int, how: str) -> Fault:
         """The fault that another rank is gone."""
         return self._silence.lost([rank], how)
 
     def leave(self) -> None:
-        """Ends the thread: on a fault when all ranks know of it, else when this rank may go. Rank 0 goes last."""
+        """Ends the thread: on a fault when all ranks know of it, else when all ranks leave."""
         self._leaving.set()
-        self._wake.set()
+        self._peers.wake()
         self.join()
 
-    def _look(self) -> None:
-        """One exchange with the store."""
+    def _exchange(self, period: float) -> None:
+        """Tells once, and hears for a period, or until there is news."""
+        self._say()
+        before, until = self._news(), time.monotonic() + period
+        while self._news() == before and (left := until - time.monotonic()) > 0:
+            for rank, text in self._peers.hear(left).items():
+                self._take(rank, text)
+            self._tick()
+
+    def _news(self) -> tuple[object, ...]:
+        own = self._leaving.is_set(), self._raised, self._weak
+        return *own, dict(self._told), len(self._peers.closed), self._all_left()
+
+    def _say(self) -> None:
+        beat = self._silence.beats.get(self._rank)
+        if self.fault is None or beat is None:
+            beat = self._where()
+            if self._leaving.is_set() and self._raised is None and self._weak is None:
+                beat = replace(beat, state=DONE, at="", outside=False)
+            self._silence.hear(self._rank, beat, self._now)
+        fault = None if self.fault is None else asdict(self.fault)
+        self._peers.say(json.dumps({"beat": beat.plain(), "fault": fault}, separators=(",", ":")))
+
+    def _take(self, rank: int, text: str) -> None:
+        """What a rank says. A text that cannot be read is no sign of life."""
         try:
-            self._write()
-            fault = self._silence.look(self._read(), time.monotonic())
-            if fault is not None or self._store.check(["fault"]):
-                self.fault = self._first(fault)
-        except RuntimeError:  # of which torch's DistError is one
-            if not self._said_done:  # else rank 0 may have gone in peace
-                self.fault = self.fault or self._no_store()
+            said = json.loads(text)
+            beat, fault = Beat.of(said["beat"]), said["fault"]
+            if fault is not None:
+                self._told[rank] = Fault.of(fault)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return
+        self._silence.hear(rank, replace(beat, place=replace(beat.place, rank=rank)), self._now)
 
-    def _no_store(self) -> Fault:
-        return self._silence.lost([0], "its store does not answer")
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self._now += min(now - self._looked, _LATE * self._period)
+        self._looked = now
 
-    def _write(self) -> None:
-        state, place, moves = self._where()
-        self._beat += 1
-        done = self._leaving.is_set() and self.fault is None
-        self._said_done = done
-        self._store.set(f"rank/{self._rank}", Beat(place, self._beat, moves, DONE if done else state).dumps())
+    def _found(self) -> Fault | None:
+        """The fault that is told, that this rank raised, that it sees, or of which it has a weak sign."""
+        if self._told:
+            return min(self._told.values(), key=_order)
+        if self._raised is not None:
+            return self._raised
+        closed = {rank: how for rank, how in sorted(self._peers.closed.items()) if not self._silence.left(rank)}
+        if closed:
+            return self._silence.lost(list(closed), next(iter(closed.values())))
+        found = self._silence.judge(self._now)
+        if found is None and self._weak is not None and time.monotonic() >= self._weak[1]:
+            return self._weak[0]
+        self._hint()
+        return found
 
-    def _read(self) -> dict[int, Beat]:
-        """The beats of the ranks that have written at least once."""
-        known = self._silence.beats
-        ranks = [rank for rank in range(self._ranks) if rank in known or self._store.check([f"rank/{rank}"])]
-        texts = self._store.multi_get([f"rank/{rank}" for rank in ranks])
-        return {rank: Beat.loads(text.decode()) for rank, text in zip(ranks, texts, strict=True)}
+    def _hint(self) -> None:
+        """Says once what may be a stall between two steps, where a rank may rightly wait for long."""
+        beat = self._silence.waits_elsewhere(self._now)
+        if beat is not None and not self._hinted and beat.place.rank == self._rank:
+            sys.stderr.write(f"warning: for {self._silence.timeout:g} s nothing moves: {beat}\n")
+        self._hinted = beat is not None
 
-    def _first(self, fault: Fault | None) -> Fault:
-        """The fault in the store, which is this one if there was none."""
-        text = self._store.get("fault") if fault is None else self._store.compare_set("fault", "", fault.dumps())
-        return Fault.loads(text.decode())
+    def _all_left(self) -> bool:
+        return self._leaving.is_set() and all(self._silence.left(rank) for rank in range(self._ranks))
 
-    def _may_leave(self) -> bool:
-        beats = self._silence.beats.values()
-        if self._rank != 0 or not self._leaving.is_set():
-            return self._leaving.is_set()
-        return len(beats) == self._ranks and all(beat.state == DONE for beat in beats)
-
-    def _settled(self, fault: Fault) -> Fault:
-        """The fault, with where every rank was when it learned of it; a rank that never does is the lost one."""
-        try:
-            self._write()
-            self._store.set(f"told/{self._rank}", "")
-            silent = self._wait("told")
-            self._silence.beats.update(self._read())
-            self._store.set(f"read/{self._rank}", "")
-            if self._rank == 0:
-                self._wait("read", without=silent)
-        except RuntimeError:
-            state, place, moves = self._where()
-            self._silence.beats[self._rank] = Beat(place, 0, moves, state)
-            silent = [0]
-        if fault.code == RANK_LOST and fault.place is None and silent:
-            fault = self._silence.lost(silent, fault.message)
-        return replace(fault, notes=fault.notes + self._silence.places(fault.place))
-
-    def _wait(self, what: str, without: Sequence[int] = ()) -> list[int]:
-        """Until every rank but those has written it, but not for long; the ranks that have not."""
+    def _settle(self) -> None:
+        """Until every rank that is there knows of the same fault, but not for long."""
         until = time.monotonic() + SETTLE
-        left = [rank for rank in range(self._ranks) if rank not in without]
-        while left and time.monotonic() < until:
-            left = [rank for rank in left if not self._store.check([f"{what}/{rank}"])]
-            time.sleep(_SOON)
-        return left
+        while time.monotonic() < until:
+            self._exchange(min(self._period, SETTLE / 10))
+            assert self.fault is not None
+            self.fault = min([self.fault, *self._told.values()], key=_order)
+            there = [rank for rank in range(self._ranks) if rank != self._rank and self._is_there(rank)]
+            if all(self._told.get(rank) == self.fault for rank in there):
+                break
+        self._say()
+
+    def _is_there(self, rank: int) -> bool:
+        return rank not in self._peers.closed and self._now - self._silence.seen[rank] < self._silence.fresh
+
+
+def _order(fault: Fault) -> tuple[int, int, str]:
+    """The least of the faults of one moment counts."""
+    seen = _SEEN.index(fault.code) + 1 if fault.code in _SEEN else 0
+    return seen, fault.place.rank if fault.place else sys.maxsize, fault.dumps()

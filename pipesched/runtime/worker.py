@@ -1,8 +1,8 @@
 """The supervisor of `launch.Launcher`, and the ranks that it forks.
 
 It imports torch and starts no thread, so a fork is a rank that is ready at once. A rank ends by itself in every case
-that the watchdog knows; for the others the supervisor has a clock: once one rank has ended badly, the rest have the
-timeout and two seconds more.
+that the watchdog knows; for the others, such as one that is stopped, the supervisor has a clock: once one rank has
+ended badly, or without a result, the rest have a few seconds. An empty line a second says that it is there itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from pipesched.runtime.errors import RAISED, Fault, Place, RunError
-from pipesched.runtime.launch import EXTRA, Job
+from pipesched.runtime.launch import ALIVE, EXTRA, Job
 
 BAD = 1  # the exit status of a rank that tells a fault
 _CHUNK = 1 << 16
@@ -99,16 +99,19 @@ class Ranks:
 
     def _supervise(self) -> None:
         """Until every pipe has ended; the end of a pipe is the end of its rank."""
+        _alive()
         while running := [rank for rank in self._ranks if rank.status is None]:
-            left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
-            ready, _, _ = select.select([0, *(rank.pipe for rank in running)], [], [], left)
+            left = ALIVE if self._deadline is None else self._deadline - time.monotonic()
+            ready, _, _ = select.select([0, *(rank.pipe for rank in running)], [], [], max(min(left, ALIVE), 0))
+            _alive()
             if 0 in ready:  # no job is sent while one runs, so this is the end of the caller
                 self._kill()
                 raise SystemExit(BAD)
-            if not ready:
+            over = left <= 0 and not ready
+            if over:
                 self._kill()
             for rank in running:
-                if rank.pipe in ready or not ready:
+                if rank.pipe in ready or over:
                     self._read(rank)
 
     def _read(self, rank: _Rank) -> None:
@@ -120,8 +123,8 @@ class Ranks:
         _, status = os.waitpid(rank.pid, 0)
         rank.status = os.waitstatus_to_exitcode(status)
         rank.seconds = time.monotonic() - self._began
-        if rank.status != 0 and self._deadline is None:
-            self._deadline = time.monotonic() + self._job.timeout + EXTRA
+        if (rank.status != 0 or not rank.text) and self._deadline is None:
+            self._deadline = time.monotonic() + EXTRA
 
     def _kill(self) -> None:
         for rank in self._ranks:
@@ -129,6 +132,11 @@ class Ranks:
                 rank.stopped = True
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank.pid, signal.SIGKILL)
+
+
+def _alive() -> None:
+    with contextlib.suppress(BrokenPipeError):  # stdin ends then, too
+        os.write(1, b"\n")
 
 
 def _be_rank(job: Job, number: int, folder: str, lifeline: int, pipe: int, train: Any) -> NoReturn:
