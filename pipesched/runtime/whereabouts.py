@@ -3,6 +3,7 @@
     time.sleep  <  optimizer.py:12  <  train.py:57                        outside of a step, at train.py:57
     all_reduce  <  train.py:41  <  pipesched's STEP                       in a step, in all_reduce of train.py:41
     all_reduce  <  pipesched's mean of the losses                         in a step, in a collective of our own
+    torch's backward  <  pipesched's average of replicas                  in a step, in DistributedDataParallel's
 
 The line is the innermost one that is neither torch's, ours, nor of an installed package.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import linecache
 import sys
 from dataclasses import dataclass
+from inspect import unwrap
 from pathlib import PurePath
 from sysconfig import get_paths
 from traceback import walk_stack, walk_tb
@@ -19,10 +21,12 @@ from types import FrameType
 
 from pipesched.runtime.errors import printable
 from pipesched.runtime.executor import Runtime
+from pipesched.runtime.replicas import Replica
 
 _STANDARD = get_paths()["stdlib"]
 _INSTALLED = {"site-packages", "dist-packages"}
 _COLLECTIVES = "torch.distributed.distributed_c10d"
+_AVERAGE = unwrap(Replica._reach).__code__
 _USERS = {"pipesched.runtime.training", "pipesched.runtime.breaking"}  # they use the runtime as a user's script does
 _CODE = 80  # characters of a line that are shown
 
@@ -58,6 +62,9 @@ def _whereabouts(frames: list[tuple[FrameType, int]]) -> Whereabouts:
     inside = any(frame.f_code is Runtime.step.__code__ for frame, _ in frames)
     collective, ours = "", False
     for frame, _ in frames:
+        if frame.f_code is _AVERAGE:
+            collective = "the all-reduce of DistributedDataParallel"
+            break
         if (ours := _is_ours(frame)) or not _is_library(frame):
             break
         name = frame.f_code.co_name

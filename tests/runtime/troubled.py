@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime import Fault, Guard, RunError, Runtime
 from pipesched.stream import Instruction, Stream
@@ -80,26 +81,35 @@ class Loop:
         whole = ranks + self.given.more
         files = dist.FileStore(str(self.folder / "meet"), whole)
         dist.init_process_group("gloo", store=files, rank=self.rank, world_size=whole)
-        group = dist.new_group(list(range(ranks)))
+        groups = [dist.new_group(list(range(i, min(i + ranks, whole)))) for i in range(0, whole, ranks)]
         self.others = dist.new_group(list(range(whole)))
-        if self.rank < ranks:
+        if self.rank < ranks or self.given.kind == "replica sleeps":
             for _ in range(2 if self.given.kind == "twice" else 1):
-                self.train(stream_of("1f1b", p=ranks, m=MICROBATCHES), group)
+                self.train(stream_of("1f1b", p=ranks, m=MICROBATCHES), groups[self.rank // ranks], self.rank % ranks)
         else:
             time.sleep(FOREVER)  # another replica, which does not come
 
-    def train(self, stream: Stream, group: Any) -> None:
+    def train(self, stream: Stream, group: Any, rank: int) -> None:
         inputs, targets = batch(MICROBATCHES)
+        modules: dict[tuple[int, int], nn.Module]
+        modules = {held: blocks(len(stream.ranks))[held[1]] for held in stream.held_by(rank)}
+        if self.given.kind == "replica sleeps":
+            replicas = [dist.new_group([stage, stage + len(stream.ranks)]) for stage in range(len(stream.ranks))]
+            modules = {held: DistributedDataParallel(x, process_group=replicas[rank]) for held, x in modules.items()}
         runtime = Runtime(
             stream,
-            {held: blocks(len(stream.ranks))[held[1]] for held in stream.held_by(self.rank)},
+            modules,
             self.loss,
-            rank=self.rank,
+            rank=rank,
             example=inputs[: len(inputs) // MICROBATCHES],
             group=group,
             before=self.before,
             optimize=self.step_of_optimizer,
         )
+        if self.rank >= self.given.pipeline:
+            for _ in range(THIRD):
+                runtime.step(inputs, targets)
+            time.sleep(FOREVER)
         with Guard(runtime, timeout=self.given.timeout, group=group, end=self.end):
             for self.number in range(STEPS):
                 self.loader()
@@ -128,6 +138,8 @@ class Loop:
 
     def loader(self) -> None:
         """Before a step."""
+        if self.given.kind == "replica sleeps":
+            self.come()
         if self.given.kind == "loader sleeps" and self.come():
             time.sleep(FOREVER)
         if self.given.kind == "stopped between" and self.come():
