@@ -222,7 +222,8 @@ class Examination:
         def peak(release: Release) -> tuple[Fraction, ...]:
             return memory(unit.schedule, release, costs.sizes(unit.schedule.stages)).peak
 
-        facts = Facts(spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle, peak, costs)
+        times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
+        facts = Facts(*times, spent.bubble, spent.span_bubble, peak, costs)
         return unit.judge(facts)
 
 

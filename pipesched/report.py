@@ -3,7 +3,7 @@
     ok  interleaved  p=4 v=2 m=8   128 ops, 112 messages
         complete · data flow · channels FIFO · deadlock-free (strict, so under every model)
         peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]
-        makespan 57 = 48 work + 9 idle (3/19 = 15.8 %)
+        makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)
         claims 2 of 2 hold
 
 A verdict is good if no diagnostic is an error. `str(report)` is what the command line prints, `to_json()` the
@@ -13,15 +13,16 @@ keys in JSON are there with null or nothing in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from pipesched import render
+from pipesched.analysis.idle import bubble, headline
 from pipesched.diagnostics import Diagnostic, exit_status
 from pipesched.model import above
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import plain, ratio, shown
+from pipesched.model.numbers import exact, share, shown
 from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
@@ -81,6 +82,16 @@ class Time:
     span_idle: tuple[Fraction, ...]
     assumed: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+    @property
+    def bubble(self) -> Fraction:
+        """Idle time of all ranks over ranks x makespan."""
+        return bubble(self.makespan, self.work)
+
+    @property
+    def span_bubble(self) -> Fraction:
+        """The same with the span in the place of the makespan."""
+        return bubble(self.span, self.work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +218,16 @@ class Report:
 
     def _short_facts(self) -> list[str]:
         peak = [f"peak {shown(max(self.memory.peak))}"] if self.memory and self.memory.peak else []
-        return peak + ([f"makespan {shown(self.time.makespan)}", *self.time.remarks] if self.time else [])
+        if self.time is None:
+            return peak
+        return [*peak, f"makespan {shown(self.time.makespan)}   bubble {share(self.time.bubble)}", *self.time.remarks]
 
     def _verdict(self, color: bool) -> str:
         """The block of a schedule that holds."""
         lines = [f"complete · data flow · channels FIFO{_deadlock_text(self.communication)}"]
         lines += _memory_text(self.memory) if self.memory else []
-        lines += [_time_text(self.time), *self.time.remarks] if self.time else []
+        if time := self.time:
+            lines += [headline(time.makespan, time.span, time.work), *time.remarks]
         lines += [_claims_text(self.claims)] if self.claims else []
         lines += _verdict_text(self.verdict, self.not_judged)
         warned = render.tally(self.diagnostics)
@@ -250,18 +264,6 @@ def _memory_text(memory: Memory) -> list[str]:
     return lines
 
 
-def _time_text(time: Time) -> str:
-    """The makespan as work and idle time of the rank that idles most."""
-    idle = max(time.idle, default=Fraction(0))
-    rank = time.idle.index(idle) if time.idle else 0
-    where = "" if len(set(time.idle)) <= 1 else f" on rank {rank}"
-    share = f" ({ratio(idle / time.makespan)})" if time.makespan else ""
-    span = "" if time.span == time.makespan else f"; span {shown(time.span)}"
-    return (
-        f"makespan {shown(time.makespan)} = {shown(time.makespan - idle)} work + {shown(idle)} idle{share}{where}{span}"
-    )
-
-
 def _claims_text(claims: Sequence[Claim]) -> str:
     judged = [claim for claim in claims if claim.holds is not None]
     aside = len(claims) - len(judged)
@@ -284,7 +286,7 @@ def _verdict_json(verdict: Verdict | None, not_judged: Sequence[str]) -> dict[st
         "status": verdict.status,
         "proved": verdict.proved,
         "verdict": verdict.line,
-        "lower_bound": plain(verdict.lower),
+        **exact(lower_bound=verdict.lower),
         "proved_by": None if verdict.word else verdict.shown_by,
         "told_by": verdict.shown_by if verdict.word else None,
         "not_judged": list(not_judged),
@@ -303,15 +305,6 @@ def _number(count: int | None) -> str:
     return "?" if count is None else str(count)
 
 
-def _json_number(value: object) -> object:
-    """An integer, a string such as ``11/2``, a list of these, or null."""
-    if isinstance(value, Fraction):
-        return plain(value)
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return [_json_number(entry) for entry in value]
-    return value
-
-
 def _communication_json(part: Communication | None) -> dict[str, object]:
     if part is None:
         return {"model": None, "holds": [], "fails": [], "capacity": None}
@@ -321,32 +314,26 @@ def _communication_json(part: Communication | None) -> dict[str, object]:
 def _memory_json(part: Memory | None) -> dict[str, object]:
     """A cap that is the same everywhere is one number, else a list by rank."""
     if part is None:
-        return {"release": None, "unit": None, "peak": [], "cap": None, "received": None, "unsent": None}
+        lists = exact(peak=(), cap=None)
+        return {"release": None, "unit": None, **lists, "received": None, "unsent": None}
     cap = part.cap[0] if part.cap and len(set(part.cap)) == 1 else part.cap
-    return {
-        "release": part.release,
-        "unit": part.unit,
-        "peak": _json_number(part.peak),
-        "cap": _json_number(cap),
-        "received": _json_number(part.received),
-        "unsent": _json_number(part.unsent),
-    }
+    counts = {"received": part.received, "unsent": part.unsent}
+    said = {name: None if row is None else list(row) for name, row in counts.items()}
+    return {"release": part.release, "unit": part.unit, **exact(peak=part.peak, cap=cap), **said}
 
 
 def _time_json(part: Time | None) -> dict[str, object]:
-    if part is None:
-        lists: dict[str, object] = {"work": [], "idle": [], "span_idle": []}
-        return {"costs": {}, "assumed_costs": {}, "cost_remarks": [], "makespan": None, "span": None, **lists}
-    return {
-        "costs": {name: _json_number(value) for name, value in part.costs.items()},
-        "assumed_costs": dict(part.assumed),
-        "cost_remarks": list(part.remarks),
-        "makespan": _json_number(part.makespan),
-        "span": _json_number(part.span),
-        "work": _json_number(part.work),
-        "idle": _json_number(part.idle),
-        "span_idle": _json_number(part.span_idle),
-    }
+    numbers = exact(
+        makespan=part and part.makespan,
+        span=part and part.span,
+        bubble=part and part.bubble,
+        span_bubble=part and part.span_bubble,
+        work=part.work if part else (),
+        idle=part.idle if part else (),
+        span_idle=part.span_idle if part else (),
+    )
+    said = {"assumed_costs": dict(part.assumed) if part else {}, "cost_remarks": list(part.remarks) if part else []}
+    return {**exact(costs=part.costs if part else {}), **said, **numbers}
 
 
 def _claim_json(claim: Claim) -> dict[str, object]:

@@ -62,7 +62,7 @@ def test_a_verified_schedule_reads_as_the_design_draws_it() -> None:
         ok  interleaved  p=4 v=2 m=8   128 ops, 112 messages
             complete · data flow · channels FIFO · deadlock-free (strict, so under every model)
             peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]
-            makespan 57 = 48 work + 9 idle (3/19 = 15.8 %)
+            makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)
             claims 2 of 2 hold
     """)
 
@@ -123,12 +123,10 @@ def test_many_ranks_keep_both_ends() -> None:
 def test_numbers_are_exact_or_fractions() -> None:
     """A few decimals where they are exact, a fraction where they are not; the ratio is both."""
     time = replace(
-        INTERLEAVED.time or pytest.fail("no time"),
-        makespan=Fraction(16, 3),
-        span=Fraction(5),
-        idle=fractions("1/3", "4/3"),
+        INTERLEAVED.time or pytest.fail("no time"), makespan=Fraction(16, 3), span=Fraction(5), work=fractions(4, 4)
     )
-    assert "makespan 16/3 = 4 work + 4/3 idle (1/4 = 25 %) on rank 1; span 5\n" in str(replace(INTERLEAVED, time=time))
+    line = "makespan 16/3 = 4 work + 4/3 idle   bubble 25 % (1/4);  span 5, bubble by span 20 % (1/5)\n"
+    assert line in str(replace(INTERLEAVED, time=time))
     memory = Memory("W", "u", fractions("1/8", "100000000000000000001/2"))
     assert "[0.125  50000000000000000000.5]" in str(replace(INTERLEAVED, memory=memory))
 
@@ -144,8 +142,8 @@ def test_claims_that_say_nothing_here_are_not_counted() -> None:
 def test_one_line_tells_the_verdict() -> None:
     """For many files and sizes: the file, sizes, peak and makespan, or the first error and how many more."""
     assert (
-        INTERLEAVED.line()
-        == "ok  schedules/interleaved.ps  p=4 v=2 m=8   128 ops, 112 messages   peak 5.5   makespan 57"
+        INTERLEAVED.line() == "ok  schedules/interleaved.ps  p=4 v=2 m=8   128 ops, 112 messages   peak 5.5   "
+        "makespan 57   bubble 15.8 % (3/19)"
     )
     assert BAD.line() == (
         "fail  mine.csv  mine.csv:1:5: error[PS302]: F of stage 0, microbatch 0 runs twice (and 1 more)"
@@ -188,41 +186,54 @@ def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
     value = json.loads(json.dumps(report.to_json()))
     assert list(value) == KEYS
     assert list(value["communication"]) == ["model", "holds", "fails", "capacity"]
-    assert list(value["memory"]) == ["release", "unit", "peak", "cap", "received", "unsent"]
+    assert list(value["memory"]) == ["release", "unit", *twice("peak", "cap"), "received", "unsent"]
     assert list(value["time"]) == [
-        "costs",
+        *twice("costs"),
         "assumed_costs",
         "cost_remarks",
-        "makespan",
-        "span",
-        "work",
-        "idle",
-        "span_idle",
+        *twice("makespan", "span", "bubble", "span_bubble", "work", "idle", "span_idle"),
     ]
     VALIDATOR.validate(value)
     VALIDATOR.validate({"ok": True, "runs": [value]})
 
 
+def twice(*names: str) -> list[str]:
+    """A number as it is, and as a decimal."""
+    return [key for name in names for key in (name, f"{name}_decimal")]
+
+
 def test_json_numbers_are_integers_or_fractions() -> None:
-    """Whole numbers are integers, others strings; a list by stage stays one."""
+    """Whole numbers are integers, others strings; a list by stage stays one. Beside each stand its decimals."""
     value = INTERLEAVED.to_json()
     assert value["memory"] == {
         "release": "W",
         "unit": "one microbatch through 1/p of the model",
         "peak": ["11/2", "9/2", "7/2", "5/2"],
+        "peak_decimal": [5.5, 4.5, 3.5, 2.5],
         "cap": None,
+        "cap_decimal": None,
         "received": None,
         "unsent": None,
     }
     assert value["time"] == {
         "costs": {"F": 1, "B": "3/2", "C": [0, "1/3"]},
+        "costs_decimal": {"F": 1.0, "B": 1.5, "C": [0.0, 1 / 3]},
         "assumed_costs": {},
         "cost_remarks": [],
         "makespan": 57,
+        "makespan_decimal": 57.0,
         "span": 57,
+        "span_decimal": 57.0,
+        "bubble": "3/19",
+        "bubble_decimal": 3 / 19,
+        "span_bubble": "3/19",
+        "span_bubble_decimal": 3 / 19,
         "work": [48] * 4,
+        "work_decimal": [48.0] * 4,
         "idle": [9] * 4,
+        "idle_decimal": [9.0] * 4,
         "span_idle": [9, 6, 3, 0],
+        "span_idle_decimal": [9.0, 6.0, 3.0, 0.0],
     }
 
 

@@ -34,8 +34,11 @@ def test_growth_is_what_a_microbatch_adds(capsys: pytest.CaptureFixture[str]) ->
     assert told(["1f1b", "--p", "3", "--m", "9"], capsys)[1]["growth"] == {
         "microbatches": 3,
         "makespan": 3,
+        "makespan_decimal": 3.0,
         "idle": [0, 0, 0],
+        "idle_decimal": [0.0] * 3,
         "split": {part: [0, 0, 0] for part in PARTS},
+        "split_decimal": {part: [0.0] * 3 for part in PARTS},
     }
     growth = told(["1f1b", "--p", "3", "--m", "9", "--cost", "F=[1,2,4],B=3"], capsys)[1]["growth"]
     assert growth["makespan"] == 7 and growth["idle"] == [3, 2, 0]

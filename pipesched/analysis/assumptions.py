@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from pipesched.model.costs import Costs, equations
+from pipesched.model.numbers import exact
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 
@@ -40,6 +41,12 @@ def remarks(costs: Costs, kinds: Iterable[str]) -> Iterator[str]:
     if guessed := assumed(costs, wanted):
         yield f"assumed: {equations(guessed, costs)}"
     yield from doubts(costs, wanted)
+
+
+def published(costs: Costs, kinds: Iterable[str]) -> dict[str, object]:
+    """Costs with what was assumed of them, as programs read it."""
+    said = {"assumed_costs": assumed(costs, kinds), "cost_remarks": list(remarks(costs, kinds))}
+    return {**exact(costs=costs.to_json()), **said}
 
 
 def doubts(costs: Costs, kinds: Iterable[str]) -> Iterator[str]:

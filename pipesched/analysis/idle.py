@@ -1,15 +1,21 @@
-"""Work, idle time and span, by rank.
+"""Work, idle time and span by rank, and the bubble: the share of the machine that does not compute.
 
     work(r)        the sum of the rank's slots
-    span(r)        its last end - its first start        zero-bubble papers report the largest of these
-    idle(r)        makespan - work(r)                    everybody else's bubble
+    span(r)        its last end - its first start                        span: the largest of these
+    idle(r)        makespan - work(r)
     span_idle(r)   span(r) - work(r)
+    bubble         idle time of all ranks / (ranks x makespan)           1F1B: (p - 1) / (m + p - 1)
+    span_bubble    the same with the span in the place of the makespan   the bubble rate of the zero-bubble papers
+    overhead       idle time of all ranks / work of all ranks            1F1B: (p - 1) / m, which half of the
+                                                                         literature calls the bubble fraction
 
-A rank without a name means the largest over ranks.
+A rank without a name means the largest over ranks. Where all ranks have the same work, the bubble is idle / makespan
+of any of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,6 +23,7 @@ import numpy as np
 
 from pipesched.analysis.timeline import Timeline, slot_costs
 from pipesched.model.costs import Ticks
+from pipesched.model.numbers import percent, share, shown
 from pipesched.model.schedule import Schedule
 
 
@@ -40,6 +47,18 @@ class Idle:
     def span_idle(self) -> tuple[Fraction, ...]:
         return tuple(span - work for span, work in zip(self.spans, self.work, strict=True))
 
+    @property
+    def bubble(self) -> Fraction:
+        return bubble(self.makespan, self.work)
+
+    @property
+    def span_bubble(self) -> Fraction:
+        return bubble(self.span, self.work)
+
+    @property
+    def overhead(self) -> Fraction | None:
+        return overhead(self.makespan, self.work)
+
 
 def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
     """The times of a schedule that finishes."""
@@ -55,3 +74,34 @@ def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
         tuple(Fraction(int(x), scale) for x in spans),
         tuple(Fraction(int(x), scale) for x in work),
     )
+
+
+def bubble(length: Fraction, work: Sequence[Fraction]) -> Fraction:
+    """What part of so long a time ranks with this work do not compute; of no time it is none."""
+    whole = length * len(work)
+    return (whole - sum(work)) / whole if whole else Fraction(0)
+
+
+def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
+    """Idle time of all ranks over their work, None where there is none of that."""
+    return makespan * len(work) / sum(work) - 1 if sum(work) else None
+
+
+def headline(makespan: Fraction, span: Fraction, work: Sequence[Fraction], *, span_first: bool = False) -> str:
+    """Both times with what is idle of them, as every command writes it; the span only where it is another.
+
+    ``makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %``
+    """
+    parts = [f"makespan {told(makespan, work)}"]
+    if span != makespan or span_first:
+        parts.append(f"span {shown(span)}, bubble by span {share(bubble(span, work))}")
+    return ";  ".join(reversed(parts) if span_first else parts)
+
+
+def told(length: Fraction, work: Sequence[Fraction]) -> str:
+    """``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; of uneven work the ranks that idle least and most."""
+    part, work = bubble(length, work), tuple(work) or (Fraction(0),)
+    if len(set(work)) == 1:
+        return f"{shown(length)} = {shown(work[0])} work + {shown(length - work[0])} idle   bubble {share(part)}"
+    ends = " to ".join(f"{shown(length - x)} on rank {work.index(x)}" for x in (max(work), min(work)))
+    return f"{shown(length)}   bubble {percent(part)} (idle {ends})"

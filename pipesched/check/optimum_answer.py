@@ -17,7 +17,7 @@ from pipesched.check.optimum import Terms
 from pipesched.check.optimum_told import same
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model import verdict as words
-from pipesched.model.numbers import plain
+from pipesched.model.numbers import exact
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import FOUND, Verdict
@@ -59,21 +59,22 @@ def derived(schedule: Schedule, terms: Terms, verdict: Verdict, certificate: obj
         "parameters": words.sizes(placement),
         "placement": placement.rank_of.tolist(),
         "objective": terms.objective,
-        "makespan": plain(spent.makespan),
-        "span": plain(spent.span),
-        "work": plain(max(spent.work)),
-        "lower_bound": plain(verdict.lower),
-        "gap": plain(verdict.gap),
+        **exact(makespan=spent.makespan, span=spent.span, bubble=spent.bubble, span_bubble=spent.span_bubble),
+        **exact(work=max(spent.work), lower_bound=verdict.lower, gap=verdict.gap),
         "proved_by": None if verdict.word else verdict.shown_by,
         "told_by": verdict.shown_by if verdict.word else None,
-        "every": {key: every[key] for key in words.EVERY} if isinstance(every, Mapping) else None,
-        "mem_cap": None if terms.caps is None else [plain(cap) for cap in terms.caps],
-        "peak": [plain(peak) for peak in memory(schedule, terms.release, sizes).peak],
+        "every": _every(every) if isinstance(every, Mapping) else None,
+        **exact(mem_cap=terms.caps, peak=memory(schedule, terms.release, sizes).peak),
         "release": terms.release.name,
-        "costs": terms.costs.to_json(),
+        **exact(costs=terms.costs.to_json()),
         "assumed_costs": words.assumed(terms.costs, fused=fused),
         "diagnostics": [],
     }
+
+
+def _every(told: Mapping[str, object]) -> dict[str, object]:
+    first, step, value, growth = (told[key] for key in words.EVERY)
+    return {"microbatches": first, "step": step, **exact(value=value, growth=growth)}
 
 
 def _text(value: object) -> str:

@@ -23,10 +23,11 @@ MAX_RUNS = 10_000
     show_default=True,
     help="Costs are those of 1/p of the model, or of one stage.",
 )
-@click.option("--plot", metavar="OUT.svg", help="Draw the bubble ratio against peak memory.")
+@click.option("--plot", metavar="OUT.svg", help="Draw the bubble against peak memory.")
 @options.size_options
 @options.check_options
 @options.torch_options
+@options.digits_option
 @options.output_options
 def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str | None, **given: Any) -> int:
     """Compare schedules: .ps files, torch CSV files, orders, streams, built-in names, or - for stdin.
@@ -57,8 +58,8 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
         if plot is not None:
             from pipesched.views.plot import plot as drawn
 
-            x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble ratio, %"
-            spots, title = comparison.points(made), "idle / makespan against memory"
+            x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
+            spots, title = comparison.points(made), "bubble against memory"
             one_size = len(spots) == len({spot.series for spot in spots})
             replace_file(plot, drawn(spots, x=x, y=y, title=title, frontier=one_size))
         out.line(dumps(comparison.as_json(made)) if out.format == "json" else comparison.text(made, out.width))

@@ -19,6 +19,7 @@ from pipesched.diagnostics import Code, fail
 @options.size_options
 @options.check_options
 @options.torch_options
+@options.digits_option
 @options.output_options
 def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
     """Say what differs between two orders: .ps files, torch CSV files, orders, streams, built-in names.

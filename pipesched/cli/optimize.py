@@ -79,6 +79,7 @@ def placement(text: str) -> str | tuple[int, ...]:
 @click.option("--proof", metavar="PATH", help="Write the refutation to PATH.cnf and PATH.drat.")
 @click.option("--require-proof", is_flag=True, help="End with 3 if it is optimal on an engine's word alone.")
 @click.option("--plot", metavar="OUT.svg", help="Draw bubble against cap, for a range of caps.")
+@options.digits_option
 @options.output_options
 def optimize(schedule: str | None, **given: Any) -> int:
     """Find the schedule with the least bubble under a memory cap, and prove it.

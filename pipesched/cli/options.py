@@ -70,6 +70,14 @@ def whole(text: object) -> int:
     return int(str(text))
 
 
+def significant(text: str) -> int:
+    """A number of digits: 1 to 15, which is as many as a double has."""
+    digits = whole(text)
+    if not 1 <= digits <= 15:
+        raise click.BadParameter(f"{_short(text)} significant digits; 1 to 15 can be given")
+    return digits
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Some integers, as ranges with both ends, so that a huge range is counted before it is walked."""
@@ -198,11 +206,14 @@ def output_options_with(*more: str) -> Callable[[Decorated], Decorated]:
 
 
 output_options = output_options_with()
+digits_option = click.option(
+    "--digits", type=significant, metavar="N", help="Significant digits of per cent [default: one decimal]."
+)
 
 
 def output_of(given: Mapping[str, Any]) -> Output:
     """Where the results of a command go."""
-    return Output("json" if given["json"] else given["format"], given["color"], given["output"])
+    return Output("json" if given["json"] else given["format"], given["color"], given["output"], given.get("digits"))
 
 
 def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:

@@ -13,12 +13,13 @@ from statistics import median
 from typing import Any
 
 from pipesched import compile, render
+from pipesched.analysis.idle import bubble, told
 from pipesched.analysis.memory import memory
 from pipesched.compile import Loaded, Options
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.emission import Emission
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import plain, shown
+from pipesched.model.numbers import exact, shown
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W
 from pipesched.runtime import recorded
@@ -65,6 +66,12 @@ class Rehearsal:
         return [*warnings, Diagnostic(Code.GRADIENTS_DIFFER, what, (), (note,), help)]
 
     @property
+    def bubble(self) -> Fraction:
+        """Of the makespan that is predicted."""
+        time = self.emission.report.time
+        return bubble(self.makespan, time.work if time else ())
+
+    @property
     def ok(self) -> bool:
         """Whether every gradient is right."""
         return self.error <= TOLERANCE
@@ -92,7 +99,8 @@ class Rehearsal:
         if self.measured is not None:
             yield f"step {self.measured * 1e3:.1f} ms measured{self._beside()}"
         time = self.emission.report.time
-        yield from time.remarks if time and self.pace else ()
+        if time and self.pace:
+            yield from (f"makespan {told(self.makespan, time.work)}", *time.remarks)
 
     def _beside(self) -> str:
         """What was predicted of the time, if computes had a pace."""
@@ -118,11 +126,11 @@ class Rehearsal:
             "losses": list(self.losses),
             "undivided_losses": list(self.undivided),
             "gradients": {"error": self.error, "tensor": self.tensor, "step": self.step, "allowed": TOLERANCE},
-            "peak": {"counted": _exact(self.counted), "predicted": _exact(self.predicted)},
+            "peak": exact(counted=self.counted, predicted=self.predicted),
             "time": {
                 "measured": self.measured,
                 "predicted": float(self.makespan) * self.pace if self.pace else None,
-                "makespan": _exact([self.makespan])[0],
+                **exact(makespan=self.makespan, bubble=self.bubble),
                 "pace": self.pace,
                 "assumed_costs": {} if report.time is None else dict(report.time.assumed),
                 "cost_remarks": [] if report.time is None else list(report.time.remarks),
@@ -199,7 +207,3 @@ def trace(job: Job, outcome: Outcome) -> str:
 
 def _ends(losses: Sequence[float]) -> list[float]:
     return list(losses) if len(losses) < 5 else [*losses[:2], *losses[-2:]]
-
-
-def _exact(values: Sequence[Fraction]) -> list[object]:
-    return [plain(x) for x in values]

@@ -46,6 +46,7 @@ MAX_STEPS = 10_000
 @click.option("--fault", "faults", multiple=True, metavar="KIND@RANK[:N]", help="Break something, to see it told.")
 @options.size_options
 @options.torch_options
+@options.digits_option
 @options.output_options
 def run(file: str, **given: Any) -> int:
     """Train a small model on p local processes with a .ps file, a torch CSV, a stream, a built-in name, or -.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pipesched.analysis.against import Against
     from pipesched.analysis.standstill import Standstill
     from pipesched.picture import Picture
+    from pipesched.views.chart import Chart
 
 
 def instant(text: str) -> Fraction:
@@ -53,6 +54,7 @@ def end(text: str) -> Fraction | str:
 @options.size_options
 @options.check_options
 @options.torch_options
+@options.digits_option
 @click.option("json", "--json", is_flag=True, help="One object: format, picture, and what is wrong with the file.")
 @click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True)
 def show(file: str, **given: Any) -> int:
@@ -73,7 +75,7 @@ def show(file: str, **given: Any) -> int:
     if options.count(values) != 1:
         raise fail(Code.USAGE, "show takes one size at a time", help="give each parameter one value")
     wanted = drawing.wanted(given)
-    with Output("json" if given["json"] else "text", given["color"], given["output"]) as out:
+    with Output("json" if given["json"] else "text", given["color"], given["output"], given["digits"]) as out:
         source = compile.read(file)
         asked = options.compile_options(given, next(options.combinations(values)))
         made = picture.picture(source, asked, ran=bool(given["traces"]))
@@ -94,6 +96,7 @@ def _json(made: Picture, source: str, format: str, drawn: str) -> dict[str, obje
         "name": made.chart.title,
         "source": source,
         "parameters": dict(made.chart.sizes),
+        **_times(made.chart),
         "format": format,
         "picture": drawn,
         "stopped": None if made.chart.stop is None else _stopped(made.chart.stop),
@@ -121,6 +124,17 @@ def _stopped(stop: Standstill) -> dict[str, object]:
             for x in stop.cycle
         ],
     }
+
+
+def _times(chart: Chart) -> dict[str, object]:
+    """The figures of the title; null of an order that never ends."""
+    from pipesched.analysis.assumptions import published, used
+    from pipesched.model.numbers import exact
+    from pipesched.views.verdict import spent
+
+    times, figures = spent(chart), ("makespan", "span", "bubble", "span_bubble")
+    shown = exact(**{name: None if times is None else getattr(times, name) for name in figures})
+    return {**published(chart.costs, used(chart.schedule, chart.costs)), **shown}
 
 
 def _measured(run: Against) -> dict[str, object]:

@@ -6,6 +6,7 @@ UTF-8 gets ASCII. Nothing that steers a terminal gets to one, wherever it came f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -51,12 +52,17 @@ def dumps(value: object) -> str:
 
 @dataclass
 class Output:
-    """A place for results: stdout, or the file of ``-o``, which is written when all went well."""
+    """A place for results: stdout, or the file of ``-o``, which is written when all went well.
+
+    digits: significant ones of per cent, None for one decimal.
+    """
 
     format: str = "text"
     color_choice: str = "auto"
     path: str | None = None
+    digits: int | None = None
     kept: list[str] = field(default_factory=list)
+    _inside: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @property
     def color(self) -> bool:
@@ -91,9 +97,14 @@ class Output:
         write(text + "\n", sys.stderr)
 
     def __enter__(self) -> Output:
+        if self.digits is not None:
+            from pipesched.model.numbers import significant
+
+            self._inside.enter_context(significant(self.digits))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._inside.close()
         if kind is None and self._file and self.kept:
             replace_file(self._file, "".join(self.kept))
 

@@ -26,6 +26,7 @@ MAX_RUNS = 10_000
 @options.torch_options
 @click.option("--fsdp", is_flag=True, help="Ask for UNSHARD and RESHARD in a torch CSV.")
 @click.option("--require-proof", is_flag=True, help="Fail unless it is an answer that is proved optimal.")
+@options.digits_option
 @options.output_options
 def verify(files: tuple[str, ...], **given: Any) -> int:
     """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,

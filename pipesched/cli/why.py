@@ -18,6 +18,7 @@ from pipesched.diagnostics import Code, fail
 @options.size_options
 @options.check_options
 @options.torch_options
+@options.digits_option
 @options.output_options
 def why(file: str, *, every: bool, **given: Any) -> int:
     """Say where the idle time of a .ps file, a torch CSV, an order, a stream, a built-in name, or - comes from.

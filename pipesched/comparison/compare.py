@@ -12,22 +12,28 @@ from dataclasses import dataclass, replace
 from pipesched import render
 from pipesched.comparison.rows import Row, measured
 from pipesched.comparison.sizes import shared
-from pipesched.comparison.tables import number, ratio, short, table
+from pipesched.comparison.tables import ratio, short, table
 from pipesched.diagnostics import exit_status
 from pipesched.examine import Options
+from pipesched.model.numbers import exact
 from pipesched.source import Source
 from pipesched.views.plot import Point
 
 _HEADERS = (
     "makespan",
     "span",
-    "bubble ratio\nidle/makespan",
-    "overhead\nidle/work",
+    "bubble",
+    "bubble\nby span",
+    'idle / work\n"bubble fraction"',
     "peak",
     "messages",
     "parameters\nof a rank",
     "lower bound",
 )
+_UNITS = {
+    False: "costs of 1/p of the model; one of S stages takes p/S of them",
+    True: "costs of one stage, whatever its size (--cost-per stage)",
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ def _once(sizes: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
 
 
 def text(comparison: Comparison, width: int | None = None) -> str:
-    """The table, in two halves where it is wider than `width`, and under it why some rows are empty."""
+    """The unit, the table, in two halves where it is wider than `width`, and under it why some rows are empty."""
     names = list(dict.fromkeys(name for row in comparison.rows for name in row.parameters))
     names.sort(key=lambda name: ("pvm".find(name) % 4, name))
     lead = [[row.name, *(str(row.parameters.get(name, "")) for name in names)] for row in comparison.rows]
@@ -81,9 +87,10 @@ def text(comparison: Comparison, width: int | None = None) -> str:
         rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
         return table(("schedule", *names, *_HEADERS[begin:end]), rows)
 
-    parts, half = [part(0, len(_HEADERS))], len(_HEADERS) // 2
+    parts, half = [part(0, len(_HEADERS))], (len(_HEADERS) + 1) // 2
     if width is not None and max(map(len, parts[0].splitlines())) > width:
         parts = [part(0, half), part(half, len(_HEADERS))]
+    parts[0] = f"unit of time: {_UNITS[comparison.per_stage]}\n\n{parts[0]}"
     if notes := [*_notes(comparison)]:
         parts.append("\n".join(notes))
     return "\n\n".join(parts)
@@ -93,8 +100,9 @@ def _cells(row: Row) -> list[str]:
     """The figures of a row, as people read them."""
     reached = " reached" if row.bound is not None and row.bound == row.makespan else ""
     first = "refused" if row.refused else short(row.makespan)
-    figures = [first, short(row.span), ratio(row.ratio), ratio(row.overhead), short(row.peak), short(row.messages)]
-    return [*figures, "-" if row.share is None else str(row.share), short(row.bound) + reached]
+    shares = map(ratio, (row.bubble, row.span_bubble, row.overhead))
+    held = "-" if row.share is None else str(row.share)
+    return [first, short(row.span), *shares, short(row.peak), short(row.messages), held, short(row.bound) + reached]
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
@@ -128,27 +136,22 @@ def _row_json(row: Row) -> dict[str, object]:
         "name": row.name,
         "source": row.source,
         "parameters": dict(row.parameters),
-        "costs": dict(row.costs),
+        **exact(costs=row.costs),
         "assumed_costs": dict(row.assumed),
         "cost_remarks": list(row.remarks),
-        "makespan": number(row.makespan),
-        "span": number(row.span),
-        "idle": number(row.idle),
-        "bubble_ratio": number(row.ratio),
-        "overhead": number(row.overhead),
-        "peak": number(row.peak),
+        **exact(makespan=row.makespan, span=row.span, idle=row.idle, bubble=row.bubble, span_bubble=row.span_bubble),
+        **exact(bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
         "messages": row.messages,
-        "parameters_per_rank": number(row.share),
-        "lower_bound": number(row.bound),
+        **exact(parameters_per_rank=row.share, lower_bound=row.bound),
         "diagnostics": [render.as_json(diagnostic) for diagnostic in row.diagnostics],
     }
 
 
 def points(comparison: Comparison) -> list[Point]:
-    """Bubble ratio in per cent against peak memory, a series a schedule."""
+    """Bubble in per cent against peak memory, a series a schedule."""
     found = []
     for row in comparison.rows:
-        if row.ratio is not None and row.peak is not None:
+        if row.bubble is not None and row.peak is not None:
             sizes = " ".join(f"{name}={value}" for name, value in row.parameters.items())
-            found.append(Point(row.peak, row.ratio * 100, row.name, sizes))
+            found.append(Point(row.peak, row.bubble * 100, row.name, sizes))
     return found

@@ -70,7 +70,7 @@ class Difference:
         return not (self.facts or self.moves or any(alone))
 
     def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
-        """Makespan, span, bubble ratio and peak of both; None where an order is stuck."""
+        """Makespan, span, the bubble of both, and peak of both; None where an order is stuck."""
         one, two = _figures(self.a), _figures(self.b)
         return [(name, one[name], two[name]) for name in one]
 
@@ -166,10 +166,10 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
 
 def _figures(run: Run) -> dict[str, Fraction | None]:
     time, memory = run.report.time, run.report.memory
-    idle = max(time.idle, default=Fraction(0)) if time else None
     return {
         "makespan": time.makespan if time else None,
         "span": time.span if time else None,
-        "bubble ratio": idle / time.makespan if time and idle is not None and time.makespan else None,
+        "bubble": time.bubble if time else None,
+        "span bubble": time.span_bubble if time else None,
         "peak": max(memory.peak, default=Fraction(0)) if memory else None,
     }

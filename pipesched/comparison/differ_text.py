@@ -7,13 +7,16 @@ from fractions import Fraction
 from itertools import groupby
 
 from pipesched import render
-from pipesched.analysis.assumptions import assumed
+from pipesched.analysis.assumptions import published
 from pipesched.comparison.differ import Alone, Difference, Move
-from pipesched.comparison.tables import number, ratio, short, table
+from pipesched.comparison.run import Run
+from pipesched.comparison.tables import ratio, short, table
+from pipesched.model.numbers import exact, percent
 from pipesched.render import clean
 
 _LINES = 20
 _OPS = 12
+_SHARES = {"bubble": "bubble", "span bubble": "bubble by span"}
 
 
 def text(found: Difference, *, every: bool = False) -> str:
@@ -97,8 +100,8 @@ def _cost(found: Difference) -> str:
     """Both figures and the difference."""
     rows = []
     for name, a, b in found.figures():
-        shown = ratio if name == "bubble ratio" else short
-        rows.append([name, shown(a), shown(b), _change(name, a, b)])
+        shown = ratio if name in _SHARES else short
+        rows.append([_SHARES.get(name, name), shown(a), shown(b), _change(name, a, b)])
     return "\n".join([table(("", *_names(found), "change"), rows), *_remarks(found)])
 
 
@@ -113,14 +116,14 @@ def _remarks(found: Difference) -> Iterator[str]:
 def _change(name: str, a: Fraction | None, b: Fraction | None) -> str:
     if a is None or b is None:
         return "-"
-    if name == "bubble ratio":
-        points = f"{float((b - a) * 100):+.1f}".removesuffix(".0") + " points"
-        return "0" if a == b else points
+    if name in _SHARES:
+        return "0" if a == b else percent(b - a, "+").removesuffix("%") + "points"
     return "0" if a == b else ("+" if b > a else "") + short(b - a)
 
 
 def as_json(found: Difference) -> dict[str, object]:
     """The published form, see ``emit/README.md``."""
+    figures = {name.replace(" ", "_"): (a, b) for name, a, b in found.figures()}
     return {
         "ok": found.equal,
         "equal": found.equal,
@@ -131,12 +134,14 @@ def as_json(found: Difference) -> dict[str, object]:
         "only": [[_alone_json(entry) for entry in alone] for alone in (found.only_a, found.only_b)],
         "pairs": [[_alone_json(entry) for entry in alone] for alone in (found.pairs_a, found.pairs_b)],
         "split": [[_alone_json(entry) for entry in alone] for alone in (found.split_a, found.split_b)],
-        "figures": {name.replace(" ", "_"): [number(a), number(b)] for name, a, b in found.figures()},
-        "costs": [run.costs.to_json() for run in (found.a, found.b)],
-        "assumed_costs": [assumed(run.costs, run.kinds) for run in (found.a, found.b)],
-        "cost_remarks": [run.remarks for run in (found.a, found.b)],
+        **exact(figures={**figures, "bubble_ratio": figures["bubble"]}),
+        **{key: [one, two[key]] for two in [_costs(found.b)] for key, one in _costs(found.a).items()},
         "diagnostics": [render.as_json(x) for run in (found.a, found.b) for x in run.report.diagnostics],
     }
+
+
+def _costs(run: Run) -> dict[str, object]:
+    return published(run.costs, run.kinds)
 
 
 def _move_json(move: Move) -> dict[str, object]:

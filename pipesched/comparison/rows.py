@@ -1,7 +1,7 @@
 """One schedule at one size, in the figures that schedules are compared by.
 
-    bubble ratio   idle / makespan   of the rank that idles most
-    overhead       idle / work       of the same rank; the "bubble fraction" of some papers
+    bubble         idle time of all ranks / (ranks x makespan); by span with the span in the place of the makespan
+    idle / work    the same idle time over the work of all ranks; half of the literature calls that the bubble fraction
     peak           most activations of any rank, in microbatches through 1/p of the model
     parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
     lower bound    no order of these operations on this placement is faster, whatever memory it takes, or within the
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipesched.analysis.assumptions import assumed, remarks, used
+from pipesched.analysis.idle import overhead
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.examine import Loaded, Options, sizes
@@ -52,6 +53,9 @@ class Row:
     makespan: Fraction | None = None
     span: Fraction | None = None
     idle: Fraction | None = None
+    bubble: Fraction | None = None
+    span_bubble: Fraction | None = None
+    overhead: Fraction | None = None
     peak: Fraction | None = None
     messages: int | None = None
     share: Fraction | None = None
@@ -60,18 +64,6 @@ class Row:
     own_costs: bool = False
     assumed: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-
-    @property
-    def ratio(self) -> Fraction | None:
-        """idle / makespan."""
-        return None if self.idle is None or not self.makespan else self.idle / self.makespan
-
-    @property
-    def overhead(self) -> Fraction | None:
-        """idle / work, of the rank that idles most."""
-        if self.idle is None or self.makespan is None or self.makespan == self.idle:
-            return None
-        return self.idle / (self.makespan - self.idle)
 
     @property
     def fault(self) -> Diagnostic | None:
@@ -108,6 +100,9 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         time.makespan if time else None,
         time.span if time else None,
         max(time.idle, default=None) if time else None,
+        time.bubble if time else None,
+        time.span_bubble if time else None,
+        overhead(time.makespan, time.work) if time else None,
         max(memory.peak, default=None) if memory else None,
         report.messages,
         share(schedule.placement),

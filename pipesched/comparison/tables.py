@@ -38,8 +38,3 @@ def ratio(value: Fraction | None) -> str:
 def short(value: Fraction | int | None) -> str:
     """A number, or a dash where there is none."""
     return "-" if value is None else numbers.shown(value)
-
-
-def number(value: Fraction | int | None) -> int | str | None:
-    """A number in JSON: an integer, a string such as ``11/2``, or null."""
-    return None if value is None else numbers.plain(value)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import groupby
 
 from pipesched.analysis.attribution import PARTS
+from pipesched.analysis.idle import headline, told
 from pipesched.comparison.known import Known
 from pipesched.comparison.run import called, slot
 from pipesched.comparison.tables import ratio, table
@@ -30,17 +30,12 @@ def text(why: Why, *, every: bool = False) -> str:
 
 
 def _head(why: Why) -> str:
-    """The sizes, and the rank that idles most."""
-    idle, makespan = why.idle(), why.run.makespan
-    most = max(idle, default=Fraction(0))
-    share = f" ({ratio(most / makespan)})" if makespan else ""
-    where = f" on rank {idle.index(most)}" if len(set(idle)) > 1 else ""
-    sum_of = f"{shown(makespan - most)} work + {shown(most)} idle{share}{where}"
-    what = "makespan" if why.run.times.finished else "stops at"
-    fault = why.run.fault if why.run.times.finished else None
-    wrong = "" if fault is None else f"; wrong: {fault.code}"
-    head = f"{clean(why.run.title)}   {what} {shown(makespan)} = {sum_of}{wrong}"
-    return "\n".join([head, *why.run.remarks])
+    """The sizes, and the times with the bubble; of an order that is stuck how far it runs."""
+    time, run = why.run.report.time, why.run
+    if time is None:
+        return "\n".join([f"{clean(run.title)}   stops at {told(run.makespan, why.work())}", *run.remarks])
+    wrong = "" if run.fault is None else f"; wrong: {run.fault.code}"
+    return "\n".join([f"{clean(run.title)}   {headline(time.makespan, time.span, time.work)}{wrong}", *run.remarks])
 
 
 def _split(why: Why, every: bool) -> str:

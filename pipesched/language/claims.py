@@ -2,6 +2,7 @@
 
     claim peak(r) == min(p - r, m)                       the rank variable: for every rank
     claim idle == (p - 1) * (tF + tB) when tC == 0       without a rank: the largest over ranks
+    claim bubble == (p - 1) / (m + p - 1) when tC == 0   idle time of all ranks over p x makespan
 
 A claim whose condition is false, or that names a cost which differs from stage to stage, is not applicable: it says
 nothing here, and has not failed.
@@ -30,6 +31,9 @@ PER_RANK = ("work", "idle", "span_idle", "peak")
 VALUES = ("makespan", "span")
 FRACTION, A_RELEASE = 8, 3  # costs of a part of an expression in fractions, and of an operation's memory
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES))
+SHARES = ("bubble", "span_bubble")
+"""Names that a file may give another meaning, which then counts."""
+_LISTED = 20  # names of a file that a finding lists
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class Facts:
     work: tuple[Fraction, ...]
     idle: tuple[Fraction, ...]
     span_idle: tuple[Fraction, ...]
+    bubble: Fraction
+    span_bubble: Fraction
     peak: Callable[[Release], tuple[Fraction, ...]]
     costs: Costs
 
@@ -71,10 +77,14 @@ class Verdict:
 
 def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
     """The file's names, and those that only claims know."""
+    own = [name for block in scope.blocks[1:] for name in block]
+    soft = {name: Binding() for name in SHARES}
     known = {name: Binding() for name in (*COSTS, *VALUES)}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
     known |= {name: Binding() for name in rank_variables}
-    return Scope([*scope.blocks, known], scope.diagnostics)
+    more = ["..."] if len(own) > _LISTED else []
+    there = (*VALUES, *SHARES, *(f"{name}(r)" for name in PER_RANK), *COSTS, *own[:_LISTED], *more)
+    return Scope([soft, *scope.blocks, known], scope.diagnostics, there=f"a claim knows {', '.join(there)}")
 
 
 def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:
@@ -160,7 +170,7 @@ def _environment(facts: Facts, release: Release) -> dict[str, Any]:
     known: dict[str, Any] = {f"v_{name}": _row(row) for name, row in rows.items()}
     known |= {f"b_{name}": max(row, default=Fraction(0)) for name, row in rows.items()}
     known |= {f"v_{name}": facts.costs.scalar(key) for name, key in COSTS.items()}
-    return known | {"v_makespan": facts.makespan, "v_span": facts.span}
+    return known | {f"v_{name}": getattr(facts, name) for name in (*VALUES, *SHARES)}
 
 
 def _row(row: tuple[Fraction, ...]) -> Callable[[int | Fraction], Fraction]:

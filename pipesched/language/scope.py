@@ -75,12 +75,14 @@ _NO_SUCH = {
 class Scope:
     """A chain of blocks, the innermost last; what is wrong is collected, not raised.
 
-    reserved: names that have a meaning in claims, so that the top level of a file may not give them another.
+    reserved: names that have a meaning in claims, so that the top level of a file may not give them another. there:
+    what to say of the names that there are, to who uses another.
     """
 
     blocks: list[dict[str, Binding]]
     diagnostics: list[Diagnostic] = field(default_factory=list)
     reserved: frozenset[str] = frozenset()
+    there: str = ""
 
     def inner(self) -> Scope:
         """The scope of a block inside this one; what it defines ends with it."""
@@ -114,7 +116,9 @@ class Scope:
         known = [] if full else sorted({x for x in self.visible() if len(x) <= LONG})[:MANY]
         meant = [own for own, others in _ALIASES.items() if name.id in others and own in known]
         close = meant or difflib.get_close_matches(name.id, known, 1, 0.6)
-        help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else _AFTER)
+        help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else self.there or _AFTER)
+        if close and self.there:
+            help = f"{help} {self.there}"
         self.report(
             Code.UNKNOWN_NAME,
             f"no name `{name.id}` is known here",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fractions import Fraction
+from math import floor, log10
 
 from pipesched.diagnostics import Code, fail
 
+_EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
 
 
@@ -67,17 +71,63 @@ def shown(value: Fraction | int) -> str:
     return f"{'-' * (value < 0)}{whole}.{rest:0{decimals}}"
 
 
-def percent(value: Fraction) -> str:
-    """A part of a whole: ``15.8 %``, ``20 %``."""
-    return f"{float(value * 100):.1f}".removesuffix(".0") + " %"
+_digits: ContextVar[int | None] = ContextVar("digits", default=None)
+_SMALL = 1000  # a fraction with a larger denominator tells a reader nothing that the per cent do not
+
+
+@contextmanager
+def significant(digits: int | None) -> Iterator[None]:
+    """Per cent in so many significant digits, None for one decimal, in what is written inside."""
+    token = _digits.set(digits)
+    try:
+        yield
+    finally:
+        _digits.reset(token)
+
+
+def percent(value: Fraction, sign: str = "") -> str:
+    """A part of a whole: ``15.8 %``, ``20 %``; with `sign` "+" also what is above 0 has a sign."""
+    number, digits = float(value * 100), _digits.get()
+    decimals = 1 if digits is None else max(0, digits - 1 - (floor(log10(abs(number))) if number else 0))
+    text = f"{number:{sign}.{decimals}f}"
+    return (text.rstrip("0").rstrip(".") if decimals else text) + " %"
 
 
 def ratio(value: Fraction) -> str:
-    """The same with what it is exactly: ``3/19 = 15.8 %``; of nothing and of the whole ``0 %`` and ``100 %``."""
-    return f"{value} = {percent(value)}" if value.denominator > 1 else percent(value)
+    """With what it is exactly: ``3/19 = 15.8 %``; of nothing, of the whole and of large numbers in per cent alone."""
+    return f"{value} = {percent(value)}" if 1 < value.denominator < _SMALL else percent(value)
+
+
+def share(value: Fraction) -> str:
+    """The same the other way round: ``15.8 % (3/19)``."""
+    return f"{percent(value)} ({value})" if 1 < value.denominator < _SMALL else percent(value)
 
 
 def plain(value: Fraction | int) -> int | str:
     """As programs read it in JSON: an integer, or a string such as ``11/2``."""
     value = Fraction(value)
     return value.numerator if value.denominator == 1 else str(value)
+
+
+def exact(**values: object) -> dict[str, object]:
+    """Numbers, and lists and tables of them, as programs read them: each as it is, and as ``KEY_decimal`` beside it."""
+    made: dict[str, object] = {}
+    for key, value in values.items():
+        made |= {key: _each(plain, value), f"{key}_decimal": _each(float, value)}
+    return made
+
+
+def _each(write: Callable[[Fraction], object], value: object) -> object:
+    """Every number in it, written; null, and what is no number, stays."""
+    match value:
+        case bool() | None:
+            return value
+        case int() | Fraction():
+            return write(Fraction(value))
+        case str():
+            return write(Fraction(value)) if _EXACT.fullmatch(value) else value
+        case Mapping():
+            return {key: _each(write, entry) for key, entry in value.items()}
+        case Iterable():
+            return [_each(write, entry) for entry in value]
+    return value

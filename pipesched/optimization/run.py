@@ -169,13 +169,13 @@ def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
 
 
 def frontier_plot(frontier: Frontier) -> str:
-    """Bubble ratio against cap, as SVG."""
+    """Bubble against cap, as SVG."""
     from pipesched.views.plot import Point, plot
 
     points = [
-        Point(cap, (answer.value - answer.work) / answer.value, answer.status)
+        Point(cap, answer.least_bubble * 100, answer.status)
         for cap, answer in frontier.points
-        if answer.value and answer.work is not None
+        if answer.least_bubble is not None
     ]
     title = frontier.points[0][1].terms_without_cap
-    return plot(points, x="memory cap (microbatches)", y="bubble ratio", title=title)
+    return plot(points, x="memory cap (microbatches)", y="bubble, %", title=title)

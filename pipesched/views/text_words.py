@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
@@ -82,8 +83,9 @@ def _letters(layout: Layout) -> str:
 
 
 def wrapped(layout: Layout, text: str) -> list[str]:
-    """As many lines as that takes."""
-    return wrap(text, layout.how.width, break_on_hyphens=False)
+    """As many lines as that takes; no line but a row of the chart begins with a rank."""
+    whole = re.sub(r"(?<=\d) (?=%)", "\0", re.sub(r"on rank (?=\d)", "on\0rank\0", text))
+    return [line.replace("\0", " ") for line in wrap(whole, layout.how.width, break_on_hyphens=False)]
 
 
 def _filled(layout: Layout, texts: Sequence[str]) -> Iterator[list[str]]:

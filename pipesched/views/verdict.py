@@ -1,8 +1,8 @@
 """The cost of a chart in one line, in the words of those who report it.
 
-cost       makespan 33, idle 9 (3/11 = 27.3 %)             idle over makespan, of the rank that idles most
-span       span 24, bubble rate 0 %                        zero-bubble papers: from a rank's first start to its end
-overhead   makespan 33, bubble fraction 9/24 = 37.5 %      idle over work
+cost       makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)   as every command tells it
+span       span 24, bubble rate by span 0 %                        zero-bubble papers: idle time over ranks x span
+overhead   makespan 33, bubble fraction (idle / work) 37.5 %       half of the literature
 
 What never ends says who waits for whom, and under which model: "deadlock PS401 under strict: ranks 0 and 1 wait ...".
 What is drawn to its end though the file is wrong says so: "; wrong: PS301".
@@ -16,43 +16,35 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.analysis.assumptions import remarks, used
-from pipesched.analysis.idle import Idle, idle
-from pipesched.model.numbers import ratio, shown
+from pipesched.analysis.idle import Idle, headline, idle
+from pipesched.model.numbers import share, shown
+from pipesched.views import standing
 from pipesched.views.chart import Chart
-from pipesched.views.standing import headline
 
 
 def cost(chart: Chart) -> str:
-    """Makespan and idle time."""
-    spent = _spent(chart)
-    if spent is None:
+    """Makespan, and the bubble."""
+    times = spent(chart)
+    if times is None:
         return _stops(chart)
-    most = max(spent.idle, default=Fraction(0))
-    return f"makespan {shown(spent.makespan)}, idle {shown(most)} ({share(most, spent.makespan)}){_wrong(chart)}"
+    return f"{headline(times.makespan, times.span, times.work)}{_wrong(chart)}"
 
 
 def span(chart: Chart) -> str:
     """Span and the idle part of it."""
-    spent = _spent(chart)
-    if spent is None:
+    times = spent(chart)
+    if times is None:
         return _stops(chart)
-    idle_part = max(spent.span_idle, default=Fraction(0))
-    return f"span {shown(spent.span)}, bubble rate {share(idle_part, spent.span)}{_wrong(chart)}"
+    return f"span {shown(times.span)}, bubble rate by span {share(times.span_bubble)}{_wrong(chart)}"
 
 
 def overhead(chart: Chart) -> str:
-    """Makespan, and the largest idle time over work."""
-    spent = _spent(chart)
-    if spent is None:
+    """Makespan, and idle time over work."""
+    times = spent(chart)
+    if times is None:
         return _stops(chart)
-    parts = [(x / work, x, work) for x, work in zip(spent.idle, spent.work, strict=True) if work]
-    _, most, work = max(parts, default=(0, Fraction(0), Fraction(1)))
-    return f"makespan {shown(spent.makespan)}, bubble fraction {share(most, work)}{_wrong(chart)}"
-
-
-def share(part: Fraction, whole: Fraction) -> str:
-    """``3/19 = 15.8 %``, ``20 %``; nothing of nothing is none of it."""
-    return ratio(part / whole if whole else Fraction(0))
+    fraction = share(times.overhead or Fraction(0))
+    return f"makespan {shown(times.makespan)}, bubble fraction (idle / work) {fraction}{_wrong(chart)}"
 
 
 def timeless(chart: Chart) -> int:
@@ -69,10 +61,11 @@ def _wrong(chart: Chart) -> str:
 def _stops(chart: Chart) -> str:
     assert chart.stop is not None
     found = chart.stop.code
-    return headline(chart, chart.stop) + _wrong(replace(chart, wrong="") if chart.wrong == found else chart)
+    return standing.headline(chart, chart.stop) + _wrong(replace(chart, wrong="") if chart.wrong == found else chart)
 
 
-def _spent(chart: Chart) -> Idle | None:
+def spent(chart: Chart) -> Idle | None:
+    """Its times, None where it never ends."""
     if chart.stop is not None:
         return None
     return idle(chart.schedule, chart.times, chart.costs.ticks(chart.schedule.stages))

@@ -19,7 +19,8 @@ from pipesched.optimize.problem import Orders, Problem
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A published schedule at the same size. Times in the user's unit; peak: the largest over the ranks.
+    """A published schedule at the same size. Times in the user's unit; peak: the largest over the ranks; bubble,
+    span_bubble: as everywhere, see `analysis.idle`.
 
     fits: whether its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
     kind of backward, which `unlike` then says.
@@ -28,6 +29,8 @@ class Known:
     name: str
     makespan: Fraction
     span: Fraction
+    bubble: Fraction
+    span_bubble: Fraction
     peak: Fraction
     fits: bool
     orders: Orders | None
@@ -51,4 +54,5 @@ class Known:
         fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
         joined = bool(schedule.joined.any())
         unlike = "another placement" if not same else "overlap slots" if joined else "another kind of backward"
-        return cls(name, spent.makespan, spent.span, max(peaks), fits, orders, unlike)
+        times = (spent.makespan, spent.span, spent.bubble, spent.span_bubble)
+        return cls(name, *times, max(peaks), fits, orders, unlike)

@@ -1,8 +1,8 @@
 """Bubble against cap: the answer for every cap of a range.
 
-cap   makespan   idle        peak   verdict
-  2         45   21 46.7 %      2   proved optimal
-  3         31    7 22.6 %      3   proved optimal
+cap   makespan   bubble   peak   verdict
+  2         45   46.7 %      2   proved optimal
+  3         31   22.6 %      3   proved optimal
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.model.numbers import shown
+from pipesched.model.numbers import percent, shown
 from pipesched.model.verdict import INFEASIBLE
 from pipesched.optimize.answer.optimum import Optimum
 
@@ -37,23 +37,21 @@ class Frontier:
     def text(self) -> str:
         """A table."""
         objective = self.points[0][1].objective
-        rows = [("cap", objective, "idle", "ratio", "peak", "verdict")]
+        rows = [("cap", objective, "bubble" + " by span" * (objective == "span"), "peak", "verdict")]
         rows += [_row(cap, answer) for cap, answer in self.points]
-        widths = [max(len(row[i]) for row in rows) for i in range(6)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[:5], widths, strict=False)) for row in rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)) for row in rows]
         terms = self.points[0][1].terms_without_cap
-        return "\n".join([f"for: {terms}", *(f"{line}  {row[5]}" for line, row in zip(lines, rows, strict=True))])
+        return "\n".join([f"for: {terms}", *(f"{line}  {row[4]}" for line, row in zip(lines, rows, strict=True))])
 
     def to_json(self) -> dict[str, object]:
         """Every answer, with its cap."""
         return {"ok": self.exit_status == 0, "frontier": [answer.to_json() for _, answer in self.points]}
 
 
-def _row(cap: Fraction, answer: Optimum) -> tuple[str, str, str, str, str, str]:
-    if answer.value is None or answer.work is None:
+def _row(cap: Fraction, answer: Optimum) -> tuple[str, str, str, str, str]:
+    if answer.value is None or answer.least_bubble is None:
         told = f"infeasible: {answer.reason}" if answer.status == INFEASIBLE else answer.verdict
-        return shown(cap), "-", "-", "-", "-", told
-    idle = answer.value - answer.work
-    told = answer.status if answer.exit_status == 0 else f"gap {float(100 * (answer.gap or 0)):.1f} %"
-    ratio = f"{float(100 * idle / answer.value):.1f} %" if answer.value else "0 %"
-    return shown(cap), shown(answer.value), shown(idle), ratio, shown(max(answer.peak)), told
+        return shown(cap), "-", "-", "-", told
+    told = answer.status if answer.exit_status == 0 else f"gap {percent(answer.gap or Fraction(0))}"
+    return shown(cap), shown(answer.value), percent(answer.least_bubble), shown(max(answer.peak)), told

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from pipesched.analysis.idle import idle
+from pipesched.analysis.idle import bubble, idle
 from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
@@ -27,11 +27,11 @@ from pipesched.optimize.search.state import State
 class Optimum:
     """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
 
-    judged: what the checker says of the schedule; None where there is none, as makespan, span and peak are None and ().
-    lower_bound: of the objective; gap: how much more than the bound the objective is, as a fraction of the bound.
-    proved_by: what shows that there is no less; bound_by: in a word. given: the schedule to improve on, which is then
-    the first of `known`. every: (m0, K) where the schedule is given for every m = m0 + jK; growth: (objective at m0,
-    for each microbatch more). Exit status 0, 3 (less is not excluded) or 1 (infeasible).
+    judged: what the checker says of the schedule; None where there is none, as makespan, span, work and peak are then
+    None and (). lower_bound: of the objective; gap: how much more than the bound the objective is, as a fraction of
+    the bound. proved_by: what shows that there is no less; bound_by: in a word. given: the schedule to improve on,
+    which is then the first of `known`. every: (m0, K) where the schedule is given for every m = m0 + jK; growth:
+    (objective at m0, for each microbatch more). Exit status 0, 3 (less is not excluded) or 1 (infeasible).
     """
 
     instance: Instance
@@ -39,7 +39,7 @@ class Optimum:
     judged: Verdict | None = None
     makespan: Fraction | None = None
     span: Fraction | None = None
-    work: Fraction | None = None
+    work: tuple[Fraction, ...] = ()
     peak: tuple[Fraction, ...] = ()
     least: Fraction | None = None
     least_by: str = ""
@@ -101,6 +101,21 @@ class Optimum:
         return self.least_by if self.judged is None else self.judged.by
 
     @property
+    def bubble(self) -> Fraction | None:
+        """Idle time of all ranks over ranks x makespan."""
+        return None if self.makespan is None else bubble(self.makespan, self.work)
+
+    @property
+    def span_bubble(self) -> Fraction | None:
+        """The same with the span in the place of the makespan."""
+        return None if self.span is None else bubble(self.span, self.work)
+
+    @property
+    def least_bubble(self) -> Fraction | None:
+        """The bubble that belongs to the objective."""
+        return self.span_bubble if self.objective == "span" else self.bubble
+
+    @property
     def gap(self) -> Fraction | None:
         """(objective - bound) / bound, or None where one of them is not known."""
         return None if self.judged is None else self.judged.gap
@@ -140,7 +155,7 @@ class Optimum:
             plain,
             makespan=spent.makespan,
             span=spent.span,
-            work=max(spent.work),
+            work=spent.work,
             peak=memory(schedule, instance.release, instance.costs.sizes(schedule.stages)).peak,
             every=(repeated.seam.microbatches, repeated.seam.every) if repeated else None,
             growth=_growth(problem, repeated) if repeated else None,

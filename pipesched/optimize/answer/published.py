@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipesched import render
-from pipesched.model.verdict import EVERY
-from pipesched.optimize.answer import words
+from pipesched.model.numbers import exact
 
 if TYPE_CHECKING:
     from pipesched.optimize.answer.optimum import Optimum
@@ -23,28 +22,22 @@ def to_json(answer: Optimum) -> dict[str, object]:
         "parameters": dict(answer.sizes),
         "placement": answer.instance.placement.rank_of.tolist(),
         "objective": answer.objective,
-        "makespan": words.as_json(answer.makespan),
-        "span": words.as_json(answer.span),
-        "work": words.as_json(answer.work),
-        "lower_bound": words.as_json(answer.lower_bound),
-        "gap": words.as_json(answer.gap),
+        **exact(makespan=answer.makespan, span=answer.span, bubble=answer.bubble, span_bubble=answer.span_bubble),
+        **exact(work=max(answer.work, default=None), lower_bound=answer.lower_bound, gap=answer.gap),
         "proved_by": answer.proved_by or None,
         "told_by": answer.told_by or None,
         "found_by": answer.found_by or None,
         "reason": answer.reason or None,
         "every": _every(answer),
-        "mem_cap": None if answer.instance.caps is None else [words.as_json(cap) for cap in answer.instance.caps],
-        "peak": [words.as_json(peak) for peak in answer.peak],
+        **exact(mem_cap=answer.instance.caps, peak=answer.peak),
         "release": answer.instance.release.name,
-        "costs": answer.instance.costs.to_json(),
+        **exact(costs=answer.instance.costs.to_json()),
         "assumed_costs": answer.assumed,
         "given": None if answer.given is None else answer.given.name,
         "known": [
             {
                 "name": k.name,
-                "makespan": words.as_json(k.makespan),
-                "span": words.as_json(k.span),
-                "peak": words.as_json(k.peak),
+                **exact(makespan=k.makespan, span=k.span, bubble=k.bubble, span_bubble=k.span_bubble, peak=k.peak),
                 "fits": k.fits and k.orders is not None,
             }
             for k in answer.known
@@ -61,4 +54,5 @@ def _every(answer: Optimum) -> dict[str, object] | None:
     if answer.every is None or answer.growth is None:
         return None
     base, more = answer.growth
-    return dict(zip(EVERY, (*answer.every, words.as_json(base), words.as_json(more)), strict=True))
+    first, step = answer.every
+    return {"microbatches": first, "step": step, **exact(value=base, growth=more)}

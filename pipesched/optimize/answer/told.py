@@ -7,9 +7,12 @@ proved optimal: makespan 27
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from pipesched.model.numbers import shown
+from pipesched.analysis.idle import headline
+from pipesched.model.numbers import percent, shown
 from pipesched.model.verdict import FOUND, INFEASIBLE, NOTHING, PROVED
 from pipesched.optimize.answer import words
 
@@ -34,12 +37,8 @@ def text(answer: Optimum, *, color: bool = False) -> str:
 
 
 def _times(answer: Optimum) -> str:
-    assert answer.makespan is not None and answer.span is not None and answer.work is not None
-    value = answer.makespan if answer.objective == "makespan" else answer.span
-    idle = value - answer.work
-    ratio = f" ({float(100 * idle / value):.1f} %)" if value else ""
-    other = f"span {shown(answer.span)}" if answer.objective == "makespan" else f"makespan {shown(answer.makespan)}"
-    return f"{answer.objective} {shown(value)} = {shown(answer.work)} work + {shown(idle)} idle{ratio};  {other}"
+    assert answer.makespan is not None and answer.span is not None
+    return headline(answer.makespan, answer.span, answer.work, span_first=answer.objective == "span")
 
 
 def _beside_given(answer: Optimum) -> list[str]:
@@ -51,7 +50,7 @@ def _beside_given(answer: Optimum) -> list[str]:
     remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
     if theirs == value:
         return [f"    as long as {given.name}{remark}"]
-    more = f" ({float(100 * abs(theirs - value) / theirs):.1f} %)" if theirs else ""
+    more = f" ({percent(abs(theirs - value) / theirs)})" if theirs else ""
     longer = "shorter" if value < theirs else "longer"
     return [f"    {shown(abs(theirs - value))}{more} {longer} than {given.name}{remark}"]
 
@@ -59,16 +58,28 @@ def _beside_given(answer: Optimum) -> list[str]:
 def _table(answer: Optimum) -> list[str]:
     """The schedules of the library at this size, in the order of the objective."""
     assert answer.makespan is not None and answer.span is not None
-    own = (answer.makespan, answer.span, max(answer.peak), "this schedule", "")
-    rows = [(k.makespan, k.span, k.peak, k.name, k.remark) for k in answer.known]
-    by = 1 if answer.objective == "span" else 0
-    cells = [("", "makespan", "span", "peak", "")]
-    listed = sorted([own, *rows], key=lambda row: (row[by], row is not own))
-    cells += [(name, shown(a), shown(b), shown(peak), remark) for a, b, peak, name, remark in listed]
-    width = [max(len(row[i]) for row in cells) for i in range(4)]
+    assert answer.bubble is not None and answer.span_bubble is not None
+    own = ("this schedule", answer.makespan, answer.span, answer.bubble, answer.span_bubble, max(answer.peak), "")
+    rows = [own, *((k.name, k.makespan, k.span, k.bubble, k.span_bubble, k.peak, k.remark) for k in answer.known)]
+    rows.sort(key=lambda row: (row[2] if answer.objective == "span" else row[1], row is not own))
+    cells = [(x, shown(a), shown(b), percent(c), percent(d), shown(e), remark) for x, a, b, c, d, e, remark in rows]
+    return [_unit(answer), *_aligned([("", "makespan", "span", "bubble", "by span", "peak", ""), *cells])]
+
+
+def _unit(answer: Optimum) -> str:
+    """What a time is: that of `compare` is another where ranks have several stages."""
+    placement = answer.instance.placement
+    stages, ranks = placement.stages, placement.ranks
+    other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
+    return f"    unit of time: costs of one of {stages} stages{other}"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The first and the last column to the left, numbers to the right."""
+    width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     return [
-        f"    {a.ljust(width[0])}  {b.rjust(width[1])}  {c.rjust(width[2])}  {d.rjust(width[3])}  {e}".rstrip()
-        for a, b, c, d, e in cells
+        f"    {'  '.join([row[0].ljust(width[0]), *map(str.rjust, row[1:-1], width[1:]), row[-1]])}".rstrip()
+        for row in rows
     ]
 
 

@@ -60,9 +60,3 @@ def release(rule: Release) -> str | None:
 
 def exact(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"
-
-
-def as_json(value: Fraction | None) -> int | str | None:
-    if value is None:
-        return None
-    return value.numerator if value.denominator == 1 else str(value)
