@@ -27,11 +27,11 @@ from pipesched.optimize.search.state import State
 class Optimum:
     """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
 
-    judged: what the checker says of the schedule; None where there is none, as makespan, span, work and peak are then
-    None and (). lower_bound: of the objective; gap: how much more than the bound the objective is, as a fraction of
-    the bound. proved_by: what shows that there is no less; bound_by: in a word. given: the schedule to improve on,
-    which is then the first of `known`. every: (m0, K) where the schedule is given for every m = m0 + jK; growth:
-    (objective at m0, for each microbatch more). Exit status 0, 3 (less is not excluded) or 1 (infeasible).
+    judged: what the checker says of the schedule; None where there is none, as are makespan and span, and () works and
+    peak, which are by rank. lower_bound: of the objective; gap: how much more than the bound the objective is, as a
+    fraction of the bound. proved_by: what shows that there is no less; bound_by: in a word. given: the schedule to
+    improve on, which is then the first of `known`. every: (m0, K) where the schedule is given for every m = m0 + jK;
+    growth: (objective at m0, for each microbatch more). Exit status 0, 3 (less is not excluded) or 1 (infeasible).
     """
 
     instance: Instance
@@ -39,7 +39,7 @@ class Optimum:
     judged: Verdict | None = None
     makespan: Fraction | None = None
     span: Fraction | None = None
-    work: tuple[Fraction, ...] = ()
+    works: tuple[Fraction, ...] = ()
     peak: tuple[Fraction, ...] = ()
     least: Fraction | None = None
     least_by: str = ""
@@ -101,14 +101,19 @@ class Optimum:
         return self.least_by if self.judged is None else self.judged.by
 
     @property
+    def work(self) -> Fraction | None:
+        """Of the busiest rank."""
+        return max(self.works, default=None)
+
+    @property
     def bubble(self) -> Fraction | None:
         """Idle time of all ranks over ranks x makespan."""
-        return None if self.makespan is None else bubble(self.makespan, self.work)
+        return None if self.makespan is None else bubble(self.makespan, self.works)
 
     @property
     def span_bubble(self) -> Fraction | None:
         """The same with the span in the place of the makespan."""
-        return None if self.span is None else bubble(self.span, self.work)
+        return None if self.span is None else bubble(self.span, self.works)
 
     @property
     def least_bubble(self) -> Fraction | None:
@@ -155,7 +160,7 @@ class Optimum:
             plain,
             makespan=spent.makespan,
             span=spent.span,
-            work=spent.work,
+            works=spent.work,
             peak=memory(schedule, instance.release, instance.costs.sizes(schedule.stages)).peak,
             every=(repeated.seam.microbatches, repeated.seam.every) if repeated else None,
             growth=_growth(problem, repeated) if repeated else None,

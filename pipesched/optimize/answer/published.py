@@ -23,7 +23,7 @@ def to_json(answer: Optimum) -> dict[str, object]:
         "placement": answer.instance.placement.rank_of.tolist(),
         "objective": answer.objective,
         **exact(makespan=answer.makespan, span=answer.span, bubble=answer.bubble, span_bubble=answer.span_bubble),
-        **exact(work=max(answer.work, default=None), lower_bound=answer.lower_bound, gap=answer.gap),
+        **exact(work=answer.work, lower_bound=answer.lower_bound, gap=answer.gap),
         "proved_by": answer.proved_by or None,
         "told_by": answer.told_by or None,
         "found_by": answer.found_by or None,

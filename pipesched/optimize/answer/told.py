@@ -38,7 +38,7 @@ def text(answer: Optimum, *, color: bool = False) -> str:
 
 def _times(answer: Optimum) -> str:
     assert answer.makespan is not None and answer.span is not None
-    return headline(answer.makespan, answer.span, answer.work, span_first=answer.objective == "span")
+    return headline(answer.makespan, answer.span, answer.works, span_first=answer.objective == "span")
 
 
 def _beside_given(answer: Optimum) -> list[str]:
