@@ -109,6 +109,13 @@ def svg(chart: Chart, how: Svg | None = None) -> str:
     return svg.render(chart, how)
 
 
+def printed(figure: str, written: str) -> str:
+    """A figure as ``pdf`` or ``png``; the bytes with surrogates (PEP 383)."""
+    from pipesched.views import printed
+
+    return printed.printed(figure, written).decode("utf-8", "surrogateescape")
+
+
 def html(chart: Chart) -> str:
     """The chart as a page that needs nothing else."""
     from pipesched.views import html
@@ -131,7 +138,7 @@ def csv(chart: Chart) -> str:
 
 
 def dag(chart: Chart, written: str = "dot", *, force: bool = False) -> str | None:
-    """The dependency graph as ``dot``, ``graphml``, ``svg`` or ``png``; None where the program `dot` is missing.
+    """The dependency graph as ``dot``, ``graphml``, ``svg``, ``pdf`` or ``png``; None where there is no program `dot`.
 
     Bytes are told as what UTF-8 makes of them, with surrogates for the rest (PEP 383).
     """
@@ -142,8 +149,8 @@ def dag(chart: Chart, written: str = "dot", *, force: bool = False) -> str | Non
             return graph.graphml(chart)
         case "svg":
             return dag.svg(chart, force=force)
-        case "png":
-            drawn = dag.png(chart, force=force)
+        case "png" | "pdf":
+            drawn = dag.png(chart, force=force) if written == "png" else dag.pdf(chart, force=force)
             return None if drawn is None else drawn.decode("utf-8", "surrogateescape")
         case _:
             return dag.dot(chart, force=force)

@@ -1,8 +1,9 @@
 """What `show` is asked for: a format, named or told by the suffix of the file, and options that mean something for it.
 
-    .txt text      .svg svg      .html page      .json trace      .csv times      .dot .gv .graphml graph
+    .txt text      .svg .pdf .png figure      .html page      .json trace      .csv times      .dot .gv .graphml graph
 
-A graph is DOT; ``--format dag -o x.svg`` and ``x.png`` are laid out by the program `dot`.
+A PDF and a PNG are the figure as cairosvg paints it. A graph is DOT; ``--format dag -o x.svg``, ``x.pdf`` and ``x.png``
+are laid out by the program `dot`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ GRAPHML = "graphml"
 _SUFFIXES = {
     ".txt": "text",
     ".svg": "svg",
+    ".pdf": "svg",
+    ".png": "svg",
     ".html": "html",
     ".htm": "html",
     ".json": "trace",
@@ -33,6 +36,10 @@ _SUFFIXES = {
     ".dot": "dag",
     ".gv": "dag",
     ".graphml": "dag",
+}
+_WRITTEN = {  # by the suffix of a file, where a format has several forms
+    "svg": {".pdf": "pdf", ".png": "png"},
+    "dag": {".graphml": GRAPHML, ".svg": "svg", ".pdf": "pdf", ".png": "png"},
 }
 _ONLY = {  # what an option is for; elsewhere it would be silently ignored
     "width": ("text",),
@@ -50,10 +57,10 @@ _PIPED = 80
 
 @dataclass(frozen=True)
 class Wanted:
-    """A format; for a graph also what it is written as: dot, graphml, svg or png."""
+    """A format, and what it is written as: a graph as dot, graphml, svg, pdf or png; a figure as svg, pdf or png."""
 
     format: str
-    graph: str = ""
+    written: str = ""
 
 
 def wanted(given: Mapping[str, Any]) -> Wanted:
@@ -62,14 +69,13 @@ def wanted(given: Mapping[str, Any]) -> Wanted:
     Raises:
         PipeschedError: PS225, an unknown suffix, or an option that means nothing for the format.
     """
-    suffix = os.path.splitext(given["output"] or "")[1].lower()
-    format = given["format"] or _by_suffix("" if given["json"] else suffix)
-    graph = ""
-    if format == "dag":
-        known = {".graphml": GRAPHML, ".svg": "svg", ".png": "png"}
-        graph = GRAPHML if given["end"] == GRAPHML else known.get("" if given["json"] else suffix, "dot")
-    _require_fit(format, {**given, "end": None} if graph == GRAPHML else given)
-    return Wanted(format, graph)
+    suffix = "" if given["json"] else os.path.splitext(given["output"] or "")[1].lower()
+    format = given["format"] or _by_suffix(suffix)
+    written = _WRITTEN.get(format, {}).get(suffix, "dot" if format == "dag" else "")
+    if format == "dag" and given["end"] == GRAPHML:
+        written = GRAPHML
+    _require_fit(format, {**given, "end": None} if written == GRAPHML else given)
+    return Wanted(format, written)
 
 
 def _by_suffix(suffix: str) -> str:
@@ -94,10 +100,11 @@ def _require_fit(format: str, given: Mapping[str, Any]) -> None:
 
 
 def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output, run: Against | None = None) -> str:
-    """The picture as a text, with a measured run if there is one; the bytes of a PNG with surrogates (PEP 383).
+    """The picture as a text, with a measured run if there is one; the bytes of PDF and PNG with surrogates (PEP 383).
 
     Raises:
-        PipeschedError: PS225, PS815, what cannot be drawn; PS820, no program `dot`, in which case the DOT is written.
+        PipeschedError: PS225, PS815, what cannot be drawn; PS820, no cairosvg, or no program `dot`, in which case the
+            DOT is written.
     """
     from pipesched import picture
     from pipesched.views.axis import Window
@@ -114,7 +121,8 @@ def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output, ru
             style, messages, memory = given["style"] or "default", given["messages"], given["memory"]
             window = Window(given["begin"], given["end"])
             shapes = Svg(style, messages, memory, window, given["force"])
-            return picture.svg(chart, shapes) if run is None else picture.against_svg(chart, run, shapes)
+            figure = picture.svg(chart, shapes) if run is None else picture.against_svg(chart, run, shapes)
+            return picture.printed(figure, wanted.written) if wanted.written else figure
         case "html":
             return picture.html(chart)
         case "trace":
@@ -122,7 +130,7 @@ def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output, ru
         case "csv":
             return picture.csv(chart)
         case _:
-            return _graph(chart, wanted.graph, given, out)
+            return _graph(chart, wanted.written, given, out)
 
 
 def _graph(chart: Chart, written: str, given: Mapping[str, Any], out: Output) -> str:

@@ -62,7 +62,7 @@ def show(file: str, **given: Any) -> int:
 
     \b
     pipesched show zb_h1 --p 4 --m 8                  a chart in the terminal
-    pipesched show dualpipe --p 8 --m 20 -o dp.svg    a figure for a paper
+    pipesched show dualpipe --p 8 --m 20 -o dp.svg    a figure for a paper, or dp.pdf, dp.png
     pipesched show 1f1b --p 4 -o 1f1b.html            a page to zoom and to point at
     pipesched show 1f1b --p 4 -o 1f1b.json            a trace for Perfetto
     pipesched show 1f1b --p 4 --measured run.json     a measured run under the plan

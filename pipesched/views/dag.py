@@ -59,6 +59,15 @@ def png(chart: Chart, *, force: bool = False) -> bytes | None:
     return _drawn(chart, "png", force)
 
 
+def pdf(chart: Chart, *, force: bool = False) -> bytes | None:
+    """The graph as PDF, or None where `dot` is not installed.
+
+    Raises:
+        PipeschedError: PS815, as `dot`.
+    """
+    return _drawn(chart, "pdf", force)
+
+
 def _drawn(chart: Chart, format: str, force: bool) -> bytes | None:
     try:
         return bytes(_graph(chart, force).pipe(format=format))

@@ -2,6 +2,7 @@
 
 const pipesched = { view, marked, meta, frames: [], criticalPath, fit, under, xOf, yOf, rankAt, barHeight, labelOf, columns: {
   kind, second, stageOf, microbatch, begin, end, needs, cause, held } };
+pipesched.name = (index) => (called ? called.form(index) : ""); // as boxes are called at this zoom
 pipesched.goTo = (index) => { goTo(index); redraw(); };
 pipesched.middle = (index) => {
   const [x, y, w, h] = boxOf(index, rankOf(index)), box = stageElement.getBoundingClientRect();
