@@ -31,7 +31,7 @@ from pipesched.language.parser import OPS_A_WORD, WORDS, parse
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
-from pipesched.model.placement import most_ranks
+from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
@@ -104,6 +104,7 @@ def _of_a_size(loaded: Loaded, options: Options) -> Loaded:
     require_ranks(loaded.schedule.ranks, most_ranks(options.max_ops))
     instructions = len(loaded.schedule if loaded.program is None else loaded.program)
     for count, what, limit in (
+        (loaded.schedule.placement.rank_of.size, "stages", most_stages(options.max_ops)),
         (len(loaded.schedule), "operations", options.max_ops),
         (instructions, "instructions", MESSAGES * options.max_ops),
     ):

@@ -134,11 +134,13 @@ def _missing(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
 
 def _grouped(schedule: Schedule, keys: Ints) -> list[tuple[int, int, list[int]]]:
     """(stage, rank, keys) of holes of one stage on one rank."""
-    groups: dict[tuple[int, int], list[int]] = {}
-    for key in keys.tolist():
-        stage, microbatch = divmod(key, schedule.microbatches)
-        groups.setdefault((stage, int(schedule.placement.table[stage, microbatch])), []).append(key)
-    return [(stage, rank, found) for (stage, rank), found in groups.items()]
+    stage, microbatch = np.divmod(keys, schedule.microbatches)
+    rank = schedule.placement.table[stage, microbatch].astype(np.int64)
+    _, first, group = np.unique(stage * (schedule.ranks + 1) + rank, return_index=True, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    cut = np.searchsorted(group[order], np.arange(len(first) + 1)).tolist()
+    by_first = np.argsort(first).tolist()
+    return [(int(stage[first[g]]), int(rank[first[g]]), keys[order[cut[g] : cut[g + 1]]].tolist()) for g in by_first]
 
 
 def _listed(microbatches: list[int]) -> str:

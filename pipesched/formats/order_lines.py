@@ -7,12 +7,13 @@ by word (`formats.order_words`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.diagnostics import Code, Diagnostic, Label, fail
 from pipesched.formats.order_words import Bad, read_word
 from pipesched.formats.rows import require_ranks
 from pipesched.model.columns import Column
@@ -38,14 +39,21 @@ _ONLY_NUMBERS = {ord(c): " " for c in "FIWB+."}
 class Lines:
     """What was read so far.
 
-    ranks: an array a rank, shape (len(COLUMNS), instructions). lines: the line of each rank.
+    ranks: an array a rank, shape (len(COLUMNS), instructions). lines: the line of each rank. slow: words that were read
+    one by one.
     """
 
     source: Source
     most_ranks: int = RANKS
     ranks: list[Column] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    slow: int = 0
     problems: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def most_words(self) -> int:
+        """Words that are read one by one: as many as there may be ranks, twenty times."""
+        return 20 * self.most_ranks
 
     def read(self) -> None:
         """All lines, until too much is wrong."""
@@ -80,23 +88,31 @@ class Lines:
         opened: Span | None = None
         batches = 0
         for word in words(self.source, number):
-            if word.text == "(" and opened is None:
+            text = word.text
+            if len(self.problems) >= SHOWN:
+                return
+            if text == "(" and opened is None:
                 opened = word
-            elif word.text == ")" and opened is not None:
+            elif text == ")" and opened is not None:
                 opened, batches = None, batches + 1
-            elif word.text in ("(", ")"):
-                self._bad(word, Code.CELL, f"{word.text!r} without its other half", "batches are ( … ), not nested")
+            elif text in ("(", ")"):
+                self._bad(word, Code.CELL, f"{text!r} without its other half", "batches are ( … ), not nested")
             else:
-                yield from self._word(word, -1 if opened is None else batches)
+                yield from self._word(word, text, -1 if opened is None else batches)
         if opened is not None:
             self._bad(opened, Code.CELL, "'(' without its other half", "a batch ends in ) on the same line")
 
-    def _word(self, span: Span, group: int) -> Iterator[Instruction]:
-        found = read_word(span.text, group)
+    def _word(self, span: Span, text: str, group: int) -> Sequence[Instruction]:
+        self.slow += 1
+        if self.slow > self.most_words:
+            message = f"the file has more than {self.most_words:,} words beside computes"
+            help = "torch CSV and streams are read faster; --max-ops raises the limit"
+            raise fail(Code.TOO_MANY_OPERATIONS, message, Label(span, "one too many"), help=help)
+        found = read_word(text, group)
         if isinstance(found, Bad):
             self._bad(span, Code.OUT_OF_RANGE if found.beyond else Code.CELL, found.reason, found.help)
-        else:
-            yield from found
+            return ()
+        return found
 
 
 def uncommented(source: Source, line: int) -> str:
@@ -132,5 +148,5 @@ for _op in (Op.F, Op.I, Op.W, Op.B):
 
 
 def _columns(instructions: list[Instruction]) -> Column:
-    rows = [[getattr(x, name) for name in COLUMNS] for x in instructions]
+    rows = list(map(attrgetter(*COLUMNS), instructions))
     return np.array(rows, dtype=np.int32).reshape(-1, len(COLUMNS)).T

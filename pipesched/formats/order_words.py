@@ -67,18 +67,26 @@ _WORDS: tuple[tuple[re.Pattern[str], Maker], ...] = tuple(
     )
 )
 
-_DIGITS = re.compile(_NUMBER)
+_OF_VERB: dict[str, tuple[tuple[re.Pattern[str], Maker], ...]] = {
+    verb: tuple(row for row in _WORDS if verb in row[0].pattern)
+    for verb in ("send", "recv", "wait", "reduce", "unshard", "reshard", "sync", "step")
+}
+_COMPUTE = _WORDS[:1]
+_WIDE = re.compile(f"[0-9]{{{len(str(LARGEST))},}}")
 _GRADIENT_OF_I = re.compile(r"(send|recv|wait):I")
 
 
 def read_word(text: str, group: int) -> tuple[Instruction, ...] | Bad:
     """The instruction of a word, or the two of an overlap pair, in the batch `group` (-1: none)."""
     first, plus, rest = text.partition("+")
+    if not plus and group < 0:
+        alone = _one(first)
+        return (alone,) if isinstance(alone, Instruction) else _no_operation(text, alone)
     instructions = []
     for part, second in ((first, False), (rest, True)) if plus else ((first, False),):
         found = _one(part)
         if isinstance(found, Bad):
-            return Bad(f"{_short(text)!r} is no operation: {found.reason}", found.help, found.beyond)
+            return _no_operation(text, found)
         instructions.append((found, second))
     if plus and not _pair(instructions[0][0], instructions[1][0]):
         return Bad(f"{_short(text)!r} is no overlap pair", "a pair is an F, then a B or an I, as in F3.1+B2.0")
@@ -87,15 +95,19 @@ def read_word(text: str, group: int) -> tuple[Instruction, ...] | Bad:
     )
 
 
+def _no_operation(text: str, why: Bad) -> Bad:
+    return Bad(f"{_short(text)!r} is no operation: {why.reason}", why.help, why.beyond)
+
+
 def _pair(first: Instruction, second: Instruction) -> bool:
     return first.op is Op.F and second.op in (Op.B, Op.I)
 
 
 def _one(text: str) -> Instruction | Bad:
-    for pattern, maker in _WORDS:
+    for pattern, maker in _OF_VERB.get(text.partition(":")[0], _COMPUTE):
         match = pattern.fullmatch(text)
         if match is not None:
-            beyond = next((x for x in _DIGITS.findall(text) if number(x) > LARGEST), None)
+            beyond = next((x for x in _WIDE.findall(text) if number(x) > LARGEST), None)
             if beyond is not None:
                 return Bad(f"{_short(beyond)} is beyond the limit of {LARGEST:,}", beyond=True)
             return _checked(maker(match.groups()))

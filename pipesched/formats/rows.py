@@ -35,6 +35,8 @@ _STEP[[Op.SEND_B, Op.RECV_F]] = -1
 
 def number(digits: str) -> int:
     """The value of some digits, of any length; more than any number that is read where it is beyond them."""
+    if len(digits) < len(str(LARGEST)):
+        return int(digits or 0)
     significant = digits.lstrip("0")
     return int(significant or 0) if len(significant) <= len(str(LARGEST)) else LARGEST + 1
 

@@ -49,8 +49,11 @@ class Pending:
 
     def take(self, entry: tuple[int, int]) -> None:
         """Take an entry that is in the queue, wherever it stands."""
-        self.taken[entry] = self.taken.get(entry, 0) + 1
-        while self.queue and self.taken.get(self.queue[0]):
+        if self.queue[0] == entry:
+            self.queue.popleft()
+        else:
+            self.taken[entry] = self.taken.get(entry, 0) + 1
+        while self.taken and self.queue and self.taken.get(self.queue[0]):
             self.taken[self.queue.popleft()] -= 1
 
 

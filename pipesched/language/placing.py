@@ -11,7 +11,7 @@ import numpy as np
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language.checked import Checked, StageCode
 from pipesched.language.running import Halt, report
-from pipesched.model.placement import OPS_A_RANK, Placement, most_ranks
+from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
 from pipesched.source import Span
 
 WIDEST_RANK = 2**31  # of columns
@@ -46,8 +46,8 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
     for line in checked.stages:
         try:
             _line(line, routes, names, max_ops)
-            if sum(len(route.rank_of) for route in routes.values()) > max_ops:
-                raise _too_many(f"{max_ops + 1} stages on all routes", max_ops, line.node.span)
+            if sum(len(route.rank_of) for route in routes.values()) > most_stages(max_ops):
+                raise _too_many_stages(most_stages(max_ops), line.node.span)
         except (ZeroDivisionError, Halt) as error:
             raise report(error, source) from None
     found = list(routes.values())
@@ -88,6 +88,8 @@ def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_
     high = low + 1 if line.high is None else eval(line.high, names)
     if high - low > max_ops:
         raise _too_many(f"{high - low} stages", max_ops, node.span)
+    if high - low > most_stages(max_ops):
+        raise _too_many_stages(most_stages(max_ops), node.span)
     rank_of = eval(line.rank, names)
     if line.microbatches is not None:
         route.microbatches = (eval(line.microbatches[0], names), eval(line.microbatches[1], names))
@@ -163,6 +165,15 @@ def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops
     if least > max_ops:
         what = f"{stages} stages and {microbatches} microbatches: {least} operations"
         raise _too_many(what, max_ops, checked.stages[0].node.span)
+
+
+def _too_many_stages(most: int, span: Span) -> PipeschedError:
+    return fail(
+        Code.TOO_MANY_OPERATIONS,
+        f"more than {most} stages, those of all routes counted",
+        Label(span, "too many here"),
+        help=f"choose smaller sizes, or raise --max-ops: a stage counts as {OPS_A_STAGE} operations",
+    )
 
 
 def _too_many_ranks(routes: list[Route], ranks: int, max_ops: int) -> PipeschedError:

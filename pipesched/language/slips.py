@@ -19,6 +19,7 @@ from pipesched.diagnostics import Diagnostic, Label
 from pipesched.language.habits import HABITS, Edit, Habit
 from pipesched.source import Source, Span
 
+_LONGEST, _WIDEST = 20_000, 1_000  # characters of a text, and of a line, in which habits are looked for
 _READ = 400_000  # characters of all readings: about a second
 _SHOWN = 8
 _ADVISED = 4
@@ -68,7 +69,12 @@ class _Edited:
 
 
 def explained(source: Source, read: Reader) -> list[Diagnostic]:
-    """The findings of a text that does not parse, habits told as such. read: all findings of a text."""
+    """The findings of a text that does not parse, habits told as such. read: all findings of a text.
+
+    Habits are those of people, and looking for them takes more than linear time: not in what people do not write.
+    """
+    if len(source.text) > _LONGEST or max(map(len, source.text.split("\n"))) > _WIDEST:
+        return read(source)
     return _Explanation(read, _READ).of(source)[0]
 
 

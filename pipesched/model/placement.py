@@ -19,11 +19,17 @@ import numpy as np
 from pipesched.model.columns import Column
 
 RANKS, OPS_A_RANK = 20_000, 100
+STAGES, OPS_A_STAGE = 100_000, 20
 
 
 def most_ranks(max_ops: int) -> int:
     """How many ranks are taken: those of any cluster, and more where more operations are allowed."""
     return max(RANKS, max_ops // OPS_A_RANK)
+
+
+def most_stages(max_ops: int) -> int:
+    """How many stages are taken, likewise."""
+    return max(STAGES, max_ops // OPS_A_STAGE)
 
 
 @dataclass(frozen=True, eq=False)
