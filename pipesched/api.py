@@ -153,6 +153,7 @@ def optimize(
     engine: str = "auto",
     portfolio: bool = True,
     proof: str | None = None,
+    seed: int = 0,
     progress: Callable[[State], None] | None = None,
     **parameters: int,
 ) -> Optimum:
@@ -161,6 +162,7 @@ def optimize(
     target: a schedule whose placement, sizes and kind of backward count; without one there are p, v and m.
     placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement counts. mem_cap: in
     microbatches through 1/p of the model, one, or one a rank. backward: ``split`` or ``fused``. time_limit: seconds.
+    seed: where chance begins; the same question and seed have the same answer, unless a time limit ends the search.
     progress: is given the state of the search about every second; KeyboardInterrupt, also from there, ends the search
     with the best so far.
 
@@ -168,7 +170,7 @@ def optimize(
         PipeschedError: PS2xx, an option that means nothing; PS702, what cannot be optimized; PS820, the engine is not
             installed; all that is wrong in the file. That no schedule is within the caps is an answer, not an error.
     """
-    from pipesched.optimization import Limits, Request, place
+    from pipesched.optimization import MOST_SEED, Limits, Request, place
     from pipesched.optimization import optimize as run
 
     if isinstance(target, Schedule | Program):
@@ -177,6 +179,8 @@ def optimize(
         raise fail(Code.USAGE, "a proof is of one m", help="leave out proof, or all_m")
     if not time_limit >= 0:
         raise fail(Code.USAGE, f"a time limit of {time_limit} s", help="give a number of seconds from 0 up")
+    if not 0 <= seed <= MOST_SEED:
+        raise fail(Code.USAGE, f"a seed of {seed}", help=f"give a whole number from 0 to {MOST_SEED:,}")
     request = Request(
         None if target is None else _written(target),
         parameters,
@@ -187,7 +191,7 @@ def optimize(
         _one_of("an objective", objective, ("makespan", "span")),
         None if backward is None else _one_of("a kind of backward", backward, ("split", "fused")) == "fused",
         all_m,
-        Limits(time_limit, _one_of("an engine", engine, ("auto", "z3", "sat", "cpsat")), portfolio, proof),
+        Limits(time_limit, _one_of("an engine", engine, ("auto", "z3", "sat", "cpsat")), portfolio, proof, seed=seed),
     )
     return run(request, progress) if progress else run(request)
 

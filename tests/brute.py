@@ -1,7 +1,8 @@
 """The best schedule of a tiny instance, by trying all of them.
 
 Every schedule is written down operation by operation: one whose inputs are there goes next on its rank, as soon as it
-can. Of all that have done the same set of operations, only those are kept that no other one is ahead of. Microbatches
+can. Of all that have done the same set of operations, only those are kept that no other one is ahead of. For the span
+a rank may do well to begin late, so until every rank has begun, none is ahead: only equals are kept once. Microbatches
 need not keep their order, so the FIFO lemma is not assumed. Shares no code with the optimizer.
 """
 
@@ -120,11 +121,17 @@ class _Search:
             for done, states in layer.items():
                 for n in self.ready(done, self.held(done)):
                     kept = following.setdefault(done | 1 << n, [])
+                    ahead = self.begun(done | 1 << n)
                     for state in states:
-                        _keep(kept, self.after(done, n, *state))
+                        _keep(kept, self.after(done, n, *state), ahead=ahead)
             layer = following
         finals = [state for states in layer.values() for state in states]
         return min((self.value(clock, first) for clock, _, first in finals), default=None)
+
+    def begun(self, done: int) -> bool:
+        """Whether what is ahead now stays ahead."""
+        ranks = {step.rank for n, step in enumerate(self.all) if done >> n & 1}
+        return self.instance.objective == "makespan" or ranks == {step.rank for step in self.all}
 
     def after(
         self, done: int, n: int, clock: tuple[int, ...], ends: dict[int, int], first: tuple[int, ...]
@@ -150,10 +157,14 @@ def _put(values: tuple[int, ...], at: int, value: int) -> tuple[int, ...]:
 def _keep(
     kept: list[tuple[tuple[int, ...], dict[int, int], tuple[int, ...]]],
     new: tuple[tuple[int, ...], dict[int, int], tuple[int, ...]],
+    *,
+    ahead: bool,
 ) -> None:
     """Add a state unless another one is nowhere later; first starts count as later when they are earlier."""
     flat = _flat(new)
-    if not any(all(a <= b for a, b in zip(_flat(old), flat, strict=True)) for old in kept):
+    if not ahead:
+        kept += [] if new in kept else [new]
+    elif not any(all(a <= b for a, b in zip(_flat(old), flat, strict=True)) for old in kept):
         kept[:] = [old for old in kept if not all(a <= b for a, b in zip(flat, _flat(old), strict=True))] + [new]
 
 

@@ -92,7 +92,6 @@ def test_heads_and_tails_are_longest_paths(seed: int) -> None:
         return
     found = paths(problem)
     head, rest = np.zeros(problem.operations, dtype=np.int64), problem.duration[problem.sequence]
-    rest = rest - problem.due[problem.rank[problem.sequence]]
     for _ in range(problem.operations):
         for link in links(problem):
             one, two = (np.arange(problem.first[q], problem.first[q + 1]) for q in (link.earlier, link.later))

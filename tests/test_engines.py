@@ -183,7 +183,9 @@ def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> Non
     right = decide(Question(problem, 20))
     assert right.verdict == "sat"
     monkeypatch.setattr(
-        sat, "solve", lambda clauses, engine, *, proof=False: sat.Outcome(rng.random(clauses.variables + 1) < 0.5)
+        sat,
+        "solve",
+        lambda clauses, engine, effort, *, proof=False: sat.Outcome(rng.random(clauses.variables + 1) < 0.5),
     )
     for _ in range(50):
         answer = decide(Question(problem, 20))

@@ -234,7 +234,7 @@ def test_what_cannot_be_optimized_says_why() -> None:
 )
 def test_one_file_for_every_m(question: dict[str, Any], optimal: bool) -> None:
     """The file runs m = m0 + jK microbatches, each K of which add the same time; the optimum of each m where proved."""
-    answer = pipesched.optimize(**question, all_m=True, time_limit=20)
+    answer = pipesched.optimize(**question, all_m=True)
     assert answer.every is not None and (answer.status == "proved optimal") == optimal
     first, step = answer.every
     sizes = [first + j * step for j in (0, 1, 2, 3, 17)]
@@ -259,7 +259,7 @@ def test_python_and_the_command_line_give_the_same(capsys: pytest.CaptureFixture
     assert main(["optimize", *line.split(), SKEWED]) == answer.exit_status
     shown, made = json.loads(capsys.readouterr().out), answer.to_json()
     OPTIMUM.validate(made)
-    assert {**shown, "seconds": 0} == {**made, "seconds": 0}
+    assert shown == made
     assert str(answer).startswith(answer.verdict)
 
 

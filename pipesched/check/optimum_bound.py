@@ -26,7 +26,10 @@ Part: TypeAlias = tuple[Line, int, int]
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound as it is told, in ticks. operations: none where the kind is ends; before and after: 0 where it is not."""
+    """A bound as it is told, in ticks. operations: none where the kind is ends; before and after: 0 where it is not.
+
+    frame: the rank whose span is counted, None for its own, and where a makespan is.
+    """
 
     kind: str
     rank: int
@@ -37,6 +40,12 @@ class Bound:
     before: int
     after: int
     operations: Sequence[Part]
+    frame: int | None = None
+
+    def counted(self, *, span: bool) -> int | None:
+        """In which frame its head and tail are."""
+        own = self.rank if self.frame is None else self.frame
+        return own if span else None
 
 
 def fault(facts: Facts, told: Bound, *, span: bool) -> str:
@@ -45,7 +54,11 @@ def fault(facts: Facts, told: Bound, *, span: bool) -> str:
         return f"no bound is of kind {told.kind!r}"
     if not 0 <= told.rank < len(facts.cap):
         return f"there is no rank {told.rank}"
-    frame = told.rank if span else None
+    if told.frame is not None and (not span or not 0 <= told.frame < len(facts.cap)):
+        return f"nothing is counted in the frame of rank {told.frame}"
+    if told.kind == "ends" and told.frame not in (None, told.rank):
+        return "not all the work of a rank need be done in the frame of another"
+    frame = told.counted(span=span)
     wrong = (_ends if told.kind == "ends" else _busy)(facts, told, heads(facts, frame), tails(facts, frame))
     total = told.head + told.work + told.tail - told.before - told.after
     return wrong or ("" if told.value == total else "its terms do not add up to its value")

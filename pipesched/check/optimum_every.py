@@ -76,7 +76,7 @@ class Every:
         bound = self.bound
         if bound is None or bound.value != self.objective or fault(facts, bound, span=span):
             return False
-        frame = bound.rank if span else None
+        frame = bound.counted(span=span)
         if bound.kind == "path":
             return _repeats(facts, frame, self)
         mine, head, tail = facts.on(bound.rank), heads(facts, frame), tails(facts, frame)

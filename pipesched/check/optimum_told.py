@@ -94,11 +94,12 @@ class Told:
     def bound(self, name: str) -> Bound:
         told, terms = self.part(name), ("kind", "rank", "head", "work", "tail", "value")
         ends = told.text("kind") == "ends"
-        told.only(*terms, *(("before", "after") if ends else ("operations",)))
+        told.only(*terms, "frame", *(("before", "after") if ends else ("operations",)))
         head, work, tail, value = map(told.ticks, terms[2:])
         before, after = (told.ticks("before"), told.ticks("after")) if ends else (0, 0)
         parts = [] if ends else told.operations("operations")
-        return Bound(told.text("kind"), told.whole("rank"), head, work, tail, value, before, after, parts)
+        frame = told.whole("frame") if "frame" in told else None
+        return Bound(told.text("kind"), told.whole("rank"), head, work, tail, value, before, after, parts, frame)
 
     def operations(self, name: str) -> list[Part]:
         made: list[Part] = []

@@ -22,7 +22,9 @@ def explained(bound: Bound, scale: int) -> str:
         total_of = _sum((bound.head, head), (bound.work, work), (-bound.before, before), (-bound.after, after))
         told = f"rank {bound.rank} has {work} of work, of which its cap lets {' and '.join(fits)}"
         return f"{told}: {total_of}{f' + {tail}' * (bound.tail > 0)} = {total}"
-    where = [f"begins after {head}"] * (bound.head > 0) + [f"ends {tail} before the end"] * (bound.tail > 0)
+    apart = bound.frame not in (None, bound.rank)
+    begins, end = (f"{head} after rank {bound.frame}", f"rank {bound.frame}") if apart else (f"after {head}", "the end")
+    where = [f"begins {begins}"] * (bound.head > 0) + [f"ends {tail} before {end}"] * (bound.tail > 0)
     told = f"rank {bound.rank} has {work} of work" + f" that {' and '.join(where)}" * bool(where)
     return told + f": {_sum((bound.head, head), (bound.work, work), (bound.tail, tail))} = {total}" * bool(where)
 

@@ -75,6 +75,7 @@ def placement(text: str) -> str | tuple[int, ...]:
 @click.option("--all-m", is_flag=True, help="One schedule for every number of microbatches.")
 @click.option("--time-limit", type=time_limit, default="60", show_default=True, metavar="SECONDS")
 @click.option("--engine", type=click.Choice(("auto", "z3", "sat", "cpsat")), default="auto", show_default=True)
+@click.option("--seed", type=options.whole, default=0, show_default=True, metavar="N", help="Where chance begins.")
 @click.option("--no-portfolio", is_flag=True, help="Start without known schedules and heuristics.")
 @click.option("--proof", metavar="PATH", help="Write the refutation to PATH.cnf and PATH.drat.")
 @click.option("--require-proof", is_flag=True, help="End with 3 if it is optimal on an engine's word alone.")
@@ -144,8 +145,18 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
         given["objective"],
         None if given["backward"] is None else given["backward"] == "fused",
         given["all_m"],
-        Limits(given["time_limit"], given["engine"], not given["no_portfolio"], given["proof"]),
+        Limits(
+            given["time_limit"], given["engine"], not given["no_portfolio"], given["proof"], seed=_seed(given["seed"])
+        ),
     )
+
+
+def _seed(number: int) -> int:
+    from pipesched.optimization import MOST_SEED
+
+    if number > MOST_SEED:
+        raise fail(Code.USAGE, f"a seed of {number:,}", help=f"give a whole number from 0 to {MOST_SEED:,}")
+    return number
 
 
 def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:

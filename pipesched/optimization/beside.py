@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import PurePath
 
 from pipesched.compile import Options, load, parameters_of, read
 from pipesched.diagnostics import PipeschedError
 from pipesched.inputs import built_in
+from pipesched.model.schedule import Schedule
 from pipesched.optimization.aim import Target
 from pipesched.optimize.answer.beside import Known
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.sizes import MAX_OPS
 
+_READING = 10e-6  # seconds for an operation of a schedule
 
-def known(target: Target, problem: Problem) -> Iterator[Known]:
-    """The schedule that was given, and those of the library with the same stages and microbatches."""
-    loaded = [] if target.given is None else [(PurePath(target.given.source).stem, target.given.schedule)]
-    size = {name: target.sizes[name] for name in ("p", "v", "m") if name in target.sizes}
-    for name in built_in():
-        try:
-            options = Options(_fitting(name, size), max_ops=MAX_OPS)
-            loaded.append((name, load(read(name), options).schedule))
-        except PipeschedError:
-            continue
+
+def known(target: Target, problem: Problem, until: float = inf) -> Iterator[Known]:
+    """The schedule that was given, and those of the library with the same stages and microbatches, while there is time
+    for one more (monotonic).
+    """
     seen = set()
-    for name, schedule in loaded:
-        if name not in seen and schedule.stages == target.instance.placement.stages:
+    if target.given is not None:
+        seen.add(name := PurePath(target.given.source).stem)
+        yield Known.of(name, target.given.schedule, target.instance, problem)
+    for name in built_in():
+        if name not in seen and time.monotonic() + _READING * problem.operations < until:
             seen.add(name)
-            yield Known.of(name, schedule, target.instance, problem)
+            schedule = _read(name, target)
+            if schedule is not None and schedule.stages == target.instance.placement.stages:
+                yield Known.of(name, schedule, target.instance, problem)
+
+
+def _read(name: str, target: Target) -> Schedule | None:
+    """A schedule of the library at these sizes, None where it has none."""
+    size = {name: target.sizes[name] for name in ("p", "v", "m") if name in target.sizes}
+    try:
+        return load(read(name), Options(_fitting(name, size), max_ops=MAX_OPS)).schedule
+    except PipeschedError:
+        return None
 
 
 def _fitting(name: str, size: Mapping[str, int]) -> dict[str, int]:

@@ -44,6 +44,7 @@ from pipesched.report import Report
 from pipesched.source import Source
 
 _LEFT = 0.5  # seconds after an interrupt
+_PRINTING = 25e-6  # seconds for an operation, to print the answer and to verify it
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
@@ -52,7 +53,7 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     Raises:
         PipeschedError: PS2xx, options that mean nothing; PS702, what cannot be optimized; all that is wrong in a file.
     """
-    started = time.monotonic()
+    until = time.monotonic() + request.limits.seconds
     if request.limits.engine == "cpsat":
         cp_sat.require()
     target = aim(request)
@@ -61,35 +62,45 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     problem = target.instance.problem()
     reason = infeasible(problem)
     if reason is not None:
-        return Optimum.infeasible(target.instance, problem, reason, time.monotonic() - started)
-    repeated, left = _repeated(request, target, progress)
+        return Optimum.infeasible(target.instance, problem, reason)
+    until -= _PRINTING * problem.operations
+    repeated, until, interrupted = _repeated(request, target, progress, until)
     if repeated is not None:
         target = _resized(target, repeated)
         problem = target.instance.problem()
-    known = list(known_schedules(target, problem))
-    state = repeated.state_at(problem, started) if repeated else _searched(left, target, problem, known, progress)
-    if left is not request and not state.proved:
+    known = list(known_schedules(target, problem, until))
+    state = repeated.state_at(problem) if repeated else _searched(request, target, problem, known, progress, until)
+    if interrupted and not state.proved:
         state.stopped = INTERRUPTED
-    return _answer(request, target, state, known, repeated, started)
+    return _answer(request, target, state, known, repeated)
 
 
-def _repeated(request: Request, target: Target, progress: Callable[[State], None]) -> tuple[Periodic | None, Request]:
-    """A schedule for every m, if one is asked for and found; once interrupted, little time is left for another."""
+def _repeated(
+    request: Request, target: Target, progress: Callable[[State], None], until: float
+) -> tuple[Periodic | None, float, bool]:
+    """A schedule for every m, if one is asked for and found; when time is over, and whether it was interrupted: then
+    little is left for another.
+    """
     if not request.all_m:
-        return None, request
+        return None, until, False
     try:
-        return periodic(target.instance, request.limits, progress), request
+        return periodic(target.instance, request.limits, progress, until), until, False
     except KeyboardInterrupt:
-        return None, replace(request, limits=replace(request.limits, seconds=_LEFT))
+        return None, time.monotonic() + _LEFT, True
 
 
 def _searched(
-    request: Request, target: Target, problem: Problem, known: list[Known], progress: Callable[[State], None]
+    request: Request,
+    target: Target,
+    problem: Problem,
+    known: list[Known],
+    progress: Callable[[State], None],
+    until: float,
 ) -> State:
     """The search for one m, and what is to be said of it."""
     limits = request.limits
     candidates = [(k.name, k.orders) for k in known if k.orders is not None and k.fits]
-    state = search(problem, limits, candidates if limits.portfolio else (), progress)
+    state = search(problem, limits, candidates if limits.portfolio else (), progress, until)
     if request.all_m:
         state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
     if limits.proof and state.stopped != INTERRUPTED:
@@ -103,13 +114,10 @@ def _resized(target: Target, repeated: Periodic) -> Target:
     return replace(target, instance=target.instance.of(microbatches), sizes={**target.sizes, "m": microbatches})
 
 
-def _answer(
-    request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None, started: float
-) -> Optimum:
+def _answer(request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None) -> Optimum:
     """The search's result, judged, printed, read back and checked."""
     if state.best is None:
-        found = Optimum.of(target.instance, state, known, repeated, None)
-        return replace(found, seconds=time.monotonic() - started)
+        return replace(Optimum.of(target.instance, state, known, repeated, None), seed=request.limits.seed)
     schedule = replace(convert.to_schedule(state.problem, state.best), name=request.name)
     proof = certificate(target.instance, state, repeated)
     judged = _judged(schedule, target.instance, proof, repeated)
@@ -132,7 +140,7 @@ def _answer(
         source=text,
         certificate=proof | verdict,
         report=report,
-        seconds=time.monotonic() - started,
+        seed=request.limits.seed,
     )
 
 

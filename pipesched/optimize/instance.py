@@ -92,7 +92,7 @@ class Instance:
 def _coarsest(problem: Problem) -> Problem:
     """The same in the longest ticks of which all that runs and every message that is sent is a whole number."""
     common = gcd(*problem.duration.tolist(), *problem.lag.tolist()) or 1
-    times = {name: getattr(problem, name) // common for name in ("duration", "lag", "due")}
+    times = {name: getattr(problem, name) // common for name in ("duration", "lag")}
     return replace(problem, scale=problem.scale / common, **times)
 
 

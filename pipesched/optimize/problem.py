@@ -4,7 +4,9 @@
       chain     F(s) before F(s+1), ..., I(s+1) before I(s), I before W         end + lag <= start
       machine   a rank runs one operation at a time
       memory    on every rank, at every time: taken by what has started - freed by what has ended <= cap
-    and the end of everything on rank r, less due[r], is at most C.
+
+    makespan  everything has ended by C
+    span      on every rank, from its first start to its last end it is at most C
 
 All microbatches of a route are alike, so some best schedule runs the operations of a kind and a stage in microbatch
 order (the FIFO lemma: sort the starts of each kind and stage; every inequality above survives). What remains to be
@@ -12,14 +14,16 @@ decided is how the *sequences* (one kind, one stage, one route) interleave on th
 
     sequence q   F of stage 0   x0 x1 x2 ...       operation i of sequence q is number first[q] + i
 
-due is 0 for the makespan. For the span it is the start of the rank's first operation, which `spans` shows to be the
-same in every schedule.
+A rank may begin later than it could: that makes its span shorter. Starts tell such a delay. A schedule is an order, run
+as early as it goes, and tells it by the microbatch that goes first on a rank (`portfolio.late_start`), which is the one
+place where the order of microbatches matters. So no order has less than the least over starts, which is what bounds
+and engines are about; where an order has no more, it is optimal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
@@ -41,7 +45,7 @@ class Problem:
 
     op, route, stage, rank, length, duration, takes, frees: int64, shape (sequences,). takes: at the start; frees: at
     the end, negative where more is taken. before, after, lag: int64, shape (edges,): operation i of sequence `after`
-    starts at least lag after the end of operation i of `before`. cap, due: int64, shape (ranks,).
+    starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,).
     """
 
     placement: Placement
@@ -61,7 +65,6 @@ class Problem:
     after: Ints
     lag: Ints
     cap: Ints
-    due: Ints
 
     @property
     def ranks(self) -> int:
@@ -121,7 +124,17 @@ class Problem:
 
     def value(self, start: Ints) -> int:
         """The objective of a schedule, in ticks."""
-        return int((start + self.duration[self.sequence] - self.due[self.rank[self.sequence]]).max(initial=0))
+        end = start + self.duration[self.sequence]
+        return int(self.spans(start).max(initial=0) if self.objective == "span" else end.max(initial=0))
+
+    def spans(self, start: Ints) -> Ints:
+        """By rank, from its first start to its last end; 0 without stages."""
+        rank = self.rank[self.sequence]
+        first, last = np.full(self.ranks, _NEVER), np.full(self.ranks, -_NEVER)
+        np.minimum.at(first, rank, start)
+        np.maximum.at(last, rank, start + self.duration[self.sequence])
+        lengths: Ints = np.maximum(last - first, 0)
+        return lengths
 
 
 @dataclass(frozen=True)
@@ -142,7 +155,13 @@ class Sizes:
 
 
 def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "makespan") -> Problem:
-    """The instance of a placement; every stage of every route has a rank."""
+    """The instance of a placement; every stage of every route has a rank.
+
+    Raises:
+        PipeschedError: PS225, the span of two routes.
+    """
+    if objective == "span" and placement.routes > 1:
+        raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)
     rows: list[tuple[int, int, int, int, int, int, int, int]] = []
     edges: list[tuple[int, int, int]] = []
     counts = np.bincount(placement.route_of, minlength=placement.routes).tolist()
@@ -169,8 +188,7 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
             edges += [(base + stages + s, base + 2 * stages + s, 0) for s in range(stages)]
     op, of_route, stage, rank, length, duration, takes, frees = np.array(rows, dtype=np.int64).reshape(-1, 8).T.copy()
     before, after, lags = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
-    due = np.zeros(placement.ranks, dtype=np.int64)
-    problem = Problem(
+    return Problem(
         placement=placement,
         fused=fused,
         objective=objective,
@@ -188,39 +206,8 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
         after=after,
         lag=lags,
         cap=sizes.cap,
-        due=due,
     )
-    return problem if objective == "makespan" else _due_by_span(problem)
-
-
-def _due_by_span(problem: Problem) -> Problem:
-    """The same with the start of every rank's first operation as due; see `first_starts`."""
-    return replace(problem, due=first_starts(problem))
-
-
-def first_starts(problem: Problem) -> Ints:
-    """When each rank begins, the same in every schedule.
-
-    That holds where every rank begins with the F of its lowest stage, and all that this F waits for are such F too.
-
-    Raises:
-        PipeschedError: PS225, the placement leaves a choice.
-    """
-    starts = np.zeros(problem.ranks, dtype=np.int64)
-    if problem.placement.routes > 1:
-        raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)
-    ranks = problem.placement.rank_of[0].tolist()
-    seen: set[int] = set()
-    clock = 0
-    for s, r in enumerate(ranks):
-        if r not in seen:
-            if len(seen) != s:
-                raise fail(Code.USAGE, f"rank {r} begins only after a second stage of another rank", help=_SPAN_HELP)
-            seen.add(r)
-            starts[r] = clock
-        lag = problem.lag[np.flatnonzero((problem.before == s) & (problem.after == s + 1))]
-        clock += int(problem.duration[s]) + int(lag.sum())
-    return starts
 
 
 _SPAN_HELP = "use --objective makespan"
+_NEVER = np.int64(2**60)

@@ -15,7 +15,7 @@ class Question:
     engine: cadical, glucose, z3 or cpsat. ranks: only these (see `relax`), None for all. window: a periodic part, as
     (first tick, last tick, microbatches, ticks): n starts by t + ticks = starts by t + n, for t in first .. last.
     hint: starts of a known schedule, int64, shape (operations,). proof: where to write PATH.cnf and PATH.drat of a
-    refutation.
+    refutation. limit: steps after which an engine is to give up, None for never; seed: where its choices begin.
     """
 
     problem: Problem
@@ -25,16 +25,18 @@ class Question:
     window: tuple[int, int, int, int] | None = None
     hint: Ints | None = None
     proof: str | None = None
+    limit: int | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
     """verdict: sat, unsat or unknown (never taken for unsat; `reason` says why). start: of a sat answer to a question
-    about all ranks, int64, shape (operations,), else None. seconds: wall.
+    about all ranks, int64, shape (operations,), else None. steps: what it took, the same on every machine.
     """
 
     verdict: str
     start: Ints | None = None
-    seconds: float = 0.0
+    steps: int = 0
     engine: str = ""
     reason: str = ""

@@ -16,7 +16,7 @@ from pipesched.model.ops import Op
 from pipesched.model.verdict import exact_terms
 from pipesched.optimize.bounds.lower import Bound
 from pipesched.optimize.bounds.warmup import Ends
-from pipesched.optimize.bounds.windows import paths
+from pipesched.optimize.bounds.windows import about
 from pipesched.optimize.problem import Problem
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def _bound(problem: Problem, bound: Bound) -> dict[str, object]:
     if isinstance(terms, Ends):
         times = {**times, "before": terms.before, "after": terms.after}
     told: dict[str, object] = {"kind": bound.kind, "rank": bound.rank}
+    told |= {"frame": bound.frame} if problem.objective == "span" else {}
     told |= {name: plain(problem.time(ticks)) for name, ticks in times.items()}
     if not isinstance(terms, Ends):
         told["operations"] = _operations(problem, bound)
@@ -100,7 +101,7 @@ def _operations(problem: Problem, bound: Bound) -> list[dict[str, object]]:
 
     Along a sequence heads rise and tails fall, so they are a range of it.
     """
-    found, terms, made = paths(problem), bound.terms, []
+    found, terms, made = about(problem, bound.frame), bound.terms, []
     for q in problem.on[bound.rank]:
         own = slice(int(problem.first[q]), int(problem.first[q + 1]))
         within = np.flatnonzero((found.head[own] >= terms.head) & (found.tail[own] >= terms.tail))

@@ -48,7 +48,7 @@ class Optimum:
     found_by: str = ""
     every: tuple[int, int] | None = None
     growth: tuple[Fraction, Fraction] | None = None
-    seconds: float = 0.0
+    seed: int = 0
     known: Sequence[Known] = ()
     given: Known | None = None
     notes: tuple[str, ...] = ()
@@ -130,9 +130,9 @@ class Optimum:
         return verdict.sizes(self.instance.placement)
 
     @classmethod
-    def infeasible(cls, instance: Instance, problem: Problem, reason: str, seconds: float) -> Optimum:
+    def infeasible(cls, instance: Instance, problem: Problem, reason: str) -> Optimum:
         """No schedule keeps the caps, and why."""
-        return cls(instance, problem.objective, impossible=True, reason=reason, seconds=seconds)
+        return cls(instance, problem.objective, impossible=True, reason=reason)
 
     @classmethod
     def of(

@@ -44,7 +44,7 @@ def to_json(answer: Optimum) -> dict[str, object]:
         ],
         "notes": list(answer.notes),
         "diagnostics": [render.as_json(diagnostic) for diagnostic in answer.diagnostics],
-        "seconds": round(answer.seconds, 3),
+        "seed": answer.seed,
         "source": answer.source or None,
         "certificate": dict(answer.certificate) or None,
     }

@@ -78,12 +78,12 @@ def _handed_on(merged: Merged, paths: Sequence[Link], bound: int, low: Ints, hig
 
 def refuted(problem: Problem, bound: int, ranks: Iterable[int] | None = None) -> bool:
     """Whether ranks alone show that no schedule has objective <= bound; False if they do not show it."""
-    paths = windows.paths(problem)
-    low, high = paths.head, bound - paths.tail - problem.duration[problem.sequence]
+    chosen = None if ranks is None else tuple(ranks)
+    low, high = windows.within(problem, bound)
     if bool((high < low).any()):
         return True
     merged = merge(problem, low, high)
-    return tighten(merged, links(problem, merged), bound, ranks) is None
+    return tighten(merged, links(problem, merged), bound, chosen) is None
 
 
 def least(problem: Problem, at_least: int, ranks: Iterable[int] | None = None) -> int:

@@ -7,6 +7,7 @@
     chain     y[x, t]  ->  y[e, t - delay]                      e is the operation before; FIFO and memory edges too
     running   y[x, t] and not y[x, t - d]  ->  a[q, t]
     machine   not a[q, t] or not a[q', t]                       two sequences of one rank
+    span      first start on a rank by t ->  last end by t + C           where the span is asked for
     instant   what takes no time starts at t  ->  nothing of its rank has started before t and ends after it
 
 A sequence in FIFO order is one counter, so there is no variable for a pair of operations: O(operations x window) in
@@ -17,11 +18,12 @@ Python loop runs over operations. The order encoding of Crawford and Baker, AAAI
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
 from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
 from pipesched.optimize.bounds.memory_links import Link
 from pipesched.optimize.encoding.clauses import TRUE
 from pipesched.optimize.encoding.counters import join, memory
@@ -43,6 +45,7 @@ def encode(
     told: tuple[int, ...],
     joins: Joins = (),
     window: Window | None = None,
+    span: int | None = None,
 ) -> Encoding:
     """The clauses that hold exactly for the starts of a schedule within low .. high.
 
@@ -54,6 +57,7 @@ def encode(
         told: the ranks whose memory is in the precedences.
         joins: what waits for any of several sequences.
         window: a part that is to be periodic.
+        span: what the span of every rank is at most, if it is asked for.
     """
     made = Encoding(problem, low, high, joins)
     made.clauses.impossible = bool((high < low).any())
@@ -69,7 +73,24 @@ def encode(
         join(made, q, inputs)
     if window is not None:
         _periodic(made, window)
+    if span is not None:
+        for held in problem.on:
+            _span(made, held, span)
     return made
+
+
+def ends(problem: Problem, held: Iterable[int]) -> tuple[list[int], list[int]]:
+    """Of the operations of a rank those that can be the first, and those that can be the last."""
+    some = [q for q in held if problem.length[q]]
+    first = [int(problem.first[q]) for q in some if problem.op[q] == Op.F]
+    return first, [int(problem.first[q + 1]) - 1 for q in some if problem.op[q] in (Op.W, Op.B)]
+
+
+def _span(made: Encoding, held: tuple[int, ...], span: int) -> None:
+    for x, z in product(*ends(made.problem, held)):
+        late = span - int(made.problem.duration[made.problem.sequence[z]])
+        t = np.arange(int(made.low[x]), max(int(made.high[x]), int(made.high[z]) - late) + 1)
+        made.clauses.add(-made.started(np.full(len(t), x), t), made.started(np.full(len(t), z), t + late))
 
 
 def edges(problem: Problem, links: Iterable[Link]) -> Edges:

@@ -8,16 +8,19 @@ memory    a reservoir: F takes at its start, the others free (or take) at their 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.optimize.encoding.cnf import Edges, Window
+from pipesched.optimize.encoding.cnf import Edges, Window, ends
+from pipesched.optimize.engines.sat import NO_LIMIT, Effort, GaveUpError
 from pipesched.optimize.problem import Problem
 
-WORKERS = 2
+WORKERS = 2  # ways to search, taken in turn by one thread: what it finds does not depend on which is quicker
+STEPS = 1_000_000  # of a unit of its own deterministic time
 
 
 class UnknownError(Exception):
@@ -44,12 +47,16 @@ def solve(
     told: tuple[int, ...],
     window: Window | None = None,
     hint: Ints | None = None,
-) -> Ints | None:
-    """The starts of a schedule within low .. high (as for `cnf.encode`), None if there is none.
+    span: int | None = None,
+    effort: Effort = NO_LIMIT,
+) -> tuple[Ints | None, int]:
+    """The starts of a schedule within low .. high and the span (as for `cnf.encode`), None if there is none; and the
+    steps that it took.
 
     Raises:
         PipeschedError: PS820, OR-Tools is not installed.
         UnknownError: CP-SAT does not know.
+        GaveUpError: the limit is reached.
     """
     require()
     from ortools.sat.python import cp_model
@@ -66,16 +73,25 @@ def solve(
         model.add_no_overlap([model.new_fixed_size_interval_var(starts[x], duration[x], "") for x in ops])
         if ops and rank not in told:
             _memory(model, problem, rank, ops, [starts[x] for x in ops])
+        for x, z in () if span is None else product(*ends(problem, held)):
+            model.add(starts[z] + duration[z] <= starts[x] + span)
     for x, t in enumerate([] if hint is None else np.clip(hint, low, high).tolist()):
         model.add_hint(starts[x], t)
     solver: Any = cp_model.CpSolver()
     solver.parameters.num_workers = WORKERS
+    solver.parameters.interleave_search = True
+    solver.parameters.random_seed = effort.seed
+    if effort.limit is not None:
+        solver.parameters.max_deterministic_time = effort.limit / STEPS
     status = solver.solve(model)
+    steps = int(solver.response_proto.deterministic_time * STEPS)
     if status == cp_model.INFEASIBLE:
-        return None
+        return None, steps
+    if status == cp_model.UNKNOWN and effort.limit is not None:
+        raise GaveUpError(max(steps, effort.limit))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise UnknownError(f"cpsat: {solver.status_name(status)}")
-    return np.array([solver.value(x) for x in starts], dtype=np.int64)
+    return np.array([solver.value(x) for x in starts], dtype=np.int64), steps
 
 
 def _memory(model: Any, problem: Problem, rank: int, ops: list[int], starts: list[Any]) -> None:

@@ -9,7 +9,7 @@ and tails of the whole problem. Where windows become empty before an engine is a
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +27,8 @@ from pipesched.optimize.engines import cp_sat, proof, sat, z3_engine
 from pipesched.optimize.engines.checked import fault, unperiodic
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Answer, Question
+
+_PREPARED, _WRITTEN = 100, 3  # steps for each operation, and for each clause
 
 ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice")
 """lattice asks no solver: it says unsat where each rank alone shows it, and else unknown."""
@@ -52,10 +54,11 @@ class Task:
         return bool((self.merged.high < self.merged.low).any())
 
 
-def decide(question: Question) -> Answer:
+def decide(question: Question, tell: Callable[[int], None] = lambda steps: None) -> Answer:
     """Whether there is a schedule with objective at most `question.bound`.
 
-    Everything that keeps an engine from knowing is an unknown with its reason, running out of memory included.
+    Everything that keeps an engine from knowing is an unknown with its reason, running out of memory included; reaching
+    its limit has none. tell: takes the steps so far, now and then.
 
     Raises:
         PipeschedError: PS820, the engine is not installed.
@@ -63,19 +66,20 @@ def decide(question: Question) -> Answer:
     """
     if question.engine not in ENGINES:
         raise ValueError(f"no engine is called {question.engine!r}")
-    began = time.monotonic()
     try:
-        answer = _decide(question)
+        answer = _decide(question, tell)
     except MemoryError:
         answer = Answer("unknown", reason="out of memory")
-    return replace(answer, seconds=time.monotonic() - began, engine=answer.engine or question.engine)
+    return replace(answer, engine=answer.engine or question.engine)
 
 
 def task(question: Question) -> Task:
-    """The windows by longest paths, in the whole problem. A periodic part does not allow to merge."""
+    """The windows by longest paths, in the whole problem. A periodic part does not allow to merge.
+
+    Those of the span of one rank hold exactly if the span does; for several ranks it is said beside them.
+    """
     whole = question.problem
-    paths = windows.paths(whole)
-    low, high = paths.head, question.bound - paths.tail - whole.duration[whole.sequence]
+    low, high = windows.within(whole, question.bound, question.ranks)
     problem, kept = whole, np.arange(whole.operations)
     if question.ranks is not None:
         problem, kept = relax.restrict(whole, question.ranks)
@@ -94,11 +98,19 @@ def beyond(problem: Problem) -> str:
     return ""
 
 
-def _decide(question: Question) -> Answer:
+def _decide(question: Question, tell: Callable[[int], None]) -> Answer:
+    """The answer, with its steps: those of the engine, and what the question is told in."""
+    answer = _prepared(question, tell)
+    return replace(answer, steps=answer.steps + _PREPARED * question.problem.operations)
+
+
+def _prepared(question: Question, tell: Callable[[int], None]) -> Answer:
     if reason := beyond(question.problem):
         return Answer("unknown", reason=reason)
     if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
         return Answer("unsat", engine="cap", reason="a forward alone takes more than a cap")
+    if question.problem.objective == "span" and question.ranks is None and (alone := _alone(question)) is not None:
+        return alone
     made = task(question)
     if question.proof is None:  # a proof is of the plain clauses
         if made.empty:
@@ -109,44 +121,68 @@ def _decide(question: Question) -> Answer:
         made = replace(made, merged=merged)
     if question.engine == "lattice":
         return Answer("unknown", reason="ranks alone do not tell")
+    effort = sat.Effort(question.limit, tell, question.seed)
     try:
-        start = _by_intervals(made) if question.engine == "cpsat" else _by_clauses(made)
+        start, steps = (_by_intervals if question.engine == "cpsat" else _by_clauses)(made, effort)
     except (z3_engine.UnknownError, cp_sat.UnknownError) as unknown:
         return Answer("unknown", reason=str(unknown))
-    return Answer("unsat") if start is None else _believed(made, start)
+    except sat.GaveUpError as limit:
+        return Answer("unknown", steps=limit.steps)
+    return replace(Answer("unsat") if start is None else _believed(made, start), steps=steps)
 
 
-def _by_intervals(made: Task) -> Ints | None:
-    if made.empty:
+def _alone(question: Question) -> Answer | None:
+    """A rank that has no time for its own work within the span, counted from its first start; None if each has."""
+    if question.proof is not None or question.window is not None:
         return None
+    for rank in reversed(range(question.problem.ranks)):
+        answer = _prepared(replace(question, engine="lattice", ranks=(rank,)), lambda steps: None)
+        if answer.verdict == "unsat":
+            return answer
+    return None
+
+
+def _by_intervals(made: Task, effort: sat.Effort) -> tuple[Ints | None, int]:
+    if made.empty:
+        return None, 0
     question, problem = made.question, made.problem
     low, high = made.merged.narrowed(problem, made.low, made.high)
     hint = None if question.hint is None else question.hint[made.kept]
     precedences = edges(problem, windows.links(problem))
-    return cp_sat.solve(problem, low, high, precedences, memory_links.told(problem), question.window, hint)
+    told, most = memory_links.told(problem), spanned(question)
+    return cp_sat.solve(problem, low, high, precedences, told, question.window, hint, most, effort)
+
+
+def spanned(question: Question) -> int | None:
+    """What the span of every rank is at most, where windows do not say it."""
+    alone = question.ranks is not None and len(question.ranks) == 1
+    return question.bound if question.problem.objective == "span" and not alone else None
 
 
 def clauses(made: Task) -> Encoding:
     """The clauses of a question."""
     merged = made.merged
     precedences, told = edges(merged.problem, made.links), memory_links.told(merged.problem)
-    return encode(merged.problem, merged.low, merged.high, precedences, told, merged.joins, made.question.window)
+    most = spanned(made.question)
+    return encode(merged.problem, merged.low, merged.high, precedences, told, merged.joins, made.question.window, most)
 
 
-def _by_clauses(made: Task) -> Ints | None:
+def _by_clauses(made: Task, effort: sat.Effort) -> tuple[Ints | None, int]:
     encoding = clauses(made)
-    outcome = _asked(made.question, encoding)
+    outcome = _asked(made.question, encoding, effort)
+    steps = outcome.steps + _WRITTEN * encoding.clauses.count()
     if outcome.true is None and made.question.proof is not None:
         proof.write(made.question, encoding, outcome.proof)
-    return None if outcome.true is None else made.merged.expanded(made.problem, encoding.starts(outcome.true))
+    start = None if outcome.true is None else made.merged.expanded(made.problem, encoding.starts(outcome.true))
+    return start, steps
 
 
-def _asked(question: Question, encoding: Encoding) -> sat.Outcome:
+def _asked(question: Question, encoding: Encoding, effort: sat.Effort) -> sat.Outcome:
     if encoding.clauses.impossible:
         return sat.Outcome(None, ["0"])
     if question.engine == "z3":
-        return z3_engine.solve(encoding.clauses)
-    return sat.solve(encoding.clauses, question.engine, proof=question.proof is not None)
+        return z3_engine.solve(encoding.clauses, effort)
+    return sat.solve(encoding.clauses, question.engine, effort, proof=question.proof is not None)
 
 
 def _believed(made: Task, start: Ints) -> Answer:

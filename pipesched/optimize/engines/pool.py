@@ -1,7 +1,10 @@
 """Processes that decide questions while the caller goes on.
 
     submit ──> ticket ── a free worker, or the queue ──> wait ──> (ticket, Answer)
+                 │                                  └──> steps: how far it is
                  └────── cancel: that worker is killed, and a fresh one started
+
+Which answer comes first depends on the machine. Who must not asks `search.lanes`.
 
 They are started at once, by their own command line and never by a fork or a second import of the caller's main module.
 None outlives the pool, nor this process: see `worker`.
@@ -9,6 +12,7 @@ None outlives the pool, nor this process: see `worker`.
 
 from __future__ import annotations
 
+import os
 import pickle
 import selectors
 import subprocess
@@ -32,6 +36,8 @@ class Pool:
         self._tickets = 0
         self._queue: deque[tuple[int, Question]] = deque()
         self._done: deque[tuple[int, Answer]] = deque()
+        self.steps: dict[int, int] = {}
+        """By ticket of what is worked on, the steps so far."""
         self._workers: list[_Worker] = []
         try:
             self._workers += (_Worker() for _ in range(workers))
@@ -64,15 +70,21 @@ class Pool:
         until = None if timeout is None else time.monotonic() + timeout
         while not self._done and any(worker.ticket for worker in self._workers):
             left = None if until is None else max(0.0, until - time.monotonic())
-            if not self._listen(left):
+            if not self.listen(left):
                 return None
-            self._hand_out()
         return self._done.popleft() if self._done else None
+
+    def arrived(self) -> list[tuple[int, Answer]]:
+        """The answers that are here, which are then forgotten."""
+        found = list(self._done)
+        self._done.clear()
+        return found
 
     def cancel(self, ticket: int) -> None:
         """The question is not to be answered; nothing happens where it has been."""
         self._queue = deque(entry for entry in self._queue if entry[0] != ticket)
         self._done = deque(entry for entry in self._done if entry[0] != ticket)
+        self.steps.pop(ticket, None)
         for worker in self._workers:
             if worker.ticket == ticket:
                 worker.renew()
@@ -92,7 +104,7 @@ class Pool:
                 if not worker.ask(ticket, question):
                     self._done.append((ticket, worker.lost()))
 
-    def _listen(self, timeout: float | None) -> bool:
+    def listen(self, timeout: float | None) -> bool:
         """Whether a worker had something to say in time."""
         with selectors.DefaultSelector() as selector:
             for worker in self._workers:
@@ -101,7 +113,13 @@ class Pool:
             ready = selector.select(timeout)
         for key, _ in ready:
             worker, ticket = key.data, key.data.ticket
-            self._done.append((ticket, worker.answer()))
+            for message in worker.messages():
+                if isinstance(message, Answer):
+                    self._done.append((ticket, message))
+                    self.steps.pop(ticket, None)
+                else:
+                    self.steps[ticket] = message
+        self._hand_out()
         return bool(ready)
 
 
@@ -126,6 +144,7 @@ class _Worker:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.input, self.output = self.process.stdin, self.process.stdout
+        self.heard = b""
 
     def ask(self, ticket: int, question: Question) -> bool:
         """Whether the question reached the process."""
@@ -143,17 +162,22 @@ class _Worker:
         self.known[number] = question.problem
         return True
 
-    def answer(self) -> Answer:
-        """What it says; to be called when it says something."""
+    def messages(self) -> list[Answer | int]:
+        """What it says, as far as it is here; to be called when it says something."""
         try:
-            answer: Answer = pickle.load(self.output)
-        except (EOFError, pickle.UnpicklingError, OSError):
-            return self.lost()
-        except BaseException:  # half an answer is none
-            self.renew()
-            raise
-        self.ticket = None
-        return answer
+            data = os.read(self.output.fileno(), 1 << 20)
+        except OSError:
+            data = b""
+        if not data:
+            return [self.lost()]
+        self.heard += data
+        found: list[Answer | int] = []
+        while len(self.heard) >= 8 and len(self.heard) >= (end := 8 + int.from_bytes(self.heard[:8], "big")):
+            found.append(pickle.loads(self.heard[8:end]))
+            self.heard = self.heard[end:]
+        if found and isinstance(found[-1], Answer):
+            self.ticket = None
+        return found
 
     def lost(self) -> Answer:
         """The answer of a process that has died; a fresh one takes its place."""

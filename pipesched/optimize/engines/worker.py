@@ -1,8 +1,9 @@
 """A process that decides questions, one at a time, for `pool`.
 
-Questions come on stdin and answers go out on what was stdout, pickled; both pipes are private. It ends when stdin
-closes, so with its parent, however that ends: while it works, anything that happens on stdin ends it, because an
-engine in C listens to nobody. SIGINT is the parent's business.
+Questions come on stdin and answers go out on what was stdout, pickled, and before an answer now and then the steps so
+far; both pipes are private. Each message out begins with its length in 8 bytes. It ends when stdin closes, so with its
+parent, however that ends: while it works, anything that happens on stdin ends it, because an engine in C listens to
+nobody. SIGINT is the parent's business.
 """
 
 from __future__ import annotations
@@ -47,8 +48,13 @@ def main() -> None:
         if sent is not None:
             problems[number] = Problem(**sent)
         question = Question(problems[number], **asked)
-        pickle.dump(_alone(partial(_answer, question)), out)
-        out.flush()
+        _send(out, _alone(partial(_answer, question, partial(_send, out))))
+
+
+def _send(out: BinaryIO, message: Answer | int) -> None:
+    data = pickle.dumps(message)
+    out.write(len(data).to_bytes(8, "big") + data)
+    out.flush()
 
 
 def _next(source: BinaryIO) -> Wire | None:
@@ -59,9 +65,9 @@ def _next(source: BinaryIO) -> Wire | None:
     return wire
 
 
-def _answer(question: Question) -> Answer:
+def _answer(question: Question, tell: Callable[[int], None]) -> Answer:
     try:
-        return decide(question)
+        return decide(question, tell)
     except PipeschedError as error:
         return Answer("unknown", engine=question.engine, reason=error.diagnostics[0].message)
     except Exception as error:

@@ -30,7 +30,6 @@ def coarsened(problem: Problem, ticks: int) -> Problem:
         scale=problem.scale / ticks,
         duration=duration,
         lag=_rounded(problem.lag, ticks),
-        due=_rounded(problem.due, ticks),
     )
 
 

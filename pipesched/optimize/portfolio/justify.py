@@ -10,7 +10,6 @@ operations is the same either way round, so the caps are.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +20,11 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.optimize import convert
+from pipesched.optimize.portfolio.pool import Meter
 from pipesched.optimize.problem import Orders, Problem
 
 PUSHED = ", pushed together"
+PASS = 3  # steps for an operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,17 +116,20 @@ class Justifier:
         """Forward and backward; large, so only made when asked for."""
         return network(self.problem)
 
-    def push(self, orders: Orders, until: float = inf) -> Orders:
-        """Forward and backward while it gains, or until a time (monotonic); orders that end and keep to the caps."""
+    def push(self, orders: Orders, meter: Meter | None = None) -> Orders:
+        """Forward and backward while it gains and there is time; orders that end and keep to the caps."""
+        meter = meter or Meter()
         best, value = orders, inf
         start = convert.run(self.problem, orders)
         forward, backward = self.networks
         turn = [x for order in orders for x in order]
-        while start is not None and time.monotonic() < until:
+        while start is not None and not meter.late:
+            meter.spend(PASS * self.problem.operations)
             turn = _by(start, turn)
             late = placed(backward, turn[::-1], self.problem.ranks)
-            if late is None or time.monotonic() >= until:
+            if late is None or meter.late:
                 break
+            meter.spend(PASS * self.problem.operations)
             turn = _by(-late - self.duration, turn)
             start = placed(forward, turn, self.problem.ranks)
             if start is None or self.problem.value(start) >= value:

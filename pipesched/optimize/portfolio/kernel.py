@@ -30,9 +30,9 @@ STRETCH = (0, 1, 2, 4, 8, 16, 32)  # periods are longer than the work by so many
 SKIP = (0.0, 0.1, 0.3, 0.5)  # how often a free time is let pass
 
 
-def patterns(problem: Problem) -> Iterator[tuple[str, Orders]]:
+def patterns(problem: Problem, seed: int = 0) -> Iterator[tuple[str, Orders]]:
     """Named orders; not all keep to the caps, and none at all where a route is empty."""
-    draw = random.Random(0)
+    draw = random.Random(seed)
     routes = sorted(set(problem.route.tolist()))
     if not routes or not problem.operations:
         return

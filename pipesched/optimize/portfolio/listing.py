@@ -11,21 +11,21 @@ any schedule does. Events: O(operations x log ranks), beside what `safe` asks fo
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from math import inf
 
 import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimize.convert import producers
+from pipesched.optimize.portfolio.pool import Meter
 from pipesched.optimize.portfolio.safe import Room
 from pipesched.optimize.problem import Orders, Problem
 
 LOOK = 256  # events between two looks at the clock
+EVENT = 4  # steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +37,10 @@ class Policy:
     patience: float = 0.0
 
 
-def listed(problem: Problem, policy: Policy, until: float = inf) -> Orders | None:
-    """The orders that the policy makes; None if no schedule fits the caps, or the time (monotonic) is over."""
+def listed(problem: Problem, policy: Policy, meter: Meter | None = None) -> Orders | None:
+    """The orders that the policy makes; None if no schedule fits the caps, or time is over."""
     run = _Run(problem, policy)
-    run.all(until)
+    run.all(meter or Meter())
     return run.orders if run.left == 0 else None
 
 
@@ -66,11 +66,15 @@ class _Run:
         self.events = [(0, rank) for rank in range(problem.ranks)]
         self.denied: set[int] = set()
 
-    def all(self, until: float) -> None:
+    def all(self, meter: Meter) -> None:
         events, free = self.events, self.free
-        for turn in count():
-            if not events or (turn % LOOK == 0 and time.monotonic() >= until):
+        for turn in count(1):
+            if not events:
                 return
+            if turn % LOOK == 0:
+                meter.spend(EVENT * LOOK)
+                if meter.late:
+                    return
             now, rank = heapq.heappop(events)
             if free[rank] <= now:
                 q = self.choose(rank, now)
@@ -198,9 +202,9 @@ def policies(problem: Problem) -> Iterator[tuple[str, Policy]]:
                 yield name, Policy(key, share, patience)
 
 
-def listings(problem: Problem, until: float = inf) -> Iterator[tuple[str, Orders]]:
-    """The orders of the whole family, until a time (monotonic)."""
+def listings(problem: Problem, meter: Meter | None = None) -> Iterator[tuple[str, Orders]]:
+    """The orders of the whole family."""
     for name, policy in policies(problem):
-        found = listed(problem, policy, until)
+        found = listed(problem, policy, meter)
         if found is not None:
             yield f"list schedule, {name}", found

@@ -12,7 +12,6 @@ annealing): the same seed and number of steps give the same orders.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from math import exp
 
@@ -20,19 +19,21 @@ import numpy as np
 
 from pipesched.optimize.convert import producers
 from pipesched.optimize.portfolio.justify import PUSHED, Justifier, pushed
-from pipesched.optimize.portfolio.pool import Pool
+from pipesched.optimize.portfolio.pool import Candidate, Meter, Pool
 from pipesched.optimize.problem import Orders, Problem
 
 STARTS = 6  # walks at first
 FIRST = 4_000  # steps of the first walks
-LOOK = 64  # steps between two looks at the clock
+LOOK = 64_000  # steps of work between two looks at the clock
 
 
 class Search:
     """A walk through the orders of a problem. best, value: the best so far, objective in ticks."""
 
-    def __init__(self, problem: Problem, orders: Orders, seed: int = 0) -> None:
+    def __init__(self, problem: Problem, orders: Orders, seed: int = 0, meter: Meter | None = None) -> None:
         self.problem = problem
+        self.meter = meter or Meter()
+        self.work = problem.operations + 50  # half steps of a move
         self.random = random.Random(seed)
         self.orders = [list(order) for order in orders]
         self.sequence: list[int] = problem.sequence.tolist()
@@ -40,7 +41,7 @@ class Search:
         self.rank: list[int] = problem.rank[problem.sequence].tolist()
         self.change: list[int] = (problem.takes - problem.frees)[problem.sequence].tolist()
         self.cap: list[int] = problem.cap.tolist()
-        self.due: list[int] = problem.due.tolist()
+        self.span = problem.objective == "span"
         self.needs, self.delay = producers(problem)
         self.start = [0] * problem.operations
         self.cause = [-1] * problem.operations
@@ -51,11 +52,13 @@ class Search:
         self.best: Orders = [list(order) for order in self.orders]
 
     def steps(self, count: int, hot: float, cold: float) -> Iterator[int]:
-        """So many steps, from a temperature to another, in ticks; yields the best value, at least every LOOK steps."""
+        """So many moves, from a temperature to another, in ticks; yields the best value, at least every LOOK steps."""
         now = self.energy
         path = self._path()
+        often = max(1, 2 * LOOK // self.work)
         for step in range(count):
-            if step % LOOK == 0:
+            if step % often == 0:
+                self.meter.spend(often * self.work // 2)
                 yield self.value
             move = self._move(path)
             if move is None:
@@ -117,13 +120,14 @@ class Search:
         if left:
             return None
         self.start, self.cause, self.last = start, cause, last
-        ends = [c - d for c, d in zip(clock, self.due, strict=True)]
+        self.begun = [start[order[0]] if self.span and order else 0 for order in orders]
+        ends = [c - d for c, d in zip(clock, self.begun, strict=True)]
         value = max(ends)
         return value, value + 0.1 * sum(ends) / ranks
 
     def _path(self) -> list[tuple[int, int]]:
         """The pairs (u, v) of a longest path that stand side by side on a rank."""
-        ends = [(self.start[x] + self.duration[x] - self.due[r], x) for r, x in enumerate(self.last) if x >= 0]
+        ends = [(self.start[x] + self.duration[x] - self.begun[r], x) for r, x in enumerate(self.last) if x >= 0]
         most = max(ends)[0]
         x = self.random.choice([x for end, x in ends if end == most])
         pairs = []
@@ -182,12 +186,13 @@ def temperatures(problem: Problem) -> tuple[float, float]:
     return typical, typical / 20
 
 
-def walks(pool: Pool, justifier: Justifier, until: float) -> Iterator[tuple[str, Orders]]:
-    """Better and better orders, from the best of the pool, with more and more steps; until a time (monotonic)."""
-    if not pool.problem.operations or time.monotonic() >= until:
+def walks(pool: Pool, justifier: Justifier, seed: int = 0) -> Iterator[Candidate]:
+    """Better and better orders, from the best of the pool, with more and more moves, without end; None now and then."""
+    if not pool.problem.operations:
         return
-    problem, (hot, cold) = pool.problem, temperatures(pool.problem)
-    searches = [(name, Search(problem, found, seed)) for seed, (_, name, found) in enumerate(pool.entries[:STARTS])]
+    problem, meter, (hot, cold) = pool.problem, pool.meter, temperatures(pool.problem)
+    chosen = enumerate(pool.entries[:STARTS], STARTS * seed)
+    searches = [(name, Search(problem, found, number, meter)) for number, (_, name, found) in chosen]
     count = FIRST
     while searches:
         for name, search in searches:
@@ -196,13 +201,10 @@ def walks(pool: Pool, justifier: Justifier, until: float) -> Iterator[tuple[str,
             for value in search.steps(count, hot, cold):
                 if value < known:
                     known = value
-                    if pool.offer(found, search.best):
-                        yield found, search.best
-                if time.monotonic() >= until:
-                    return
-            better = pushed(found), justifier.push(search.best, until)
-            if pool.offer(*better):
-                yield better
+                    yield found, search.best
+                else:
+                    yield found, None
+            yield pushed(found), justifier.push(search.best, meter)
             search.restart()
         searches.sort(key=lambda entry: entry[1].value)
         del searches[max(2, len(searches) - 1) :]

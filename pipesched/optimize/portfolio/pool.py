@@ -1,10 +1,11 @@
-"""The best orders so far, each of them once, and the time that is left."""
+"""The best orders so far, each of them once, and what was done for them."""
 
 from __future__ import annotations
 
 import time
 from bisect import insort
 from dataclasses import dataclass, field
+from math import inf
 from typing import TypeAlias
 
 from pipesched.optimize import convert
@@ -14,22 +15,27 @@ ROOM = 300  # orders that are kept
 
 Entry: TypeAlias = tuple[int, str, Orders]
 """Value in ticks, name, orders."""
+Candidate: TypeAlias = tuple[str, Orders | None]
+"""Name, and orders, or None where there is nothing new: the caller can look at the meter."""
 
 
-@dataclass(frozen=True)
-class Clock:
-    """A limit of time in seconds, monotonic."""
+@dataclass(eq=False)
+class Meter:
+    """Work in steps: a step is about a microsecond, and the same work the same steps on every machine.
 
-    began: float
-    seconds: float
+    until: the limit of time, in seconds, monotonic; where it is what ends the work, the machine tells how far it came.
+    """
 
-    def at(self, share: float) -> float:
-        """When this share of the time has gone."""
-        return self.began + share * self.seconds
+    until: float = inf
+    spent: int = 0
 
-    def gone(self) -> float:
-        """The share that has gone; above 1 when it is over."""
-        return (time.monotonic() - self.began) / self.seconds if self.seconds > 0 else 2.0
+    def spend(self, steps: int) -> None:
+        self.spent += steps
+
+    @property
+    def late(self) -> bool:
+        """Whether time is over."""
+        return time.monotonic() >= self.until
 
 
 @dataclass(eq=False)
@@ -37,6 +43,7 @@ class Pool:
     """entries: the best first; only orders that end and keep to the caps."""
 
     problem: Problem
+    meter: Meter = field(default_factory=Meter)
     entries: list[Entry] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
 
@@ -51,6 +58,7 @@ class Pool:
         if mark in self.seen:
             return False
         self.seen.add(mark)
+        self.meter.spend(self.problem.operations)
         value = convert.value(self.problem, found)
         if value is None:
             return False

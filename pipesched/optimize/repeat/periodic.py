@@ -9,31 +9,33 @@ Sizes from one and a half times the ranks up are tried side by side, the smalles
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 
-from pipesched.model.columns import Ints
 from pipesched.model.numbers import shown
 from pipesched.model.window import Window
 from pipesched.optimize import convert
 from pipesched.optimize.bounds.lower import Bound, lower_bound
 from pipesched.optimize.bounds.memory_links import memory_links
-from pipesched.optimize.bounds.windows import links, longest, paths
+from pipesched.optimize.bounds.windows import about, links, longest
 from pipesched.optimize.engines.pool import Pool
 from pipesched.optimize.instance import Instance
 from pipesched.optimize.problem import Problem
-from pipesched.optimize.question import Question
+from pipesched.optimize.question import Answer, Question
 from pipesched.optimize.repeat.seam import Seam, cut, find_seam, holds, window
 from pipesched.optimize.search.state import Limits, State
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)
 _MOST = 8  # microbatches of a kernel whose period is longer than the work
 _STEPS = 40  # into which the time of a microbatch is divided when longer periods are tried
-_LIMIT, _LOADING = 3.0, 4e-5  # seconds for one question, and for each operation and tick of it
+_LIMIT, _LOADING = 3_000_000, 10  # steps for one question, and for each operation and tick of it
+_KNOWN = 200_000  # steps of heuristics
+_AHEAD = 2  # questions of each worker, one of which waits
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +64,9 @@ class Periodic:
         copies = (problem.placement.microbatches - self.seam.microbatches) // self.seam.every
         return Window(self.seam.every, low, high, copies)
 
-    def state_at(self, problem: Problem, started: float) -> State:
+    def state_at(self, problem: Problem) -> State:
         """The unrolled schedule as the result of a search."""
-        state = State(problem, lower_bound(problem), started)
+        state = State(problem, lower_bound(problem), time.monotonic())
         state.offer(self.found_by, self.seam.unrolled(problem))
         if not state.proved:
             period, every = shown(problem.time(self.seam.period)), self.seam.every
@@ -88,16 +90,18 @@ class Try:
 
 
 def periodic(
-    instance: Instance, limits: Limits, progress: Callable[[State], None] = lambda state: None
+    instance: Instance, limits: Limits, progress: Callable[[State], None] = lambda state: None, until: float = inf
 ) -> Periodic | None:
-    """A schedule for every number of microbatches, optimal for all if there is a proof; None if none was found."""
-    started = time.monotonic()
+    """A schedule for every number of microbatches, optimal for all if there is a proof; None if none was found.
+
+    until: when time is over (monotonic).
+    """
     with Pool(limits.workers) as pool:
-        found = _first(instance, _at_the_bound(instance, limits), pool, limits, started, progress)
+        found = _first(instance, _at_the_bound(instance, limits), pool, limits, progress, until)
         if found is None:
-            found = _first(instance, _above(instance), pool, limits, started, progress)
+            found = _first(instance, _above(instance), pool, limits, progress, until)
             while found is not None:  # the same period, with less before and after it
-                shorter = _first(instance, _less(instance, found), pool, limits, started, progress)
+                shorter = _first(instance, _less(instance, found), pool, limits, progress, until)
                 if shorter is None:
                     break
                 found = shorter
@@ -109,67 +113,57 @@ def _first(
     tries: Iterator[Try | Periodic],
     pool: Pool,
     limits: Limits,
-    started: float,
     progress: Callable[[State], None],
+    until: float,
 ) -> Periodic | None:
-    """Ask as many at a time as there are workers, and take the first that holds."""
-    running: dict[int, tuple[Try, float]] = {}
+    """Ask some at a time, and take the first in their order that holds, whichever is answered first."""
+    asked, answers, started = deque[tuple[int, Try | Periodic]](), dict[int, Answer](), time.monotonic()
     try:
-        return _asked(instance, tries, pool, limits, started, progress, running)
+        while time.monotonic() < until:
+            while len(asked) < _AHEAD * limits.workers and (one := next(tries, None)) is not None:
+                asked.append((0 if isinstance(one, Periodic) else pool.submit(_question(one, limits)), one))
+            if not asked:
+                return None
+            ticket, one = asked[0]
+            if isinstance(one, Periodic):
+                return one
+            if ticket in answers:
+                asked.popleft()
+                found = _made(instance, one, answers.pop(ticket))
+                if found is not None:
+                    return found
+            else:
+                pool.listen(min(0.5, max(0.0, until - time.monotonic())))
+                answers |= pool.arrived()
+                progress(State(one.problem, one.bound, started, doing=_named(one)))
+        return None
     finally:
-        for ticket in running:
+        for ticket, _ in asked:
             pool.cancel(ticket)
 
 
-def _asked(
-    instance: Instance,
-    tries: Iterator[Try | Periodic],
-    pool: Pool,
-    limits: Limits,
-    started: float,
-    progress: Callable[[State], None],
-    running: dict[int, tuple[Try, float]],
-) -> Periodic | None:
-    more = True
-    while (more or running) and time.monotonic() - started < limits.seconds:
-        while more and pool.idle:
-            one = next(tries, None)
-            more = one is not None
-            if isinstance(one, Periodic):
-                return one
-            if one is not None:
-                asked = window(one.problem, one.objective, one.every, one.period)
-                engine = {"z3": "z3"}.get(limits.engine, "cadical")
-                ticket = pool.submit(Question(one.problem, one.objective, engine, window=asked))
-                running[ticket] = one, time.monotonic()
-        arrived = pool.wait(0.5)
-        if arrived is not None:
-            one, _ = running.pop(arrived[0])
-            progress(State(one.problem, one.bound, started, doing=_named(one)))
-            if arrived[1].start is not None:
-                found = _made(instance, one, arrived[1].start, arrived[1].engine)
-                if found is not None:
-                    return found
-        for ticket, (_, since) in list(running.items()):
-            if time.monotonic() - since > _limit(running[ticket][0]):
-                pool.cancel(ticket)
-                del running[ticket]
-    return None
+def _question(one: Try, limits: Limits) -> Question:
+    asked = window(one.problem, one.objective, one.every, one.period)
+    engine = "z3" if limits.engine == "z3" else "cadical"
+    return Question(one.problem, one.objective, engine, window=asked, limit=_limit(one), seed=limits.seed)
 
 
-def _limit(one: Try) -> float:
-    """Seconds for a question; a large one takes some to be made."""
-    return _LIMIT + _LOADING * one.problem.operations * one.objective / 4
+def _limit(one: Try) -> int:
+    """Steps for a question; a large one takes some to be made."""
+    return _LIMIT + _LOADING * one.problem.operations * one.objective
 
 
 def _named(one: Try) -> str:
     return f"m={one.problem.placement.microbatches}, period {one.problem.time(one.period)} for {one.every}"
 
 
-def _made(instance: Instance, one: Try, start: Ints, engine: str) -> Periodic | None:
+def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
+    """The seam of an answer, if it is one and repeats."""
+    if answer.start is None:
+        return None
     _, last, every, period = window(one.problem, one.objective, one.every, one.period)
-    seam = cut(one.problem, start, last + 1, every, period)
-    return _checked(instance, seam, one.bound, engine)
+    seam = cut(one.problem, answer.start, last + 1, every, period)
+    return _checked(instance, seam, one.bound, answer.engine)
 
 
 def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Periodic | None:
@@ -197,7 +191,7 @@ def _optimal(instance: Instance, seam: Seam) -> bool:
 
 def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
     """Whether a longest path goes from an operation to the one K later, and takes the period for it."""
-    found, made = paths(problem), links(problem)
+    found, made = about(problem, bound.frame), links(problem)
     duration = problem.duration[problem.sequence]
     on = np.flatnonzero(found.head + duration + found.tail == bound.value)
     for x in on.tolist():
@@ -252,7 +246,7 @@ def _from_known(instance: Instance, problem: Problem, bound: Bound, limits: Limi
         return
     from pipesched.optimize.portfolio import orders
 
-    for name, order in orders(problem, 0.2):
+    for name, order in orders(problem, _KNOWN, limits.seed):
         if convert.value(problem, order) == bound.value:
             start = convert.run(problem, order)
             seam = None if start is None else find_seam(problem, start)

@@ -5,9 +5,11 @@
 
     best == lower: proved optimal.   Out of time: best, lower and the gap between them.
 
-Two engines run side by side. One is asked to find, below the best by a step that shrinks when it does not answer;
-the other to refute, first at the bound, then just below the best, where a single rank with its memory and its round
-trips often cannot do what is asked, and says so far sooner than all ranks together.
+Heuristics come first; then two engines run side by side, and heuristics go on beside them to the end. One engine is
+asked to find, below the best by a step that shrinks when it does not answer; the other to refute, first at the bound,
+then just below the best, where a single rank with its memory and its round trips often cannot do what is asked, and
+says so far sooner than all ranks together. What comes of it does not depend on the machine (`lanes`), unless the limit
+of time ends it.
 """
 
 from __future__ import annotations
@@ -15,94 +17,117 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
 from pipesched.model.numbers import shown
 from pipesched.optimize import convert
 from pipesched.optimize.bounds.lower import lower_bound
-from pipesched.optimize.bounds.windows import paths
+from pipesched.optimize.bounds.windows import within
 from pipesched.optimize.engines.pool import Pool
+from pipesched.optimize.portfolio import LATE
+from pipesched.optimize.portfolio import search as heuristics
+from pipesched.optimize.portfolio.coarse import coarsened
+from pipesched.optimize.portfolio.late_start import late
+from pipesched.optimize.portfolio.pool import Meter
 from pipesched.optimize.problem import Orders, Problem
 from pipesched.optimize.question import Answer
 from pipesched.optimize.search.ladder import Ladder, Step, ladder
+from pipesched.optimize.search.lanes import Found, Lanes, Slice
 from pipesched.optimize.search.state import INTERRUPTED, Limits, Refutation, State
 
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
-_COARSE = 20.0  # seconds for each rounding
-_ENGINES_END = 50_000  # operations: the clauses of more do not fit the memory of a small machine
-_LOOK, _MOST_LOOK = 0.4, 5.0  # seconds of heuristics before the engines start; more for large problems
+_COARSE = 20_000_000  # steps for each rounding
+_LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; more for each operation
+_SLICE = 20_000  # steps of heuristics beside the engines
+_WEIGHT = 4  # heuristics have a fourth of an engine's work
+
+Progress = Callable[[State], None]
 
 
 def search(
     problem: Problem,
     limits: Limits,
     known: Iterable[tuple[str, Orders]] = (),
-    progress: Callable[[State], None] = lambda state: None,
-    pool: Pool | None = None,
+    progress: Progress = lambda state: None,
+    until: float | None = None,
 ) -> State:
-    """The best schedule and the best bound that can be had in the time; `progress` is called when either moves, and
-    about every second. KeyboardInterrupt ends the search with what it has.
+    """The best schedule and the best bound that can be had; `progress` is called when either moves, and about every
+    second. KeyboardInterrupt ends the search with what it has.
 
-    The caller has made sure that some schedule exists (`least_cap.infeasible`).
+    The caller has made sure that some schedule exists (`least_cap.infeasible`). until: when time is over (monotonic);
+    without it, as many seconds from now as the limits say.
     """
-    state = State(problem, lower_bound(problem), time.monotonic())
+    started = time.monotonic()
+    meter = Meter(started + limits.seconds if until is None else until)
+    state = State(problem, lower_bound(problem), started)
+    beside = heuristics(problem, _look(problem), meter, limits.seed) if limits.portfolio else iter(())
     try:
         progress(state)
-        _offer_all(state, _orders(state, limits, known), limits, progress)
-        if not state.proved and state.seconds < limits.seconds:
-            _on_a_coarse_grid(state, limits, progress)
-            _climb(state, limits, progress)
+        _offer_all(state, known, meter, progress)
+        _first_look(state, beside, meter, progress)
+        if not state.proved and not meter.late:
+            _on_a_coarse_grid(state, limits, meter, progress)
+            _climb(state, limits, _slices(beside, meter), meter, progress)
     except KeyboardInterrupt:
         state.stopped = INTERRUPTED
     if not state.proved and not state.stopped:
-        state.stopped = (
-            f"time limit of {limits.seconds:g} s" if state.seconds >= limits.seconds else "no engine can go on"
-        )
+        over = f"time limit of {limits.seconds:g} s; how far that goes depends on the machine"
+        state.stopped = over if meter.late else "nothing is left to try"
     return state
 
 
-def _orders(state: State, limits: Limits, known: Iterable[tuple[str, Orders]]) -> Iterator[tuple[str, Orders]]:
-    yield from known
-    if limits.portfolio:
-        from pipesched.optimize.portfolio import orders
-
-        yield from orders(state.problem, _look(state, limits))
+def _look(problem: Problem) -> int:
+    """Steps of heuristics before the engines start."""
+    return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
 
 
-def _look(state: State, limits: Limits) -> float:
-    """Seconds for heuristics before the engines start; half of all where the engines cannot."""
-    if state.problem.operations > _ENGINES_END:
-        return limits.seconds / 2
-    return min(_LOOK + state.problem.operations / 1500, _MOST_LOOK, limits.seconds / 4)
-
-
-def _offer_all(
-    state: State, candidates: Iterable[tuple[str, Orders]], limits: Limits, progress: Callable[[State], None]
-) -> None:
-    for name, orders in candidates:
-        if state.offer(name, orders):
-            progress(state)
-        if state.proved or state.seconds >= limits.seconds:
+def _offer_all(state: State, known: Iterable[tuple[str, Orders]], meter: Meter, progress: Progress) -> None:
+    for name, orders in known:
+        _offer(state, name, orders, progress)
+        if state.proved or (state.best is not None and meter.late):
             return
 
 
-def _on_a_coarse_grid(state: State, limits: Limits, progress: Callable[[State], None]) -> None:
+def _first_look(state: State, beside: Iterator[tuple[str, Orders] | None], meter: Meter, progress: Progress) -> None:
+    while not state.proved and meter.spent < _look(state.problem) and not (state.best is not None and meter.late):
+        found = next(beside, ("", None))
+        if found is not None and found[1] is None:
+            return
+        if found is not None:
+            _offer(state, *found, progress)
+
+
+def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
+    if state.offer(name, orders):
+        progress(state)
+
+
+def _slices(beside: Iterator[tuple[str, Orders] | None], meter: Meter) -> Iterator[Slice]:
+    """The heuristics, cut into slices."""
+    before = meter.spent
+    for found in beside:
+        if found is not None or meter.spent - before >= _SLICE:
+            yield max(1, meter.spent - before), None if found is None else Found(*found)
+            before = meter.spent
+
+
+def _on_a_coarse_grid(state: State, limits: Limits, meter: Meter, progress: Progress) -> None:
     """Orders for rounded durations, which are few ticks, evaluated at the true ones."""
     if state.value is None or limits.engine == "cpsat":
         return
-    found = paths(state.problem)
-    slack = int((found.head + found.tail + state.problem.duration[state.problem.sequence]).sum())
-    variables = state.problem.operations * state.value - slack
+    low, high = within(state.problem, state.value)
+    variables = int((high - low).sum())
     if variables < _FINE:
         return
-    seconds = min(_COARSE, (limits.seconds - state.seconds) / 3)
+    steps = int(min(_COARSE, limits.seconds * 1e6 / 3))
+    inner = replace(limits, portfolio=False, proof=None, steps=steps)
     finest = int(state.problem.duration.max()) // 2
     for ticks in sorted({variables // 150_000, variables // 600_000} & set(range(2, finest + 1)), reverse=True):
-        _offer_rounded(state, ticks, replace(limits, seconds=seconds, portfolio=False, proof=None), progress)
+        _offer_rounded(state, ticks, inner, meter, progress)
 
 
-def _offer_rounded(state: State, ticks: int, limits: Limits, progress: Callable[[State], None]) -> None:
+def _offer_rounded(state: State, ticks: int, limits: Limits, meter: Meter, progress: Progress) -> None:
     """What the search finds for durations in so many ticks."""
-    from pipesched.optimize.portfolio.coarse import coarsened
 
     def offered(coarse: State) -> None:
         if coarse.best is not None:
@@ -111,7 +136,9 @@ def _offer_rounded(state: State, ticks: int, limits: Limits, progress: Callable[
         progress(state)
 
     if not state.proved and state.best is not None:
-        coarse = search(coarsened(state.problem, ticks), limits, [(state.source, state.best)], offered)
+        problem = coarsened(state.problem, ticks)
+        coarse = search(problem, limits, [(state.source, state.best)], offered, meter.until)
+        offered(coarse)
         if coarse.stopped == INTERRUPTED:
             raise KeyboardInterrupt
 
@@ -122,34 +149,39 @@ class Running:
 
     step: Step
     role: str
-    since: float
 
 
-def _climb(state: State, limits: Limits, progress: Callable[[State], None]) -> None:
-    """Ask until the bounds meet, time is up or nothing is left to ask."""
-    rungs = ladder(state.problem, paths(state.problem), limits.engine, state.lower, state.value)
+def _climb(state: State, limits: Limits, beside: Iterator[Slice], meter: Meter, progress: Progress) -> None:
+    """Ask until the bounds meet, time is up or nothing is left to do."""
+    rungs = ladder(state.problem, limits.engine, state.lower, state.value, limits.seed)
     running: dict[int, Running] = {}
+
+    def tick() -> None:
+        state.doing = ", ".join(_named(job.step) for job in running.values())
+        progress(state)
+
     with Pool(limits.workers) as pool:
-        while not state.proved and state.seconds < limits.seconds:
-            _ask(pool, rungs, running)
-            if not running:
+        lanes = Lanes(pool, beside, _WEIGHT)
+        while not state.proved and lanes.now < (limits.steps or inf):
+            _ask(lanes, rungs, running)
+            event = lanes.next(meter.until, tick)
+            if event is None:
                 return
-            arrived = pool.wait(min(0.5, max(0.01, limits.seconds - state.seconds)))
-            if arrived is not None:
-                job = running.pop(arrived[0])
-                _take(state, rungs, job.step, arrived[1])
-                _drop_stale(pool, rungs, running)
-            _drop_late(pool, rungs, running)
-            state.doing = ", ".join(_named(job.step) for job in running.values())
-            progress(state)
+            if isinstance(event, Found):
+                if state.offer(event.name, event.orders) and state.value is not None:
+                    rungs.found(state.value)
+            else:
+                _take(state, rungs, running.pop(event.ticket).step, event.answer)
+            _drop_stale(lanes, rungs, running)
+            tick()
 
 
-def _ask(pool: Pool, rungs: Ladder, running: dict[int, Running]) -> None:
+def _ask(lanes: Lanes, rungs: Ladder, running: dict[int, Running]) -> None:
     for role in ("find", "refute"):
-        if pool.idle and all(job.role != role for job in running.values()):
+        if lanes.free and all(job.role != role for job in running.values()):
             step = rungs.find() if role == "find" else rungs.refute()
             if step is not None and all(_same(step, job.step) is False for job in running.values()):
-                running[pool.submit(step.question)] = Running(step, role, time.monotonic())
+                running[lanes.ask(step.question)] = Running(step, role)
 
 
 def _same(one: Step, two: Step) -> bool:
@@ -162,35 +194,26 @@ def _take(state: State, rungs: Ladder, step: Step, answer: Answer) -> None:
     rungs.told(step, answer)
     if answer.verdict == "unsat" and question.bound + 1 > state.lower:
         state.refuted = Refutation(question.bound, answer.engine, question.ranks)
-    if answer.start is not None and state.offer(answer.engine, convert.by_start(state.problem, answer.start)):
-        assert state.value is not None
-        rungs.found(state.value)
+    if answer.start is not None:
+        orders = convert.by_start(state.problem, answer.start)
+        later, runs = late(state.problem, orders, answer.start)
+        if state.offer(answer.engine + LATE * (runs > 0), later):
+            assert state.value is not None
+            rungs.found(state.value)
+        if state.value is None or state.value > question.bound:
+            rungs.unrealised(question.bound)
     note = f"{answer.engine} does not know: {answer.reason}"
     if answer.verdict == "unknown" and answer.reason and note not in state.notes:
         state.notes.append(note)
 
 
-def _drop_stale(pool: Pool, rungs: Ladder, running: dict[int, Running]) -> None:
+def _drop_stale(lanes: Lanes, rungs: Ladder, running: dict[int, Running]) -> None:
     """Questions whose answer is known by now."""
     for ticket, job in list(running.items()):
         bound = job.step.question.bound
         if bound < rungs.lower or (rungs.value is not None and bound >= rungs.value):
-            pool.cancel(ticket)
+            lanes.cancel(ticket)
             del running[ticket]
-
-
-def _drop_late(pool: Pool, rungs: Ladder, running: dict[int, Running]) -> None:
-    """Questions that have had their time; the last one standing may go on."""
-    for ticket, job in list(running.items()):
-        if time.monotonic() - job.since > job.step.limit and not _last(rungs, job):
-            pool.cancel(ticket)
-            del running[ticket]
-            rungs.told(job.step, Answer("unknown"))
-
-
-def _last(rungs: Ladder, job: Running) -> bool:
-    """Whether the question decides all: all ranks, just below the best."""
-    return job.role == "find" and rungs.step == 1
 
 
 def _named(step: Step) -> str:

@@ -6,21 +6,22 @@
            │
     lower ─┴─ refute   all ranks at the bound itself: "sat" ends the search too
 
-A question that is not answered in its time is asked again later, with three times as much.
+A question that is not answered within its limit is asked again later, with three times as much. Limits are steps, which
+engines count, and not seconds, which depend on what else the machine does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
 from pipesched.optimize.bounds.lower import rank_bounds
-from pipesched.optimize.bounds.windows import Paths
+from pipesched.optimize.bounds.windows import within
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.question import Answer, Question
 
-FIRST_LIMIT = 2.0  # seconds
-LOADING = 2e-5  # seconds a variable: making the clauses and handing them over is not the engine's time
+FIRST_LIMIT = 2_000_000  # steps
+LOADING = 20  # steps a variable: making the clauses and handing them over is not the engine's work
 MOST_TRIES = 12  # of one kind of question: the last would be waited for 3^12 times as long as the first
 DECLINED = 4  # tries that an engine's own refusal counts for
 MOST_INTERVALS = 5_000  # operations up to which CP-SAT is of use
@@ -29,16 +30,18 @@ MOST_VARIABLES = 6_000_000  # of one encoding: more does not fit the memory of a
 
 @dataclass(frozen=True)
 class Step:
-    """A question and how long to wait for it. key: what it is about, for its next limit."""
+    """A question, and how much is to be done for it. key: what it is about, for its next limit."""
 
     question: Question
-    limit: float
+    limit: int
     key: object
 
 
 @dataclass(eq=False)
 class Ladder:
-    """lower, value: no schedule has less than lower; the best known has value, None if there is none yet."""
+    """lower, value: no schedule has less than lower; the best known has value, None if there is none yet. reached: an
+    engine knows starts with this objective, and no order that begins as late: at and above it there is nothing to ask.
+    """
 
     problem: Problem
     slack: int  # operations' heads, tails and durations, summed: variables = operations * C - slack
@@ -49,6 +52,8 @@ class Ladder:
     ranks: tuple[int, ...]  # the most promising to refute alone first
     step: int = 0
     guess: int = 0
+    seed: int = 0
+    reached: int | None = None
     tried: dict[object, int] = field(default_factory=dict)
     alone: dict[int, int] = field(default_factory=dict)  # least objective that the rank alone is known to reach
 
@@ -75,16 +80,22 @@ class Ladder:
         else:
             gap = self.value - self.lower
             self.step = min(self.step or max(1, gap // 2), gap)
-            bound = self.value - self.step
+            bound = min(self.value - self.step, self._top)
         engine, key = self._engine("cadical", bound), ("find", self.step > 1)
         if engine is None or not self.lower <= bound <= self._top or self.tried.get(key, 0) >= MOST_TRIES:
             return None
-        return self._step(Question(self.problem, bound, engine), key)
+        step = self._step(Question(self.problem, bound, engine), key)
+        return step if self.step > 1 else self._endless(step)
+
+    def _endless(self, step: Step) -> Step:
+        """What decides all, just below the best, may take as long as it takes."""
+        return replace(step, question=replace(step.question, limit=None)) if self.value is not None else step
 
     @property
     def _top(self) -> int:
         """The largest objective that is of interest."""
-        return self.horizon if self.value is None else self.value - 1
+        top = self.horizon if self.value is None else self.value - 1
+        return top if self.reached is None else min(top, self.reached - 1)
 
     def refute(self) -> Step | None:
         """A better bound: the cheapest of what has not been answered yet."""
@@ -109,7 +120,8 @@ class Ladder:
 
     def _step(self, question: Question, key: object) -> Step:
         size = 0 if question.engine == "cpsat" else self._variables(question.bound, question.ranks)
-        return Step(question, (FIRST_LIMIT + LOADING * size) * 3.0 ** self.tried.get(key, 0), key)
+        limit = (FIRST_LIMIT + LOADING * size) * 3 ** self.tried.get(key, 0)
+        return Step(replace(question, limit=limit, seed=self.seed), limit, key)
 
     def told(self, step: Step, answer: Answer) -> None:
         """Take in an answer; `unknown` includes no answer in time. A schedule that was found is told by `found`."""
@@ -130,12 +142,17 @@ class Ladder:
         self.value = value if self.value is None else min(self.value, value)
         self.step = 0
 
+    def unrealised(self, bound: int) -> None:
+        """There are starts for the bound, and no order was found that is as good."""
+        self.reached = bound if self.reached is None else min(self.reached, bound)
 
-def ladder(problem: Problem, found: Paths, engine: str, lower: int, value: int | None) -> Ladder:
+
+def ladder(problem: Problem, engine: str, lower: int, value: int | None, seed: int = 0) -> Ladder:
     """The questions of a problem. Without a schedule yet, one operation after another is long enough for any."""
-    slack = int((found.head + found.tail + problem.duration[problem.sequence]).sum())
+    low, high = within(problem, lower)
+    slack = problem.operations * lower - int((high - low).sum())
     horizon = int((problem.length * problem.duration).sum() + (problem.length[problem.after] * problem.lag).sum())
-    best = [max((b.value for b in rank_bounds(problem, r, found)), default=0) for r in range(problem.ranks)]
+    best = [max((b.value for b in rank_bounds(problem, r)), default=0) for r in range(problem.ranks)]
     ranks = sorted(range(problem.ranks), key=lambda r: (-best[r], -r))
     intervals = engine in ("auto", "cpsat") and find_spec("ortools") is not None
-    return Ladder(problem, slack, engine, lower, value, horizon, tuple(ranks), intervals=intervals)
+    return Ladder(problem, slack, engine, lower, value, horizon, tuple(ranks), intervals=intervals, seed=seed)

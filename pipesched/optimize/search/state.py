@@ -11,12 +11,14 @@ from pipesched.optimize.bounds.lower import Bound
 from pipesched.optimize.problem import Orders, Problem
 
 INTERRUPTED = "interrupted"
+MOST_SEED = 2_000_000_000  # what every engine takes
 
 
 @dataclass(frozen=True)
 class Limits:
     """How long to look, in seconds, and with what. engine: auto, z3, sat or cpsat; portfolio: whether to try known
-    orders and heuristics; proof: where the refutation is written.
+    orders and heuristics; proof: where the refutation is written; seed: where chance begins; steps: at most, None for
+    no end.
     """
 
     seconds: float = 60.0
@@ -24,6 +26,8 @@ class Limits:
     portfolio: bool = True
     proof: str | None = None
     workers: int = 2
+    seed: int = 0
+    steps: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
