@@ -22,7 +22,7 @@ from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import FOUND, Verdict
 
-NOT_JUDGED = ("found_by", "given", "known", "notes", "reason", "seconds")
+NOT_JUDGED = ("found_by", "given", "known", "notes", "reason", "seed")
 """What the search did, and schedules that are not there to be looked at."""
 
 _CHECKED_ELSEWHERE = ("source", "certificate")

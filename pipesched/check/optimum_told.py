@@ -5,7 +5,8 @@
      "bound": {"kind": "one-machine", "rank": 0, "head": 0, "work": 48, "tail": 7, "value": 55,
                "operations": [{"op": "F", "route": 0, "stage": 0, "microbatches": [0, 16]}, …]}}
 
-    bound      kind path or one-machine: as above; kind ends: before and after in place of operations
+    bound      kind path or one-machine: as above; kind ends: before and after in place of operations; of a span also
+               the frame: the rank from whose first start head is counted, and to whose last end tail is
     refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; ranks null for all together;
                terms: what it is about, as `model.verdict.exact_terms`
     every      null, or what makes the schedule one for every m: `optimum_every`
