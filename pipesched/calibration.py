@@ -134,7 +134,10 @@ def _doubts(measured: Measured) -> Iterator[str]:
     seen = running(measured)
     schedule = measured.schedule
     if not (schedule.forward_only or np.isin(schedule.op, (Op.I, Op.W)).any()):
-        yield "every backward ran whole: I and W cannot be told; `optimize --backward fused` needs B alone"
+        yield (
+            "every backward ran whole: I and W cannot be told, and each counts as half of B; "
+            "`optimize --backward fused` needs B alone"
+        )
     if schedule.ranks > 1 and not seen.waiting.any():
         yield "nobody waited for a message: C is 0"
     step = int(measured.end[-1].max() - measured.begin[-1].min())

@@ -189,6 +189,18 @@ def _makespan(emission: Emission) -> Fraction:
     return time.makespan
 
 
+def unit_of(emission: Emission, pace: float, timeout: float) -> float:
+    """The seconds of a cost of 1: `pace`; or a forward lasts so long, where else a step would be beyond the timeout.
+
+    So costs in microseconds, as `calibrate` writes them, are run at any pace, also at that of the run itself.
+    """
+    forward = costs_of(emission)["F"]
+    mean = sum(forward) / len(forward) if isinstance(forward, tuple) else forward
+    if not mean or mean <= 1 or float(_makespan(emission)) * pace <= timeout:
+        return pace
+    return pace / float(mean)
+
+
 def pace_of(emission: Emission, pace: float) -> dict[str, tuple[float, ...]]:
     """The seconds of each kind of compute by stage, at `pace` seconds for a cost of 1."""
     stages, costs = emission.report.stages or 0, costs_of(emission)

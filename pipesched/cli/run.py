@@ -55,6 +55,8 @@ def run(file: str, **given: Any) -> int:
     predicts. Needs torch: pip install pipesched[torch]
 
     \b
+    --pace is what a cost of 1 lasts, or a forward where else a step would last longer than --timeout, as with
+    the microseconds of `calibrate`.
     --engine torch runs the computes in torch's own runtime, whose lowering is verified before the first step.
     --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are freeze, raise, raise-backward, nan,
     shape, dtype, stall, leave, collective, weights and hook. The run then ends with exit status 1 and the code of
@@ -123,14 +125,15 @@ def _job(emission: Emission, breaks: tuple[Break, ...], given: Mapping[str, Any]
     Raises:
         PipeschedError: PS225, a fault on a rank that is not there, a pace beyond the timeout.
     """
-    from pipesched.cli.rehearsal import pace_of
+    from pipesched.cli.rehearsal import pace_of, unit_of
     from pipesched.runtime.launch import Job
 
     order, text = emission.order, "".join(emission.pieces())
     assert order is not None
     if any(broken.rank >= order.ranks for broken in breaks):
         raise fail(Code.USAGE, f"a fault on a rank beyond the last, which is {order.ranks - 1}")
-    pace = pace_of(emission, given["pace"] / 1000) if given["engine"] == "pipesched" else {}
+    unit = unit_of(emission, given["pace"] / 1000, given["timeout"])
+    pace = pace_of(emission, unit) if given["engine"] == "pipesched" else {}
     longest = max((x for row in pace.values() for x in row), default=0.0)
     if longest >= given["timeout"]:
         message = f"a compute lasts {longest:g} s, which a timeout of {given['timeout']:g} s takes for a stall"
@@ -206,11 +209,12 @@ def told(fault: Fault) -> Diagnostic:
 
 def _tell(emission: Emission, job: Job, outcome: Outcome, out: Output, given: Mapping[str, Any]) -> int:
     """Prints the comparison, and writes the trace."""
-    from pipesched.cli.rehearsal import rehearsal, trace
+    from pipesched.cli.rehearsal import rehearsal, trace, unit_of
 
     if given["trace"] is not None:
         terminal.replace_file(given["trace"], trace(job, outcome))
-    found = rehearsal(emission, job, outcome, given["pace"] / 1000)
+    unit = unit_of(emission, given["pace"] / 1000, given["timeout"])
+    found = rehearsal(emission, job, outcome, unit)
     if out.format == "json":
         out.line(terminal.dumps(found.to_json()))
         return exit_status(found.diagnostics)

@@ -91,20 +91,26 @@ def blocked(rank: int, stream: Stream) -> tuple[int, str]:
     return len(runtime.instructions) + 1, "finished"
 
 
-def timed(rank: int, stream: Stream, costs: list[tuple[float, float, float]]) -> tuple[float, float]:
-    """Begin and end of a step's instruction list on this rank, by a clock that all processes share.
+def timed(rank: int, stream: Stream, costs: list[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
+    """Begin, end and seconds waited of each instruction of a step, by a clock that all processes share.
 
     costs: seconds of F, I and W by stage.
     """
     mine = {held: Asleep(*costs[held[1]]) for held in stream.held_by(rank)}
     inputs = [torch.zeros(1, requires_grad=True) for _ in range(stream.microbatches)]
     runtime = Runtime(stream, mine, lambda output, _: output.square().mean(), rank=rank, example=inputs[0])
-    ends = [0.0]
-    runtime.after = lambda *_: ends.append(time.monotonic())
+    begun: list[tuple[float, float]] = []
+    taken: list[tuple[float, float, float]] = []
+
+    def after(instruction: Instruction, index: int) -> None:
+        begin, waited = begun[index]
+        taken.append((begin, time.monotonic(), runtime.waited - waited))
+
+    runtime.before = lambda *_: begun.append((time.monotonic(), runtime.waited))
+    runtime.after = after
     dist.barrier()
-    begin = time.monotonic()
     runtime.step(inputs, inputs)
-    return begin, ends[-1]
+    return taken
 
 
 def variant(rank: int, stream: Stream, name: str, **options: Any) -> dict[str, Any]:
