@@ -163,14 +163,17 @@ def columns_of(row: str, columns: int) -> Counter[str]:
     return found
 
 
-def share_of(schedule: Schedule, run: Played, rank: int, step: Fraction, columns: int) -> dict[str, Fraction]:
-    """How many columns each kind would have if columns could be cut."""
+def share_of(
+    schedule: Schedule, run: Played, rank: int, part: tuple[int, Fraction], step: Fraction
+) -> dict[str, Fraction]:
+    """How many columns each kind would have in a part of time if columns could be cut."""
     found = dict.fromkeys("FIWB+·", Fraction(0))
     order = run.orders[rank]
     for slot in slots(order):
         kind = "+" if len(slot) == 2 else order[slot[0]].op.name
-        found[kind] += (run.end[rank, slot[0]] - run.start[rank, slot[0]]) / step
-    found["·"] = columns - sum(found.values())
+        begin, end = max(run.start[rank, slot[0]], part[0]), min(run.end[rank, slot[0]], part[1])
+        found[kind] += max(end - begin, Fraction(0)) / step
+    found["·"] = -(-(part[1] - part[0]) // step) - sum(found.values())
     return found
 
 
@@ -184,17 +187,22 @@ def scaled(text: str) -> Fraction:
 @settings(CALM, max_examples=150)
 @given(strategies.schedules(), st.integers(24, 160), st.data())
 def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.DataObject) -> None:
-    """At any scale, on every rank: each kind has its share of the time in columns, idle time too, to within one."""
+    """At any scale, for all time or a part, on every rank: each kind has its share of it in columns, idle time too, to
+    within one.
+    """
     costs = data.draw(strategies.costs(schedule.stages))
     run = played(schedule, costs)
-    text = render(chart(schedule, costs), Text(width))
+    begin = data.draw(st.integers(0, int(run.makespan) // 2))
+    part = (begin, run.makespan if begin % 2 else Fraction(begin + int(run.makespan) // 2 + 1))
+    assume(part[1] <= run.makespan)
+    text = render(chart(schedule, costs), Text(width, Window(Fraction(begin), part[1])))
     mixed = "a column shows one of the kinds" in " ".join(text.split())
     assume(run.makespan > 0 and (mixed or not schedule.second.any()))  # a name such as F2b1 cannot be read back
     step = scaled(text)
-    columns = -int(-run.makespan // step)
+    columns = -int(-(part[1] - begin) // step)
     every, _ = rank_rows(text)
     for rank, row in enumerate(every):
-        shares = share_of(schedule, run, rank, step, columns)
+        shares = share_of(schedule, run, rank, part, step)
         drawn = columns_of(row, columns)
         assert sum(drawn.values()) == columns
         assert all(abs(drawn[kind] - share) < 1 for kind, share in shares.items()), (rank, drawn, shares)

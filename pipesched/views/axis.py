@@ -61,19 +61,14 @@ class Axis:
         return np.asarray((ticks - self.begin) * self.step.denominator // self.step.numerator)
 
     def fine(self, ticks: Ints) -> list[int]:
-        """Instants from the first column on, exactly, where a column is `whole`; those outside at the edges."""
-        scaled = ((x - self.begin) * self.step.denominator for x in ticks.tolist())
-        return [min(max(x, 0), self.columns * self.whole) for x in scaled]
+        """Instants from the first column on, exactly, where a column is `whole`; those outside the part at its ends."""
+        inside = (min(max(x, self.begin), self.end) for x in ticks.tolist())
+        return [(x - self.begin) * self.step.denominator for x in inside]
 
     @property
     def whole(self) -> int:
         """A column, in parts of a tick that are counted in whole numbers."""
         return self.step.numerator
-
-    @property
-    def last(self) -> int:
-        """The end of the last column in ticks, rounded up."""
-        return self.begin + ceil(self.columns * self.step)
 
     @property
     def bounds(self) -> Ints:

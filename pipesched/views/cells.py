@@ -125,8 +125,9 @@ def shares(chart: Chart, kind: Column, rank: int, axis: Axis) -> dict[int, Colum
     seen = (chart.times.start[part] >= 0) & ~chart.schedule.joined[part]
     start, end, kind = chart.times.start[part][seen], chart.times.end[part][seen], kind[part][seen]
     fine = axis.step.denominator
-    wide = (int(chart.times.makespan) + axis.last) * fine >= 2**62  # Python's numbers have no end
-    start, end = ((x.astype(object if wide else np.int64) - axis.begin) * fine for x in (start, end))
+    wide = (int(chart.times.makespan) + axis.end) * fine >= 2**62  # Python's numbers have no end
+    start, end = (np.minimum(x, axis.end).astype(object if wide else np.int64) - axis.begin for x in (start, end))
+    start, end = start * fine, end * fine
     bounds = np.arange(axis.columns + 1, dtype=start.dtype) * axis.whole
     found = {}
     for number in np.unique(kind).tolist():

@@ -128,8 +128,9 @@ class _Page:
         yield f"<title>{safe(self._name(), 'xml')}, {safe(self.how.words or verdict.cost(self.chart), 'xml')}</title>"
         yield f"<style>{css}</style>"
         yield f'<path class="z" d="M0 0H{self.width}V{self.height}H0z"/>'
-        yield f'<text class="t h" x="12" y="20" xml:space="preserve">{safe(self._name(), "xml")}</text>'
-        yield f'<text class="{"v" if self.stop else "t"}" x="12" y="38" xml:space="preserve">{safe(self._cost(), "xml")}</text>'
+        words = ((20, "t h", self._name()), (38, "v" if self.stop else "t", self._cost()))
+        for y, kind, text in words:
+            yield f'<text class="{kind}" x="12" y="{y}" xml:space="preserve">{safe(text, "xml")}</text>'
         drawn = self.cells
         yield from self._rows()
         yield from drawn.slots()

@@ -75,7 +75,7 @@ class Layout:
                 x.rank in stop.ranks,
             )
             for x, instant in zip(stop.waiting, when, strict=True)
-            if instant <= self.axis.last
+            if instant <= self.axis.end
         }
 
     @cached_property

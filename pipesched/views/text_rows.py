@@ -41,7 +41,7 @@ def spans(layout: Layout, rank: int) -> list[tuple[int, int, int]]:
     """Each slot that is given columns: its first operation, or -1 for idle time; its first column, the one after it."""
     at, times, schedule = layout.axis, layout.chart.times, layout.chart.schedule
     part = slice(int(schedule.start[rank]), int(schedule.start[rank + 1]))
-    inside = (times.end[part] > at.begin) & (times.start[part] < at.last) & (times.start[part] >= 0)
+    inside = (times.end[part] > at.begin) & (times.start[part] < at.end) & (times.start[part] >= 0)
     index = part.start + np.flatnonzero(inside & ~schedule.joined[part])
     times_of = zip(index.tolist(), at.fine(times.start[index]), at.fine(times.end[index]), strict=True)
     whole_row = (-1, at.columns * at.whole, at.columns * at.whole)
