@@ -97,13 +97,27 @@ def test_the_bubble_is_a_name_in_claims(claim: str, holds: bool) -> None:
     assert found.holds is holds
 
 
-def test_a_file_may_give_the_name_another_meaning() -> None:
-    """Files of the time before `bubble` had one keep theirs: as a parameter, a value, a function or the rank."""
-    for text in ("let bubble = 7", "let bubble(k) = k + 6", "let span_bubble = 7"):
-        name = re.findall(r"let (\w+)(.*) =", text)[0]
-        call = f"{name[0]}(1)" if name[1] else name[0]
-        report = pipesched.verify(gpipe(f"{text}\nclaim {call} == 7"))
-        assert report.ok and report.claims[0].holds
+OWN = [
+    ("let bubble = 7", "bubble"),
+    ("let bubble(k) = k + 6", "bubble(1)"),
+    ("let span_bubble = 7", "span_bubble"),
+    ("let twice(k) = 2 * k + m - 3", "twice(1)"),
+]
+
+
+@pytest.mark.parametrize(("definition", "use"), OWN)
+def test_a_file_may_give_the_name_another_meaning(definition: str, use: str) -> None:
+    """Files of the time before `bubble` had one keep theirs: a value or a function."""
+    report = pipesched.verify(gpipe(f"{definition}\nclaim {use} == 7"))
+    assert report.ok and report.claims[0].holds
+
+
+def test_a_parameter_or_a_rank_may_have_the_name() -> None:
+    """A parameter keeps its value in claims, and a claim with the variable of ranks is made for each."""
+    text = gpipe("claim bubble == 7 or bubble == 3").text
+    assert pipesched.verify(pipesched.Source("g.ps", text.replace("m = 8", "m = 8, bubble = 3"))).claims[0].holds
+    ranks = gpipe("claim bubble < p and peak(bubble) == m").text.replace("rank r", "rank bubble")
+    assert pipesched.verify(pipesched.Source("g.ps", ranks)).claims[0].holds
 
 
 def test_an_unknown_name_in_a_claim_lists_those_that_there_are() -> None:

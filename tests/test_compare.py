@@ -100,6 +100,17 @@ def test_the_table_shows_every_bubble_by_name(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.startswith("unit of time: costs of one stage, whatever its size")
 
 
+@pytest.mark.parametrize(
+    ("costs", "bound"), [("C=0", 25), ("F=1,B=2", 25), ("F=1,I=1,W=1", 25), ("F=1,I=1,W=1,B=1", None)]
+)
+def test_a_bound_holds_for_full_backwards_that_take_as_long_as_their_parts(
+    costs: str, bound: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DualPipe runs B beside I and W: the optimizer's bound is of split orders, and says nothing of a cheaper B."""
+    (row,) = rows(capsys, "dualpipe", "--p", "4", "--m", "8", "--cost", costs)
+    assert row["lower_bound"] == bound
+
+
 def test_like_is_compared_with_like(capsys: pytest.CaptureFixture[str]) -> None:
     """With costs of 1/p of the model the work of a rank is the same whatever the stages; latency is not scaled."""
     found = rows(capsys, "1f1b", "interleaved", "--p", "4", "--v", "2,4", "--m", "8", "--cost", "F=3,I=2,W=4,C=1/2")

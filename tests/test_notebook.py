@@ -109,7 +109,7 @@ def test_a_report_shows_picture_and_words() -> None:
     report = pipesched.verify("zb_h1", p=2, m=2, costs="F=2,C=1")
     shown = report._repr_html_()
     assert shown.endswith(f"<pre>{escape(str(report))}</pre>")
-    assert f"makespan {report.time.makespan}," in shown.split("<pre>")[0]  # type: ignore[union-attr]
+    assert f"makespan {report.time.makespan} = " in shown.split("<pre>")[0]  # type: ignore[union-attr]
     unread = pipesched.verify("no_such_schedule", p=2)
     assert unread._repr_html_() == f"<pre>{escape(str(unread))}</pre>"
     wrong = pipesched.verify(pipesched.Source("<x>.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0\n"))

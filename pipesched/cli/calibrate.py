@@ -86,6 +86,7 @@ def _json(made: Calibration, traces: tuple[str, ...], output: str | None) -> dic
         "steps": run.steps,
         "unit": "us",
         "costs": {key: [_exact(plain(x)) for x in row] for key, row in made.costs.items()},
+        "costs_decimal": {key: [float(x) for x in row] for key, row in made.costs.items()},
         "fits": [
             {
                 "cost": fit.cost,
