@@ -215,24 +215,19 @@ def around(rank: int, stream: Stream, kind: str, autocast: bool) -> dict[str, An
         with torch.autocast("cpu", dtype=torch.bfloat16) if autocast else nullcontext():
             wrapped = {held: wrap(module) for held, module in mine.items()}
             runtime = Runtime(stream, wrapped, squared, rank=rank, example=inputs[:BATCH], optimize=ours.step)
-            for step in range(2):
-                if step:
-                    for optimizer in (ours, theirs):
-                        optimizer.zero_grad()
+            for _ in range(2):
+                ours.zero_grad()
                 runtime.step(inputs, targets)
-                with torch.autocast("cpu", enabled=False):
-                    undivided(once, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), _loss)
-                    theirs.step()
+    for _ in range(2):  # behind it: casts of weights are kept until an outermost autocast ends
+        theirs.zero_grad()
+        undivided(once, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), squared)
+        theirs.step()
     pairs = [(a, b) for (_, s), m in mine.items() for a, b in zip(m.parameters(), whole[s].parameters(), strict=True)]
     return {
         "error": max(error(module, whole[stage]) for (_, stage), module in mine.items()),
         "weights": max(float((a - b).detach().abs().max()) for a, b in pairs),
         "split": not any("cannot be split" in str(w.message) for w in told),
     }
-
-
-def _loss(output: Tensor, target: Tensor) -> Tensor:
-    return squared(output, target)
 
 
 def scaled(rank: int, stream: Stream) -> dict[str, Any]:
