@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from pipesched.safe import line as safe
 from pipesched.source import Span
 
 
@@ -159,6 +160,9 @@ class Label:
     span: Span | None
     message: str
 
+    def __repr__(self) -> str:
+        return safe(f"<Label {self.span}: {self.message}>" if self.span else f"<Label {self.message}>")
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
@@ -169,6 +173,10 @@ class Diagnostic:
     labels: tuple[Label, ...] = ()
     notes: tuple[str, ...] = ()
     help: str | None = None
+
+    def __repr__(self) -> str:
+        place = next((f"{label.span}: " for label in self.labels if label.span is not None), "")
+        return safe(f"<Diagnostic {place}{self.severity}[{self.code}]: {self.message}>")
 
     @property
     def severity(self) -> str:

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TypeVar
 
 from pipesched import render
 from pipesched.analysis.idle import bubble, headline
-from pipesched.diagnostics import Diagnostic, exit_status
+from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status
 from pipesched.model import above
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact, share, shown
@@ -29,6 +30,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict
 from pipesched.safe import safe
 
+Part = TypeVar("Part")
 _INDENT = " " * 4
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
 
@@ -64,6 +66,9 @@ class Memory:
     received: tuple[int, ...] | None = None
     unsent: tuple[int, ...] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Time:
@@ -82,6 +87,9 @@ class Time:
     span_idle: tuple[Fraction, ...]
     assumed: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Time makespan {shown(self.makespan)}, span {shown(self.span)}, idle {_list_text(self.idle)}>"
 
     @property
     def bubble(self) -> Fraction:
@@ -140,6 +148,32 @@ class Report:
     forward_only: bool = False
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Report {' '.join(self.line().split())}>"
+
+    @property
+    def makespan(self) -> Fraction:
+        """The end of the last operation.
+
+        Raises:
+            PipeschedError: what is wrong, where the order has no end.
+        """
+        return self._known(self.time).makespan
+
+    @property
+    def peak(self) -> tuple[Fraction, ...]:
+        """The most activations of every rank.
+
+        Raises:
+            PipeschedError: what is wrong with a file that is no order.
+        """
+        return self._known(self.memory).peak
+
+    def _known(self, part: Part | None) -> Part:
+        if part is None:
+            raise PipeschedError(self.diagnostics)
+        return part
 
     @property
     def ok(self) -> bool:

@@ -28,6 +28,9 @@ class Source:
             at = self.text.find("\n", at + 1)
         return starts
 
+    def __repr__(self) -> str:
+        return f"<Source {self.name!r}: {len(self.text)} characters>"
+
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both from 1."""
         line = bisect_right(self.line_starts, offset)
@@ -63,6 +66,9 @@ class Span:
     @property
     def text(self) -> str:
         return self.source.text[self.start : self.end]
+
+    def __repr__(self) -> str:
+        return f"<Span {str(self)!r}: {self.text[:40]!r}>"
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)

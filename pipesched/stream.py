@@ -76,6 +76,10 @@ class Stream:
     ranks: tuple[tuple[Instruction, ...], ...]
     version: int = field(default=VERSION)
 
+    def __repr__(self) -> str:
+        count = sum(map(len, self.ranks))
+        return f"<Stream {self.name}: {count} instructions of {self.stages} stages on {len(self.ranks)} ranks>"
+
     @property
     def stages(self) -> int:
         return len(self.placement[0].ranks)

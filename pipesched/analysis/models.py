@@ -55,7 +55,9 @@ _NCCL = (
     "pair-stream where each pair of ranks has its own, as torch makes them without;\n"
     "strict holds under both, and where NCCL does not buffer"
 )
-_GLOO = "gloo's sends wait for their receives: strict"
+_GLOO = (
+    "gloo keeps the order of a channel alone: async for what is posted; a blocking send waits for its receive: strict"
+)
 _MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
 _MEETING = "what waits for its partner is strict"
 _EAGER = "buffered(k) has room for k messages a channel, buffered(inf) for all"

@@ -39,6 +39,7 @@ UNIT: Mapping[str, Cost] = {**dict.fromkeys("FIW", Fraction(1)), "B": Fraction(2
 """F, I, W and B where none of them is given."""
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "C": Fraction(0)}
 _COARSER = "a larger unit of time"
+_LISTED = 6  # entries of a list that are shown
 _FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
 
 
@@ -106,6 +107,13 @@ class Costs:
             for x in listed:
                 if not isinstance(x, int | Fraction) or x < 0:
                     raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give an int or a Fraction from 0 up")
+
+    def __repr__(self) -> str:
+        return f"<Costs {self}>" if self.given else "<Costs of 1 each>"
+
+    def __str__(self) -> str:
+        """As `parse` reads it; of long lists the ends."""
+        return ",".join(f"{key}={_shown(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
         """The cost of F, I, W, B, FB, C or M; None for FB where it is the sum of its parts.
@@ -339,3 +347,10 @@ def _plain(cost: Cost) -> object:
     if isinstance(cost, tuple):
         return [_plain(x) for x in cost]
     return plain(cost)
+
+
+def _shown(cost: Cost) -> str:
+    if not isinstance(cost, tuple):
+        return shown(cost)
+    entries = [shown(x) for x in cost]
+    return f"[{','.join(entries if len(entries) <= _LISTED else [*entries[: _LISTED - 1], '…', entries[-1]])}]"

@@ -46,6 +46,11 @@ class Placement:
     ranks: int
     route_names: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        rows = [" ".join(map(str, row[:16].tolist())) + (" …" if len(row) > 16 else "") for row in self.rank_of[:4]]
+        more = " …" if self.routes > 4 else ""
+        return f"<Placement of {self.stages} stages on {self.ranks} ranks: {' | '.join(rows)}{more}>"
+
     @property
     def routes(self) -> int:
         return int(self.rank_of.shape[0])

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from pipesched.model import above
 from pipesched.model.columns import Bools, Column, Ints, rank_column
-from pipesched.model.ops import Instruction, Op
+from pipesched.model.costs import Costs
+from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.origin import Nowhere, Origin, Place
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
+from pipesched.safe import line as safe
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +45,21 @@ class Program:
     origin: Origin = field(default_factory=Nowhere)
     clock: Ints | None = None
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self)} instructions, {self.messages} messages"
+        return f"<Program {safe(self.name)}: {sizes}, {self.stages} stages on {self.ranks} ranks>"
+
     @property
     def ranks(self) -> int:
         return len(self.start) - 1
+
+    @property
+    def stages(self) -> int:
+        return self.placement.stages
+
+    @property
+    def microbatches(self) -> int:
+        return self.placement.microbatches
 
     def __len__(self) -> int:
         return len(self.op)
@@ -102,6 +117,18 @@ class Program:
             np.searchsorted(at, self.start).astype(np.int64),
             _Selected(self.origin, at),
         )
+
+    def order(self, rank: int) -> list[Compute]:
+        """The computes of a rank."""
+        return self.computes.order(rank)
+
+    def to_networkx(self, costs: Costs | None = None) -> Any:
+        """The graph of its computes, as that of a `Schedule`."""
+        return self.computes.to_networkx(costs)
+
+    def to_pandas(self, costs: Costs | None = None) -> Any:
+        """A row a compute, as of a `Schedule`."""
+        return self.computes.to_pandas(costs)
 
     def _repr_svg_(self) -> str | None:
         """How a notebook shows it: its computes, as far as they run under strict communication."""

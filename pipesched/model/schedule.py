@@ -23,6 +23,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.origin import Nowhere, Origin
 from pipesched.model.placement import Placement
+from pipesched.safe import line as safe
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,11 @@ class Schedule:
     second: Bools
     start: Ints
     origin: Origin = field(default_factory=Nowhere)
+
+    def __repr__(self) -> str:
+        sizes = " ".join(f"{name}={value}" for name, value in self.parameters.items())
+        title = safe(" ".join(filter(None, (self.name, sizes))))
+        return f"<Schedule {title}: {len(self)} operations of {self.stages} stages on {self.ranks} ranks>"
 
     @property
     def ranks(self) -> int:

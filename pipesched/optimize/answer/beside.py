@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -33,7 +33,7 @@ class Known:
     span_bubble: Fraction
     peak: Fraction
     fits: bool
-    orders: Orders | None
+    orders: Orders | None = field(repr=False)
     unlike: str = ""
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from pipesched.analysis.idle import bubble, idle
 from pipesched.analysis.memory import memory
@@ -21,6 +22,9 @@ from pipesched.optimize.instance import Instance
 from pipesched.optimize.problem import Problem
 from pipesched.optimize.repeat.periodic import Periodic
 from pipesched.optimize.search.state import State
+
+if TYPE_CHECKING:
+    from pipesched.report import Report  # which this layer does not import: a report is above what it judges
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +58,10 @@ class Optimum:
     notes: tuple[str, ...] = ()
     source: str = ""
     certificate: Mapping[str, object] = field(default_factory=dict)
-    report: object = None
+    report: Report | None = None
+
+    def __repr__(self) -> str:
+        return f"<Optimum {self.verdict} for {self.terms_without_cap}>"
 
     @property
     def status(self) -> str:

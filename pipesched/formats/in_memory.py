@@ -1,0 +1,89 @@
+"""An order that is not in a file: rows of cells or words, actions of torch by rank, or a schedule of torch.
+
+    ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]          a row a rank, as in torch's CSV
+    ["F0.0 F0.1 B0.0 B0.1", "F1.0 B1.0 F1.1 B1.1"]  the same as an order
+    {0: [F, F, None, B, B], 1: …}                   whatever prints as torch's actions do; None is a bubble
+    ScheduleInterleaved1F1B(stages, m)              what its runtime runs: `pipeline_order_with_comms`
+
+It is written down, and read as a file is: a finding shows the row. Torch's classes of one stage a rank run by a loop
+of their own, and the `pipeline_order` that they tell is another (in 2.13 that of Schedule1F1B names F4 of four
+microbatches), so they are taken for the schedule of the library that goes by their name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from pipesched.diagnostics import Code, fail
+from pipesched.source import Source
+
+Row: TypeAlias = str | Sequence[object]
+Rows: TypeAlias = Sequence[Row] | Mapping[int, Row]
+
+
+class TorchSchedule(Protocol):
+    """What a schedule of torch tells: the actions of every rank."""
+
+    @property
+    def pipeline_order(self) -> Mapping[int, Sequence[object]]: ...
+
+
+_HELP = "give rows of cells or words, a dict from rank to actions, or a schedule of torch"
+_WORD = re.compile(r"[FIWB]\d|send:|recv:|rank\b")
+
+
+def written(order: object) -> Source | None:
+    """The order as a text; None for what is none.
+
+    Raises:
+        PipeschedError: PS225, rows of something else, or ranks that are not 0, 1, ….
+    """
+    if hasattr(order, "pipeline_order"):
+        order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
+    if isinstance(order, Mapping):
+        order = _by_rank(order)
+    if isinstance(order, str | bytes) or not isinstance(order, Iterable):
+        return None
+    rows = [_cells(row, rank) for rank, row in enumerate(order)]
+    first = next((cell for row in rows for cell in row if cell), "")
+    if _WORD.match(first):
+        lines = (" ".join(filter(None, row)) for row in rows)
+        return Source("<order>.txt", "".join(f"{_headed(line, rank)}\n" for rank, line in enumerate(lines)))
+    return Source("<order>.csv", "".join(",".join(row) + "\n" for row in rows))
+
+
+def single(order: object) -> tuple[str, dict[str, int]] | None:
+    """The class and the sizes of a schedule of torch with one stage a rank; None for everything else."""
+    stage, microbatches = getattr(order, "_stage", None), getattr(order, "_n_microbatches", None)
+    if stage is None or not isinstance(microbatches, int) or hasattr(order, "_stages"):
+        return None
+    return type(order).__name__, {"p": int(stage.num_stages), "m": microbatches}
+
+
+def _by_rank(rows: Mapping[object, object]) -> list[object]:
+    """The rows of ranks 0, 1, …."""
+    ranks = {str(rank): row for rank, row in rows.items()}
+    missing = next((rank for rank in range(len(ranks)) if str(rank) not in ranks), None)
+    if missing is not None:
+        raise fail(Code.USAGE, f"an order of {len(ranks)} ranks has no row for rank {missing}", help=_HELP)
+    return [ranks[str(rank)] for rank in range(len(ranks))]
+
+
+def _cells(row: object, rank: int) -> list[str]:
+    """The cells of a row as texts; a bubble is empty."""
+    if isinstance(row, str):
+        if "\n" in row.strip():
+            raise fail(Code.USAGE, f"row {rank} of an order has several lines", help=_HELP)
+        return [row.strip()] if _WORD.match(row.strip()) else row.strip().split(",")
+    if not isinstance(row, Iterable) or isinstance(row, bytes):
+        raise fail(Code.USAGE, f"row {rank} of an order is of type {type(row).__name__}", help=_HELP)
+    cells = ["" if cell is None else str(cell).strip() for cell in row]
+    if odd := next((cell for cell in cells if "\n" in cell or len(cell) > 200), None):
+        raise fail(Code.USAGE, f"row {rank} of an order holds {odd[:40]!r}, which is no action", help=_HELP)
+    return cells
+
+
+def _headed(line: str, rank: int) -> str:
+    return line if re.match(r"rank\b", line) else f"rank {rank}: {line}"

@@ -1,0 +1,31 @@
+"""How a trainer's test verifies what it is going to load."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pipesched
+
+
+def errors(file: Path) -> list[str]:
+    """The findings in a CSV, a line each."""
+    report: pipesched.Report = pipesched.verify(file, comm="pair-stream", mem_cap=5.5, torch_version="2.13")
+    return [f"{found.code} {found.message}" for found in report.diagnostics if found.severity == "error"]
+
+
+def bubble(name: str, ranks: int) -> Fraction:
+    """Idle time of the rank that idles most, over the makespan."""
+    report = pipesched.verify(name, p=ranks, costs={"F": 2, "B": [4.5] * ranks}, release="split:1/2")
+    if report.time is None:
+        raise pipesched.PipeschedError(report.diagnostics)
+    return max(report.time.idle) / report.makespan
+
+
+def peaks(name: str, *, caps: list[int]) -> list[float]:
+    """By rank."""
+    return [float(peak) for peak in pipesched.verify(name, p=str(len(caps)), mem_cap=caps).peak]
+
+
+def places(error: pipesched.PipeschedError) -> list[tuple[str, int, int]]:
+    """Where it is wrong."""
+    spans = [label.span for found in error.diagnostics for label in found.labels]
+    return [(span.source.name, span.line, span.column) for span in spans if span is not None]
