@@ -15,7 +15,7 @@ from pipesched.analysis.channels import pair
 from pipesched.analysis.deadlock import holds
 from pipesched.analysis.models import ASYNC
 from pipesched.model.program import Program
-from pipesched.runtime import channels, clock
+from pipesched.runtime import Guard, channels, clock
 from pipesched.runtime.channels import Channels
 from pipesched.runtime.messages import Message, Tags
 from pipesched.stream import Instruction, Stream
@@ -209,7 +209,8 @@ class Handle:
 def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """On NCCL the process runs on behind a wait: what the rank waits for is the first message that has not come.
 
-    And what has been sent is let go at the next instruction once its handle is done, oldest first in each direction.
+    A fault says that its place is not where that message is waited for. What has been sent is let go at the next
+    instruction once its handle is done, oldest first in each direction.
     """
     made: list[Handle] = []
 
@@ -226,6 +227,16 @@ def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None
         line.receive(message, (channels.TensorSpec((1,), torch.float32),))
         line.take(message)
     assert line.queues and line.waiting == coming[0]
+    runtime: Any = SimpleNamespace(rank=0, stream=SimpleNamespace(ranks=[0, 1]), before=None, after=None, position=6)
+    runtime.instructions, runtime.enqueues, runtime.waiting = (
+        [Instruction("B", 0, i) for i in range(9)],
+        True,
+        coming[0],
+    )
+    assert str(Guard(runtime)._place()) == (
+        "rank 0, instruction 7 (0B6): waits for gradient 0 of stage 1, rank 1 to rank 0, on its GPU: "
+        "here is the instruction that was enqueued last"
+    )
     made[0].done = True
     assert line.waiting == coming[1]
     made[1].done = True

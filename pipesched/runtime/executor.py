@@ -126,8 +126,13 @@ class Runtime:
 
     @property
     def waiting(self) -> Message | None:
-        """The message that this rank waits for at this moment, if any."""
+        """The message that this rank, or its GPU, waits for at this moment, if any."""
         return self._channels.waiting
+
+    @property
+    def enqueues(self) -> bool:
+        """Whether instructions are enqueued behind a wait, as on NCCL: then `position` is ahead of what waits."""
+        return self._channels.queues
 
     @property
     def waited(self) -> float:

@@ -145,6 +145,8 @@ class Guard:
     def _place(self) -> Place:
         at, waiting = self._runtime.position, self._runtime.waiting
         waits = "" if waiting is None else _waits(waiting, self._rank)
+        if waits and self._runtime.enqueues:
+            waits += ", on its GPU: here is the instruction that was enqueued last"
         if not 0 <= at < len(self._runtime.instructions):
             return Place(self._rank, self._step, waits=waits and f"at the end of the step, {waits}")
         return Place(self._rank, self._step, at + 1, str(self._runtime.instructions[at]), waits)
