@@ -1,0 +1,131 @@
+"""Nothing that the checker of optima derives is above the best of all schedules, for the makespan and for the span."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pipesched.check.optimum_bound import Bound, Part, _fits, fault
+from pipesched.check.optimum_meetings import meetings
+from pipesched.check.optimum_paths import Facts, facts, heads, tails
+from pipesched.check.optimum_ranks import refutes
+from pipesched.check.optimum_rival import rival
+from pipesched.model.costs import Costs
+from pipesched.model.placement import Placement, linear
+from pipesched.model.release import AT_W
+from tests.brute import Instance, optimum, random_instance, steps
+from tests.instances import given, placement_of
+
+OBJECTIVES = ("makespan", "span")
+
+
+def facts_of(x: Instance) -> Facts:
+    costs, release, caps = given(x)
+    return facts(placement_of(x), costs, release, caps, fused=x.fused)
+
+
+def instances(first: int, count: int, objective: str, most: int = 14) -> Iterator[tuple[Instance, int]]:
+    """Those that are small enough, with their optimum, found without the order of microbatches."""
+    for seed in range(first, first + count):
+        x = replace(random_instance(seed, ranks=3, microbatches=3), objective=objective)
+        best = optimum(x) if len(steps(x)) <= most else None
+        if best is not None:
+            yield x, best
+
+
+def accepted(made: Facts, rng: random.Random, *, span: bool) -> Iterator[Bound]:
+    """The highest bound of each kind and rank that the checker accepts, at some heads and tails."""
+    for rank in range(len(made.cap)):
+        mine = made.on(rank)
+        frame = rank if span else None
+        head, tail = heads(made, frame), tails(made, frame)
+        alone = [(line, i) for line in mine for i in range(made.length[line])]
+        for line, i in alone:
+            h, w, t = head[line][i], made.work[line], tail[line][i]
+            yield Bound("path", rank, h, w, t, h + w + t, 0, 0, [(line, i, i + 1)])
+        for _ in range(4 if alone else 0):
+            (one, i), (two, j) = rng.choice(alone), rng.choice(alone)
+            h, t = head[one][i], tail[two][j]
+            parts: list[Part] = []
+            for line in mine:
+                within = [n for n in range(made.length[line]) if head[line][n] >= h and tail[line][n] >= t]
+                parts += [(line, within[0], within[-1] + 1)] if within else []
+            w = sum((high - low) * made.work[line] for line, low, high in parts)
+            yield Bound("one-machine", rank, h, w, t, h + w + t, 0, 0, parts)
+            w = sum(made.work[line] * made.length[line] for line in mine)
+            before, after = _fits(made, rank, head, h, back=False), _fits(made, rank, tail, t, back=True)
+            yield Bound("ends", rank, h, w, t, h + w + t - before - after, before, after, [])
+
+
+def look(first: int, count: int, objective: str) -> Counter[str]:
+    """How many bounds of each kind were accepted; raises AssertionError for one that is above the optimum."""
+    seen: Counter[str] = Counter()
+    span = objective == "span"
+    for x, best in instances(first, count, objective):
+        made, rng = facts_of(x), random.Random(best)
+        for bound in accepted(made, rng, span=span):
+            if not fault(made, bound, span=span):
+                assert bound.value <= best, (x, bound)
+                seen[bound.kind] += 1
+        assert not refutes(made, best, span=span), x
+        seen["refuted below"] += refutes(made, best - 1, span=span)
+        assert rival(made, tails(made), best - 1, span=span) is None, x
+        seen["instances"] += 1
+        formula = None if span else meetings(made)
+        assert formula is None or formula.value <= best, x
+    return seen
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_no_bound_is_above_the_optimum(objective: str) -> None:
+    """A rank's first start is not fixed: with the span as objective nothing is assumed of it."""
+    seen = look(0, 160, objective)
+    assert seen["instances"] > 60 and all(seen[kind] > 100 for kind in ("path", "one-machine", "ends"))
+    assert seen["refuted below"] > seen["instances"] / 2
+
+
+@pytest.mark.parametrize(
+    ("p", "cap", "m", "best"),
+    [(8, cap, 16, best) for cap, best in enumerate((145, 102, 79, 68, 61, 58, 55), start=2)]
+    + [(8, 4, 64, 295), (8, 5, 64, 241), (8, 6, 64, 205), (16, 11, 32, 127), (16, 10, 64, 245), (16, 11, 64, 226)]
+    + [(64, 44, 128, 507), (6, 4, 13, 53), (6, 4, 17, 67)],
+)
+def test_meetings_are_never_above_a_known_optimum(p: int, cap: int, m: int, best: int) -> None:
+    """Optima that engines proved; from k = 2 up and below (2p + 2) / 3 the formula meets them."""
+    made = facts(linear(p, m), Costs(), AT_W, [cap] * p, fused=False)
+    found = meetings(made)
+    assert found is not None and found.value <= best
+
+
+def test_meetings_are_of_unit_costs_alone() -> None:
+    """Another cost, a message, a V placement, B, or another release rule: the theorem says nothing."""
+    right = facts(linear(4, 9), Costs(), AT_W, [3] * 4, fused=False)
+    assert meetings(right) is not None
+    vee = Placement(np.array([[0, 1, 1, 0]], dtype=np.int32), np.zeros(4, dtype=np.int32), 2)
+    others = [
+        facts(linear(4, 9), Costs.parse("F=1,I=2,W=1"), AT_W, [3] * 4, fused=False),
+        facts(linear(4, 9), Costs.parse("C=1"), AT_W, [3] * 4, fused=False),
+        facts(linear(4, 9), Costs(), AT_W, [3] * 4, fused=True),
+        facts(linear(4, 9), Costs(), AT_W, None, fused=False),
+        facts(vee, Costs(), AT_W, [3] * 2, fused=False),
+    ]
+    assert [meetings(made) for made in others] == [None] * len(others)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Bounds of the checker against all schedules of small instances.")
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    asked = parser.parse_args()
+    for objective in OBJECTIVES:
+        print(objective, dict(look(asked.first, asked.cases, objective)))
+
+
+if __name__ == "__main__":
+    main()
