@@ -449,7 +449,7 @@ def forge(cases: Iterator[int]) -> Counter[str]:
         found = lies(told, report)
         assert not found, (seed, forger, found, str(report))
         verdict = "refused" if not report.ok else "proved" if report.verdict and report.verdict.proved else "not proved"
-        same = "the same" if told in honest() else "forged"
+        same = "the same" if json.dumps(told) in map(json.dumps, honest()) else "forged"
         counted[f"{forger}: {same}, {verdict}"] += 1
         counted["all"] += 1
         counted[verdict if same == "forged" else "unchanged"] += 1

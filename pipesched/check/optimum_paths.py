@@ -30,7 +30,7 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 
-UNKNOWN = -(2**80)
+UNKNOWN = -(2**62)
 """Ticks before which nothing has been, whatever is added."""
 
 
@@ -50,7 +50,8 @@ Arc: TypeAlias = tuple[Line, Line, int, int]
 class Facts:
     """What a bound is about. Times in ticks; memory as integers, cap None where there is none.
 
-    length, work, gains: of each line. gains: what one operation adds to what its rank holds.
+    length, work, gains: of each line. gains: what one operation adds to what its rank holds. known: heads and tails
+    that were asked for.
     """
 
     rank: dict[Line, int] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Facts:
     gains: dict[Line, int] = field(default_factory=dict)
     cap: list[int | None] = field(default_factory=list)
     arcs: list[Arc] = field(default_factory=list)
+    known: dict[tuple[str, int | None], dict[Line, list[int]]] = field(default_factory=dict, repr=False)
 
     def on(self, rank: int) -> list[Line]:
         return [line for line in self.rank if self.rank[line] == rank]
@@ -112,37 +114,59 @@ def _memory(made: Facts, line: Line) -> list[Arc]:
 
 def heads(made: Facts, frame: int | None = None) -> dict[Line, list[int]]:
     """The least start of every operation: in all, or after the first start of the rank `frame`."""
-    return _longest(made, list(made.rank), made.arcs, _least(made, frame), {})
+    if ("heads", frame) not in made.known:
+        made.known["heads", frame] = _longest(made, list(made.rank), made.arcs, _least(made, frame), {})
+    return made.known["heads", frame]
 
 
 def tails(made: Facts, frame: int | None = None) -> dict[Line, list[int]]:
     """The least time from the end of every operation to the end of all, or of the rank `frame`. These are the heads of
     the mirror image, last microbatch first.
     """
-    arcs = [(after, before, offset, message) for before, after, offset, message in made.arcs]
-    found = _longest(made, list(reversed(made.rank)), arcs, _least(made, frame), {})
-    return {line: values[::-1] for line, values in found.items()}
+    if ("tails", frame) not in made.known:
+        arcs = [(after, before, offset, message) for before, after, offset, message in made.arcs]
+        found = _longest(made, list(reversed(made.rank)), arcs, _least(made, frame), {})
+        made.known["tails", frame] = {line: values[::-1] for line, values in found.items()}
+    return made.known["tails", frame]
 
 
 def between(made: Facts, line: Line, i: int, offset: int) -> int:
     """The longest path from the start of an operation to that of a later one of its line."""
     least = dict.fromkeys(made.rank, UNKNOWN)
-    return _longest(made, list(made.rank), made.arcs, least, {(line, i): 0})[line][i + offset]
+    return _longest(made, list(made.rank), made.arcs, least, {line: i})[line][i + offset]
 
 
 def _longest(
-    made: Facts, lines: list[Line], arcs: list[Arc], least: Mapping[Line, int], given: Mapping[tuple[Line, int], int]
+    made: Facts, lines: list[Line], arcs: list[Arc], least: Mapping[Line, int], sources: Mapping[Line, int]
 ) -> dict[Line, list[int]]:
+    """By blocks of as many microbatches as no arc but those of a line itself leads within, save from line to line.
+
+    sources: operations that start at 0. Along a line x[i] = max(ready[i], x[i-1] + work), which is a running maximum
+    of ready[i] - i * work.
+    """
     into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
     for before, after, offset, message in arcs:
-        into[after].append((before, offset, made.work[before] + message))
-    value: dict[Line, list[int]] = {line: [] for line in lines}
-    for i in range(max(made.length.values(), default=0)):
-        for line in lines:
-            if i < made.length[line]:
-                ready = [value[b][i - offset] + delay for b, offset, delay in into[line] if offset <= i]
-                value[line].append(max([given.get((line, i), least[line]), *ready]))
-    return value
+        if before != after:
+            into[after].append((before, offset, made.work[before] + message))
+    value = {line: np.full(made.length[line], least[line], dtype=np.int64) for line in lines}
+    for line, i in sources.items():
+        value[line][i] = 0
+    size = max(made.length.values(), default=0)
+    block = min((offset for before, after, offset, _ in arcs if before != after and offset), default=size)
+    for low in range(0, size, max(block, 1)):
+        for line in (one for one in lines if low < made.length[one]):
+            high = min(low + block, made.length[line])
+            ready = value[line][low:high]
+            for before, offset, delay in into[line]:
+                first = max(low, offset)
+                if first < high:
+                    arrived = value[before][first - offset : high - offset] + delay
+                    np.maximum(ready[first - low :], arrived, out=ready[first - low :])
+            if low:
+                ready[0] = max(ready[0], value[line][low - 1] + made.work[line])
+            slope = np.arange(high - low) * made.work[line]
+            ready[:] = np.maximum.accumulate(ready - slope) + slope
+    return {line: values.tolist() for line, values in value.items()}
 
 
 def _least(made: Facts, frame: int | None) -> dict[Line, int]:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 from pipesched.check.optimum_paths import UNKNOWN, Facts, Line, heads, tails
 from pipesched.model.ops import Op
 
-STEPS = 1_200_000
+STEPS = 500_000
 """How many steps from counts to counts are looked at before nothing is said."""
 
 Counts: TypeAlias = tuple[int, ...]
@@ -68,7 +68,7 @@ class _Windows:
     def __init__(self, facts: Facts, bound: int, frame: int | None) -> None:
         self.facts, self.length, self.rank = facts, dict(facts.length), dict(facts.rank)
         self.work, self.gains = dict(facts.work), dict(facts.gains)
-        self.low, late = heads(facts, frame), tails(facts, frame)
+        self.low, late = {line: values[:] for line, values in heads(facts, frame).items()}, tails(facts, frame)
         self.high = {line: [bound - x - facts.work[line] for x in late[line]] for line in late}
         self.inputs: dict[Line, list[Line]] = {}
         for rank in range(len(facts.cap)):

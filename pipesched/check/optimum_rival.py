@@ -10,18 +10,19 @@ kinds. Budgeted in looks at what a rank could start, so the answer is the same o
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TypeAlias
 
 from pipesched.check.optimum_paths import Facts, Line, tails
 
-LOOKS = 250_000
+LOOKS = 1_000_000
 ROUNDS = 6
 
 Starts: TypeAlias = Mapping[Line, list[int]]
+Table: TypeAlias = list[list[int]]
+"""A number for each operation of each line, lines as in `Facts.rank`."""
 
 
 def rival(facts: Facts, told: Starts, goal: int, *, span: bool, looks: int = LOOKS) -> Starts | None:
@@ -34,79 +35,92 @@ def rival(facts: Facts, told: Starts, goal: int, *, span: bool, looks: int = LOO
             if found is None:
                 break
             if net.value(found, span=span) <= goal:
-                return _mirrored(facts, found) if turn % 2 else found
-            priority = _mirrored(facts, found)
+                return dict(zip(facts.rank, net.mirrored(found) if turn % 2 else found, strict=True))
+            priority = net.mirrored(found)
     return None
 
 
-def _priorities(facts: Facts, told: Starts) -> Iterator[Starts]:
-    yield told
-    yield {line: [-x for x in times] for line, times in tails(facts).items()}
+def _priorities(facts: Facts, told: Starts) -> Iterator[Table]:
+    after = tails(facts)
+    yield [told[line] for line in facts.rank]
+    yield [[-x for x in after[line]] for line in facts.rank]
     for kinds in ("IBFW", "IBWF", "FIBW"):
-        yield {line: [kinds.index(line.op.name)] * facts.length[line] for line in facts.rank}
-
-
-def _mirrored(facts: Facts, starts: Starts) -> Starts:
-    """The same in the other direction of time, from 0, microbatches from the last."""
-    end = max(times[-1] + facts.work[line] for line, times in starts.items())
-    return {line: [end - x - facts.work[line] for x in reversed(times)] for line, times in starts.items()}
+        yield [[kinds.index(line.op.name)] * facts.length[line] for line in facts.rank]
 
 
 def _net(facts: Facts, *, back: bool) -> _Net:
-    inputs, outputs = defaultdict(list), defaultdict(list)
+    number = {line: n for n, line in enumerate(facts.rank)}
+    inputs: list[list[tuple[int, int]]] = [[] for _ in number]
+    outputs: list[list[int]] = [[] for _ in number]
     for one, two, message in [(a, b, message) for a, b, offset, message in facts.arcs if not offset]:
         before, after = (two, one) if back else (one, two)
-        inputs[after].append((before, facts.work[before] + message))
-        outputs[before].append(after)
-    gains = {line: -gain if back else gain for line, gain in facts.gains.items()}
-    return _Net(facts, gains, inputs, outputs, [facts.on(rank) for rank in range(len(facts.cap))])
+        inputs[number[after]].append((number[before], facts.work[before] + message))
+        outputs[number[before]].append(facts.rank[after])
+    mine = [[number[line] for line in facts.on(rank)] for rank in range(len(facts.cap))]
+    work, gains = ([of[line] for line in number] for of in (facts.work, facts.gains))
+    length = [facts.length[line] for line in number]
+    return _Net(mine, length, work, [-x for x in gains] if back else gains, facts.cap, inputs, outputs)
 
 
 @dataclass(frozen=True, eq=False)
 class _Net:
-    """inputs: with the time from their start; gains: of what the rank holds, at the start; lines: by rank."""
+    """Lines by number. mine: those of each rank; gains: of what it holds, at the start; inputs: with the time from
+    their start; outputs: the ranks that wait.
+    """
 
-    facts: Facts
-    gains: Mapping[Line, int]
-    inputs: Mapping[Line, Sequence[tuple[Line, int]]]
-    outputs: Mapping[Line, Sequence[Line]]
-    lines: Sequence[Sequence[Line]]
+    mine: list[list[int]]
+    length: list[int]
+    work: list[int]
+    gains: list[int]
+    cap: list[int | None]
+    inputs: list[list[tuple[int, int]]]
+    outputs: list[list[int]]
 
-    def value(self, starts: Starts, *, span: bool) -> int:
-        work = self.facts.work
-        first = [min((starts[line][0] for line in mine), default=0) for mine in self.lines]
-        last = [max((starts[line][-1] + work[line] for line in mine), default=0) for mine in self.lines]
+    def mirrored(self, starts: Table) -> Table:
+        """The same in the other direction of time, from 0, microbatches from the last."""
+        end = max(times[-1] + work for times, work in zip(starts, self.work, strict=True))
+        return [[end - x - work for x in reversed(times)] for times, work in zip(starts, self.work, strict=True)]
+
+    def value(self, starts: Table, *, span: bool) -> int:
+        some = [mine for mine in self.mine if mine]
+        first = [min(starts[line][0] for line in mine) for mine in some]
+        last = [max(starts[line][-1] + self.work[line] for line in mine) for mine in some]
         return max(b - a for a, b in zip(first, last, strict=True)) if span else max(last) - min(first)
 
-    def run(self, priority: Starts, left: list[int]) -> Starts | None:
+    def run(self, priority: Table, left: list[int]) -> Table | None:
         """Starts by priority; None if memory lets nothing go on, or no looks are left."""
-        starts: dict[Line, list[int]] = {line: [] for line in self.facts.rank}
-        clock, held, look = [0] * len(self.lines), [0] * len(self.lines), [0] * len(self.lines)
-        queue: list[tuple[int, int, int, int, Line]] = []
-        todo = set(range(len(self.lines)))
+        starts: Table = [[] for _ in self.length]
+        clock, held, look = [0] * len(self.mine), [0] * len(self.mine), [0] * len(self.mine)
+        queue: list[tuple[int, int, int, int, int]] = []
+        todo = set(range(len(self.mine)))
         while (todo or queue) and left[0] > 0:
             for rank in sorted(todo):
                 look[rank] += 1
-                left[0] -= len(self.lines[rank])
-                for choice in sorted(self._choices(rank, starts, clock[rank], held[rank], priority))[:1]:
-                    heappush(queue, (*choice[:2], rank, look[rank], choice[2]))
+                left[0] -= len(self.mine[rank])
+                best = min(self._choices(rank, starts, clock[rank], held[rank], priority), default=None)
+                if best is not None:
+                    heappush(queue, (best[0], best[1], rank, look[rank], best[2]))
             todo = set()
             if queue:
                 start, _, rank, when, line = heappop(queue)
                 if when == look[rank]:
                     starts[line].append(start)
-                    clock[rank], held[rank] = start + self.facts.work[line], held[rank] + self.gains[line]
-                    todo = {rank, *(self.facts.rank[x] for x in self.outputs.get(line, ()))}
-        return starts if all(len(x) == self.facts.length[line] for line, x in starts.items()) else None
+                    clock[rank], held[rank] = start + self.work[line], held[rank] + self.gains[line]
+                    todo = {rank, *self.outputs[line]}
+        return starts if all(len(x) == n for x, n in zip(starts, self.length, strict=True)) else None
 
     def _choices(
-        self, rank: int, starts: Starts, clock: int, held: int, priority: Starts
-    ) -> Iterator[tuple[int, int, Line]]:
-        """What the rank can start next: when, its priority, and what it is."""
-        cap = self.facts.cap[rank]
-        for line in self.lines[rank]:
-            i, inputs = len(starts[line]), self.inputs.get(line, ())
-            if i == self.facts.length[line] or (cap is not None and held + self.gains[line] > cap):
+        self, rank: int, starts: Table, clock: int, held: int, priority: Table
+    ) -> Iterator[tuple[int, int, int]]:
+        """What the rank can start next: when, its priority, and its line."""
+        cap = self.cap[rank]
+        for line in self.mine[rank]:
+            i, begin = len(starts[line]), clock
+            if i == self.length[line] or (cap is not None and held + self.gains[line] > cap):
                 continue
-            if all(len(starts[x]) > i for x, _ in inputs):
-                yield max([clock, *(starts[x][i] + delay for x, delay in inputs)]), priority[line][i], line
+            for other, delay in self.inputs[line]:
+                if len(starts[other]) <= i:
+                    break
+                begin = max(begin, starts[other][i] + delay)
+            else:
+                yield begin, priority[line][i], line
