@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pipesched.formats.answer_read import Answer
 
 MESSAGES = 3  # instructions for each operation: itself, a send and a receive
+ANSWER = 10  # times as long takes an operation whose certificate is followed too
 
 
 def library() -> list[tuple[str, str]]:
@@ -208,7 +209,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
     found, verdict = list(judged.findings), judged.verdict
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
-        found += check_answer(own.schedule, terms, verdict, told.told, said)
+        found += check_answer(own.schedule, terms, judged, told.told, said)
     if not found and verdict is not None and options.parameters:
         loaded = load(told.schedule, options)
         report = examine(loaded, replace(options, **_as_asked(told, options)))
@@ -228,6 +229,9 @@ def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
     if options.costs is not None or options.release not in (AT_W, told.release):
         raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
     own = load(told.schedule, Options(max_ops=options.max_ops))
+    if len(own.schedule) > (limit := options.max_ops // ANSWER):
+        message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
+        raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {ANSWER} for each operation")
     if told.caps is not None and len(told.caps) != own.schedule.ranks:
         raise fail(Code.CERTIFICATE, f"the answer has {len(told.caps)} caps for {own.schedule.ranks} ranks")
     return Terms(own.own_costs, told.release, told.caps, told.objective), own

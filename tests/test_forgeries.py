@@ -31,6 +31,7 @@ import pytest
 
 import pipesched
 from pipesched import compile
+from pipesched.analysis.idle import Idle
 from pipesched.check.optimum import Terms
 from pipesched.check.optimum_answer import NOT_JUDGED, derived
 from pipesched.diagnostics import PipeschedError
@@ -86,6 +87,9 @@ class Truth:
 
     schedule: Schedule
     figures: dict[str, object]
+    makespan: Fraction
+    spans: tuple[Fraction, ...]
+    work: tuple[Fraction, ...]
     value: Fraction
     best: Fraction | None
     finished: bool
@@ -104,6 +108,10 @@ def shares(rule: str) -> tuple[Fraction, Fraction]:
 
 def exact(value: Fraction) -> int | str:
     return int(value) if value.denominator == 1 else str(value)
+
+
+def bubble(length: Fraction, work: list[Fraction]) -> Fraction:
+    return 1 - sum(work) / (len(work) * length) if length else Fraction(0)
 
 
 def truth(told: Json) -> Truth:
@@ -140,6 +148,8 @@ def truth(told: Json) -> Truth:
         "span": exact(max(spans)),
         "work": exact(max(work)),
         "peak": [exact(x) for x in peaks],
+        "bubble": exact(bubble(played.makespan, work)),
+        "span_bubble": exact(bubble(max(spans), work)),
         "placement": table,
         "parameters": {"p": schedule.ranks, "v": schedule.stages // schedule.ranks, "m": schedule.microbatches},
     }
@@ -149,7 +159,8 @@ def truth(told: Json) -> Truth:
     best, tried = least(
         json.dumps([table, routes, schedule.ranks, fused, room, told["release"], told["objective"], costs])
     )
-    return Truth(schedule, figures, value, best if tried or value == best else None, whole and within)
+    best = best if tried or value == best else None
+    return Truth(schedule, figures, played.makespan, tuple(spans), tuple(work), value, best, whole and within)
 
 
 @lru_cache(maxsize=4096)
@@ -199,7 +210,17 @@ def lies(told: Json, report: Report) -> list[str]:
     if not says_proved and any("certificate" in claim["text"] and claim["holds"] is True for claim in shown["claims"]):
         found.append("an unproved certificate is a claim that holds")
     found += [name for name, right in true.figures.items() if name in told and told[name] != right]
+    found += [name for name in told if name.endswith("_decimal") and told[name] != decimal(told[name[:-8]])]
     return found + list(false_words(told, true, says_proved))
+
+
+def decimal(value: Any) -> Any:
+    """What stands beside a number, a list or a table of them."""
+    if isinstance(value, dict):
+        return {key: decimal(x) for key, x in value.items()}
+    if isinstance(value, list):
+        return [decimal(x) for x in value]
+    return value if value is None else float(Fraction(value))
 
 
 def false_words(told: Json, true: Truth, proved: bool) -> Iterator[str]:
@@ -344,7 +365,8 @@ def kept_books(told: Json, rng: random.Random) -> None:
     certificate |= {"schedule": exact(value), "lower_bound": exact(value), "gap": 0, "verdict": verdict.status}
     certificate |= {"refuted": refuted, "every": None, "objective": told["objective"]}
     certificate["bound"] = rng.choice([bound, bound, bound, certificate["bound"]])
-    fields = derived(true.schedule, terms, verdict, certificate)
+    spent = Idle(true.makespan, true.spans, true.work)
+    fields = derived(true.schedule, terms, verdict, spent)
     told |= {key: x for key, x in json.loads(json.dumps(fields)).items() if key in told}
     head, *rest = told["source"].split('"')
     source = f'{head}"{documentation(verdict, told["for"])}"{rest[-1]}' if rest else head
@@ -461,7 +483,7 @@ def test_no_forgery_is_proved_and_no_false_field_holds() -> None:
     unless it is optimal.
     """
     counted = forge(iter(range(240)))
-    assert counted["refused"] > 180 and counted["unchanged"] < 30
+    assert counted["refused"] > 180 and counted["unchanged"] < 60
 
 
 @pytest.mark.parametrize("at", range(len(QUESTIONS)))

@@ -66,10 +66,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is wrong, and the verdict that follows where nothing is."""
+    """What is wrong, and the verdict that follows where nothing is. spent: the times of the schedule."""
 
     findings: tuple[Diagnostic, ...]
     verdict: Verdict | None = None
+    spent: Idle | None = None
 
 
 def judge(schedule: Schedule, terms: Terms, certificate: Mapping[str, object], at: At | None = None) -> Judgement:
@@ -81,7 +82,7 @@ def judge(schedule: Schedule, terms: Terms, certificate: Mapping[str, object], a
         if case.wrong:
             return Judgement(tuple(case.wrong))
         verdict = case.verdict(at)
-        return Judgement(tuple(_told_otherwise(verdict, case.told)), verdict)
+        return Judgement(tuple(_told_otherwise(verdict, case.told)), verdict, case.spent)
     except FaultError as found:
         return Judgement((found.finding,))
     except PipeschedError as error:
@@ -105,7 +106,7 @@ def judge_at(schedule: Schedule, terms: Terms, verdict: Verdict) -> Judgement:
     if verdict.everywhere:
         told = f"the bound grows by {shown(verdict.grown[1])} with each microbatch, and is {shown(value)} here"
         return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=told, word=""))
-    work = max(idle(schedule, case.times, case.ticks).work)
+    work = max(case.spent.work)
     told = f"a rank has {shown(work)} of work"
     return Judgement((), replace(verdict, value=case.value, lower=work, shown_by=told, by="work", word=""))
 
@@ -166,9 +167,12 @@ class _Case:
         return found
 
     @cached_property
+    def spent(self) -> Idle:
+        return idle(self.schedule, self.times, self.ticks)
+
+    @property
     def value(self) -> Fraction:
-        spent: Idle = idle(self.schedule, self.times, self.ticks)
-        return spent.span if self.span else spent.makespan
+        return self.spent.span if self.span else self.spent.makespan
 
     @cached_property
     def facts(self) -> Facts:

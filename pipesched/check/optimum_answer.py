@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from pipesched.analysis.idle import idle
+from pipesched.analysis.idle import Idle
 from pipesched.analysis.memory import memory
-from pipesched.analysis.timeline import timeline
-from pipesched.analysis.waits import waits
-from pipesched.check.optimum import Terms
+from pipesched.check.optimum import Judgement, Terms
 from pipesched.check.optimum_told import same
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model import verdict as words
@@ -30,26 +28,25 @@ _SHOWN = 120  # characters of a value
 
 
 def check_answer(
-    schedule: Schedule, terms: Terms, verdict: Verdict, told: Mapping[str, object], documentation: str | None
+    schedule: Schedule, terms: Terms, judged: Judgement, told: Mapping[str, object], documentation: str | None
 ) -> Iterator[Diagnostic]:
     """PS714, a field says what does not follow. documentation: of the schedule's file."""
-    right = derived(schedule, terms, verdict, told.get("certificate"))
+    assert judged.verdict is not None and judged.spent is not None
+    right = derived(schedule, terms, judged.verdict, judged.spent)
     for name in told:
         if name in right and not same(told[name], right[name]):
             yield _finding(f"`{name}` is {_text(right[name])}, not {_text(told[name])}")
         elif name not in (*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE):
             yield _finding(f"an answer has no entry {name[:40]!r}")
-    said = words.documentation(verdict, str(right["for"]))
+    said = words.documentation(judged.verdict, str(right["for"]))
     if documentation is not None and documentation.split() != said.replace('"', "'").split():
         yield _finding(f"the schedule's documentation is not what follows: {said}")
 
 
-def derived(schedule: Schedule, terms: Terms, verdict: Verdict, certificate: object) -> dict[str, object]:
-    """The fields of an answer that follow, as JSON."""
-    ticks, sizes = terms.costs.ticks(schedule.stages), terms.costs.sizes(schedule.stages)
-    spent = idle(schedule, timeline(schedule, waits(schedule), ticks), ticks)
+def derived(schedule: Schedule, terms: Terms, verdict: Verdict, spent: Idle) -> dict[str, object]:
+    """The fields of an answer that follow, as JSON. spent: the times of the schedule."""
     placement, fused = schedule.placement, bool((schedule.op == Op.B).any())
-    every = certificate.get("every") if isinstance(certificate, Mapping) else None
+    peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
     return {
         "ok": verdict.status != FOUND,
         "status": verdict.status,
@@ -63,8 +60,8 @@ def derived(schedule: Schedule, terms: Terms, verdict: Verdict, certificate: obj
         **exact(work=max(spent.work), lower_bound=verdict.lower, gap=verdict.gap),
         "proved_by": None if verdict.word else verdict.shown_by,
         "told_by": verdict.shown_by if verdict.word else None,
-        "every": _every(every) if isinstance(every, Mapping) else None,
-        **exact(mem_cap=terms.caps, peak=memory(schedule, terms.release, sizes).peak),
+        "every": _every(verdict),
+        **exact(mem_cap=terms.caps, peak=peak),
         "release": terms.release.name,
         **exact(costs=terms.costs.to_json()),
         "assumed_costs": words.assumed(terms.costs, fused=fused),
@@ -72,9 +69,11 @@ def derived(schedule: Schedule, terms: Terms, verdict: Verdict, certificate: obj
     }
 
 
-def _every(told: Mapping[str, object]) -> dict[str, object]:
-    first, step, value, growth = (told[key] for key in words.EVERY)
-    return {"microbatches": first, "step": step, **exact(value=value, growth=growth)}
+def _every(verdict: Verdict) -> dict[str, object] | None:
+    if verdict.every is None:
+        return None
+    first, step = verdict.every
+    return {"microbatches": first, "step": step, **exact(value=verdict.grown[0], growth=verdict.grown[1])}
 
 
 def _text(value: object) -> str:

@@ -54,7 +54,7 @@ def _refuted(windows: _Windows, ranks: Sequence[int], left: list[int]) -> bool:
     while moved:
         moved = False
         for rank in ranks:
-            windows.spread()
+            left[0] -= windows.spread()
             before = windows.of(rank)
             if not windows.possible() or not _programme(windows, rank, left):
                 return True
@@ -94,8 +94,8 @@ class _Windows:
     def of(self, rank: int) -> list[tuple[list[int], list[int]]]:
         return [(self.low[line][:], self.high[line][:]) for line in self.order if self.rank[line] == rank]
 
-    def spread(self) -> None:
-        """What a window tells of those before and after it."""
+    def spread(self) -> int:
+        """What a window tells of those before and after it; how many there are."""
         into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
         for before, after, offset, message in self.arcs:
             into[after].append((before, offset, self.work[before] + message))
@@ -111,6 +111,7 @@ class _Windows:
                     self.high[before][i - offset] = min(self.high[before][i - offset], self.high[line][i] - delay)
         for line, inputs in self.inputs.items():
             self._spread_merged(line, inputs)
+        return len(turns)
 
     def _spread_merged(self, line: Line, inputs: list[Line]) -> None:
         """When I number i of a line starts, its own W and those of the later ones are to come: as many of all."""

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from pipesched.check.optimum_paths import Facts, Line, tails
 
-LOOKS = 1_000_000
+LOOKS, LOOKS_EACH = 1_000_000, 9  # in all, and for each operation in one run of one stage a rank
 ROUNDS = 6
 
 Starts: TypeAlias = Mapping[Line, list[int]]
@@ -27,6 +27,8 @@ Table: TypeAlias = list[list[int]]
 
 def rival(facts: Facts, told: Starts, goal: int, *, span: bool, looks: int = LOOKS) -> Starts | None:
     """Starts with which the objective is at most `goal` ticks, if some are found. told: those of the schedule."""
+    if looks < LOOKS_EACH * sum(facts.length.values()):
+        return None
     left, nets = [looks], (_net(facts, back=False), _net(facts, back=True))
     for priority in _priorities(facts, told):
         for turn in range(ROUNDS):

@@ -21,9 +21,6 @@ from pipesched.model.release import Release
 
 PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
 
-EVERY = ("microbatches", "step", "value", "growth")
-"""What an answer says of all m = microbatches + j * step: at most value + growth * (m - microbatches)."""
-
 _ENGINES = {"cadical": "CaDiCaL", "glucose": "Glucose", "z3": "Z3", "cpsat": "CP-SAT"}
 _WIDTH = 118  # characters of a line in the printed file
 
