@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.model.numbers import number
+from pipesched.model.numbers import number, single
 from pipesched.model.release import Release
 from pipesched.source import Source
 
@@ -47,7 +47,7 @@ def read(source: Source) -> Answer:
             Release.parse(_a(str, told["release"])),
             None if told["mem_cap"] is None else tuple(_number(cap) for cap in told["mem_cap"]),
             _a(str, told["objective"]),
-            _a(dict, told["certificate"]),
+            _a(dict, single(told["certificate"])),
             told,
         )
     except (ValueError, KeyError, TypeError, RecursionError, PipeschedError):

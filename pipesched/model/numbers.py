@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
@@ -115,6 +116,41 @@ def exact(**values: object) -> dict[str, object]:
     for key, value in values.items():
         made |= {key: _each(plain, value), f"{key}_decimal": _each(float, value)}
     return made
+
+
+def doubled(value: object, counts: Container[str]) -> object:
+    """The same with a ``KEY_decimal`` beside every number, list and table of numbers in it, but for these counts."""
+    if isinstance(value, Mapping):
+        made: dict[str, object] = {}
+        for key, entry in value.items():
+            made |= exact(**{key: entry}) if key not in counts and _is_number(entry) else {key: doubled(entry, counts)}
+        return made
+    return [doubled(entry, counts) for entry in value] if isinstance(value, list) else value
+
+
+def single(value: object) -> object:
+    """The same without them.
+
+    Raises:
+        ValueError: one of them is not the number beside it.
+    """
+    if isinstance(value, Mapping):
+        beside = {key: f"{key}_decimal" for key in value if f"{key}_decimal" in value}
+        if any(json.dumps(_each(float, value[key])) != json.dumps(value[name]) for key, name in beside.items()):
+            raise ValueError
+        return {key: single(entry) for key, entry in value.items() if key not in beside.values()}
+    return [single(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number, or a list or table of them."""
+    if isinstance(value, Mapping):
+        return all(map(_is_number, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_number, value))
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and _EXACT.fullmatch(value) is not None
+    )
 
 
 def _each(write: Callable[[Fraction], object], value: object) -> object:

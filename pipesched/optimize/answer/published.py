@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipesched import render
-from pipesched.model.numbers import exact
+from pipesched.model.numbers import doubled, exact
 
 if TYPE_CHECKING:
     from pipesched.optimize.answer.optimum import Optimum
+
+
+COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
+"""Entries of a certificate that are whole numbers always."""
 
 
 def to_json(answer: Optimum) -> dict[str, object]:
@@ -46,7 +50,7 @@ def to_json(answer: Optimum) -> dict[str, object]:
         "diagnostics": [render.as_json(diagnostic) for diagnostic in answer.diagnostics],
         "seed": answer.seed,
         "source": answer.source or None,
-        "certificate": dict(answer.certificate) or None,
+        "certificate": doubled(answer.certificate, COUNTS) if answer.certificate else None,
     }
 
 
