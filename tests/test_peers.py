@@ -7,13 +7,18 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipesched.runtime import peers
+from pipesched.runtime import launch, peers
 from pipesched.runtime.errors import RunError
+from pipesched.runtime.launch import Launcher
 from pipesched.runtime.peers import LOOPBACK, Peers, meet
+from tests.test_faults import Case, processes
 
 RANKS = 3
 
@@ -192,3 +197,31 @@ def test_a_loopback_is_no_address_for_another_machine(monkeypatch: pytest.Monkey
     assert peers._address(0, told) == "10.0.0.1"
     with pytest.raises(RunError, match="PS820"):
         peers._address(0, [told[0], {"machine": "b", "address": ""}])
+
+
+def listening(pids: list[int]) -> set[str]:
+    """The addresses on which these processes listen, as the kernel lists them."""
+    inodes = set()
+    for pid in pids:
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                inodes.add(entry.readlink().name.removeprefix("socket:[").removesuffix("]"))
+    rows = [line.split() for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+def test_a_local_run_listens_on_the_loopback_alone(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the transport nor the guard of any rank can be reached from elsewhere, whatever the environment says."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")
+    monkeypatch.setenv("MASTER_ADDR", "192.0.2.2")
+    environment = launch._environment()
+    assert (environment["GLOO_SOCKET_IFNAME"], environment["MASTER_ADDR"]) == ("lo", LOOPBACK)
+
+    found: set[str] = set()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(launcher.run, replace(Case("1f1b", "stall@0:1", "PS822").job, timeout=2.0))
+        while not running.done():
+            with suppress(OSError):  # a rank that has just ended
+                found |= listening(processes(launcher.pid))
+            time.sleep(0.05)
+    assert found == {"0100007F"}, "127.0.0.1, in the order of this machine's bytes"

@@ -32,8 +32,8 @@ from pipesched.runtime.watchdog import Watch
 from pipesched.runtime.whereabouts import of_error, of_thread
 from pipesched.stream import Instruction
 
-_LATE = re.compile(r"application timeout|timed out", re.I)
-_BROKEN = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remote process|" + _LATE.pattern, re.I)
+LATE = re.compile(r"application timeout|timed out", re.I)
+_BROKEN = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remote process|" + LATE.pattern, re.I)
 
 
 def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -92,6 +92,10 @@ class Guard:
         alarm.start()
         try:
             peers = meet(self._rank, self._ranks, self._group, self._timeout)
+        except RunError:
+            raise
+        except (RuntimeError, OSError, ValueError) as error:
+            raise RunError(self._not_begun(error)) from error
         finally:
             alarm.cancel()
         self._thread = threading.get_ident()
@@ -112,13 +116,12 @@ class Guard:
         if fault is not None and (error is None or isinstance(error, Exception)):
             raise RunError(fault) from error
 
-    def _not_begun(self) -> Fault:
-        return Fault(
-            STALLED,
-            f"rank {self._rank} waited {self._timeout:g} s for the other ranks to begin",
-            Place(self._rank),
-            help="start every rank of the group, and let all of them enter the guard",
-        )
+    def _not_begun(self, error: Exception | None = None) -> Fault:
+        message = f"rank {self._rank} waited {self._timeout:g} s for the other ranks to begin"
+        if error is not None:
+            message = f"rank {self._rank} cannot begin: {' '.join(f'{type(error).__name__}: {error}'.split())}"
+        help = "start every rank of the group, and let all of them enter the guard"
+        return Fault(STALLED if error is None else RANK_LOST, message, Place(self._rank), help=help)
 
     def _before(self, instruction: Instruction, index: int) -> None:
         self._thread = threading.get_ident()
@@ -162,7 +165,7 @@ class Guard:
             self._watch.publish(replace(error.fault, place=error.fault.place or place))
         elif not isinstance(error, RuntimeError) or not _BROKEN.search(said):
             self._watch.publish(raised)
-        elif waiting is not None and _LATE.search(said):
+        elif waiting is not None and LATE.search(said):
             self._watch.publish(Fault(STALLED, f"the transport waits no longer: {said}", place), weak=True)
         elif waiting is not None:
             other = waiting.target if waiting.source == self._rank else waiting.source
