@@ -85,7 +85,7 @@ def text(comparison: Comparison, width: int | None = None) -> str:
 
     def part(begin: int, end: int) -> str:
         rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
-        return table(("schedule", *names, *_HEADERS[begin:end]), rows)
+        return table(("schedule", *map(render.clean, names), *_HEADERS[begin:end]), rows)
 
     parts, half = [part(0, len(_HEADERS))], (len(_HEADERS) + 1) // 2
     if width is not None and max(map(len, parts[0].splitlines())) > width:

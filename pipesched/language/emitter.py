@@ -29,8 +29,11 @@ class Turn:
 
     def name(self, chunk: int, microbatch: int) -> None:
         """Count a microbatch as run out of turn."""
-        self.taken.setdefault(chunk, set()).add(microbatch)
-        self.skip(chunk)
+        if microbatch > self.next[chunk]:
+            self.taken.setdefault(chunk, set()).add(microbatch)
+        elif microbatch == self.next[chunk]:
+            self.next[chunk] += 1
+            self.skip(chunk)
 
     def skip(self, chunk: int) -> None:
         """Step over the microbatches that were named before their turn."""
@@ -115,11 +118,13 @@ class Emitter:
         return bare
 
     def _named(self, op: str, turn: Turn | None) -> Emission:
+        chunks, site_list, key_list, total = self.chunks, self.sites.append, self.keys.append, self.microbatches
+
         def emit(site: int, chunk: int | None, microbatch: int) -> None:
             chunk = self._single(op) if chunk is None else chunk
-            if not 0 <= chunk < len(self.chunks):
+            if not 0 <= chunk < len(chunks):
                 raise self._no_chunk(op, chunk)
-            low, high, _ = self.chunks[chunk]
+            low, high, stage = chunks[chunk]
             if not low <= microbatch < high:
                 raise Halt(
                     Code.MICROBATCH_RANGE,
@@ -132,7 +137,8 @@ class Emitter:
                 turn.name(chunk, microbatch)
             elif self.missing.get((chunk, microbatch)):
                 self._settle(chunk, microbatch)
-            self._write(site, chunk, microbatch)
+            site_list(site)
+            key_list(stage * total + microbatch)
             if op == "I":
                 self._remember(chunk, microbatch)
 

@@ -21,6 +21,7 @@ from pipesched.check.optimum import Terms, judge
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats import ps_write
+from pipesched.language.parser import OPS_A_WORD
 from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict
@@ -166,7 +167,7 @@ def _judged(schedule: Schedule, instance: Instance, proof: Mapping[str, object],
 def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
     """The verdict of every ordinary check on the printed file."""
     source = Source("optimum.ps", text)
-    loaded = load(source, Options(max_ops=max(MAX_OPS, len(schedule))))
+    loaded = load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(source.text))))  # it is ours: of any length
     same = all(
         np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
         for column in ("op", "stage", "microbatch", "start")

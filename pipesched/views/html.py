@@ -23,6 +23,7 @@ from pipesched.analysis.critical import causes
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
+from pipesched.render import clean
 from pipesched.safe import safe
 from pipesched.views import standing
 from pipesched.views.chart import Chart
@@ -49,7 +50,12 @@ def render(chart: Chart) -> str:
     data = f'<script type="application/json" id="meta">{_json(_meta(chart, where))}</script>\n'
     columns = "\n".join(_column(name, column) for name, column in _columns(chart, where).items())
     scripts = "<script>\n(() => {\n" + "".join(_part(name) for name in SCRIPTS) + "})();\n</script>"
-    parts = {"title": safe(_name(chart), "xml"), "style": _part("page.css"), "data": data + columns, "script": scripts}
+    parts = {
+        "title": safe(clean(_name(chart)), "xml"),
+        "style": _part("page.css"),
+        "data": data + columns,
+        "script": scripts,
+    }
     page = _part("page.html")
     for name, text in parts.items():
         before, found, after = page.partition(f"<!-- {name} -->")
