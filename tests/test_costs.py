@@ -317,3 +317,12 @@ def test_the_loop_optimizes_at_the_costs_that_were_measured() -> None:
     again = pipesched.verify(Source("best.ps", best.source))
     assert again.ok and again.time is not None and again.time.makespan == best.makespan
     assert dict(again.time.assumed) == {"I": "B / 2", "W": "B / 2"} == best.to_json()["assumed_costs"]
+
+
+@pytest.mark.parametrize(("backward", "said"), [("fused", ""), ("split", " (assumed: I = W = B / 2)")])
+def test_an_answer_names_what_its_own_times_assume(backward: str, said: str) -> None:
+    """Terms are of the kind of backward that was asked for; schedules of the other kind are listed with their own."""
+    best = pipesched.optimize(p=2, m=4, mem_cap=2, costs="F=10,B=20", backward=backward)
+    assert f",C=0{said}, release W" in best.terms and ("assumed" in best.source) == bool(said)
+    if backward == "fused":
+        assert "assumed for other kinds of backward: I = W = B / 2 = 10" in str(best)

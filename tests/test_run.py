@@ -74,10 +74,11 @@ class TestWhatItTells:
         assert 0.3 <= time["measured"] < 0.9
 
     def test_what_is_counted_knows_of_no_memory_costs(self, capsys: Captured) -> None:
-        """A run counts stages, so what it is held against does too, whatever M says that a stage holds."""
-        peak = run_json(capsys, "1f1b", "--p", "2", "--m", "3", "--cost", "M=[5,1/2]", "--pace", "0")["peak"]
+        """A run counts stages, so what it is held against does too, whatever M says; assumed costs are named."""
+        found = run_json(capsys, "1f1b", "--p", "2", "--m", "3", "--cost", "M=[5,1/2],F=1,I=1", "--pace", "0")
 
-        assert (peak["counted"], peak["predicted"]) == ([2, 1], [2, 1])
+        assert (found["peak"]["counted"], found["peak"]["predicted"]) == ([2, 1], [2, 1])
+        assert found["time"]["assumed_costs"] == {"B": "I + W"}
 
     def test_the_text_says_the_same(self, capsys: Captured) -> None:
         """A line each for the loss, the gradients, the peak, the time and the bubble of the prediction."""

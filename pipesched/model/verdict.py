@@ -154,9 +154,9 @@ def assumed(costs: Costs, *, fused: bool) -> dict[str, str]:
     return {key: text for key, text in costs.assumed.items() if key in _kinds(fused)}
 
 
-def _kinds(fused: bool) -> str:
+def _kinds(fused: bool) -> tuple[str, ...]:
     """What runs; no slot holds two operations."""
-    return "FB" if fused else "FIW"
+    return ("F", "B") if fused else ("F", "I", "W")
 
 
 def _used(costs: Costs, fused: bool) -> dict[str, object]:

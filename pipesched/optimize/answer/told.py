@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from pipesched.analysis.idle import headline
+from pipesched.model.costs import equations
 from pipesched.model.numbers import percent, shown
 from pipesched.model.verdict import FOUND, INFEASIBLE, NOTHING, PROVED
 from pipesched.optimize.answer import words
@@ -67,10 +68,14 @@ def _table(answer: Optimum) -> list[str]:
 
 
 def _unit(answer: Optimum) -> str:
-    """What a time is: that of `compare` is another where ranks have several stages."""
+    """What a time is: that of `compare` is another where ranks have several stages; what else the rows assume."""
     placement = answer.instance.placement
     stages, ranks = placement.stages, placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
+    costs, own = answer.instance.costs, answer.instance.kinds
+    guessed = {key: text for key, text in costs.assumed.items() if key not in (*own, "FB")}
+    if guessed and any(row.orders is None for row in answer.known):
+        other += f"; assumed for other kinds of backward: {equations(guessed, costs)}"
     return f"    unit of time: costs of one of {stages} stages{other}"
 
 
