@@ -18,6 +18,8 @@ from dataclasses import replace
 import numpy as np
 
 from pipesched.check.optimum import Terms, judge
+from pipesched.check.optimum_meetings import meetings
+from pipesched.check.optimum_paths import facts
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats import ps_write
@@ -101,12 +103,22 @@ def _searched(
     """The search for one m, and what is to be said of it."""
     limits = request.limits
     candidates = [(k.name, k.orders) for k in known if k.orders is not None and k.fits]
-    state = search(problem, limits, candidates if limits.portfolio else (), progress, until)
+    candidates = candidates if limits.portfolio else []
+    state = search(problem, limits, candidates, progress, until, _formula(target.instance, problem))
     if request.all_m:
         state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
     if limits.proof and state.stopped != INTERRUPTED:
         state.notes.append(refutation.write(state, limits.proof, max(1.0, limits.seconds)))
     return state
+
+
+def _formula(instance: Instance, problem: Problem) -> int:
+    """What the checker knows by a formula, in ticks: no schedule has less."""
+    if problem.objective == "span":
+        return 0
+    made = facts(instance.placement, instance.costs, instance.release, instance.caps, fused=instance.fused)
+    found, scale = meetings(made), instance.costs.ticks(instance.placement.stages).scale
+    return 0 if found is None else int(found.value * problem.scale / scale)
 
 
 def _resized(target: Target, repeated: Periodic) -> Target:

@@ -17,6 +17,7 @@ from itertools import accumulate
 
 from pipesched.model.ops import Op
 from pipesched.optimize.portfolio.shape import Shape, Token, shape, written
+from pipesched.optimize.portfolio.trips import trips
 from pipesched.optimize.portfolio.vee import zb_v
 from pipesched.optimize.problem import Orders, Problem
 
@@ -24,6 +25,8 @@ from pipesched.optimize.problem import Orders, Problem
 def known(problem: Problem) -> Iterator[tuple[str, Orders]]:
     """Named orders that fit the placement, the best first; not all keep to the caps."""
     form = shape(problem)
+    if (found := trips(problem, form)) is not None:
+        yield "round trips", found
     if form.kind == "linear":
         yield from _linear(problem, form)
     elif form.kind == "loop":

@@ -50,16 +50,17 @@ def search(
     known: Iterable[tuple[str, Orders]] = (),
     progress: Progress = lambda state: None,
     until: float | None = None,
+    floor: int = 0,
 ) -> State:
     """The best schedule and the best bound that can be had; `progress` is called when either moves, and about every
     second. KeyboardInterrupt ends the search with what it has.
 
     The caller has made sure that some schedule exists (`least_cap.infeasible`). until: when time is over (monotonic);
-    without it, as many seconds from now as the limits say.
+    without it, as many seconds from now as the limits say. floor: in ticks, no schedule has less.
     """
     started = time.monotonic()
     meter = Meter(started + limits.seconds if until is None else until)
-    state = State(problem, lower_bound(problem), started)
+    state = State(problem, lower_bound(problem), started, floor)
     beside = heuristics(problem, _look(problem), meter, limits.seed) if limits.portfolio else iter(())
     try:
         progress(state)

@@ -41,11 +41,14 @@ class Refutation:
 
 @dataclass(eq=False)
 class State:
-    """Where the search stands; times in ticks. source: where the best order comes from."""
+    """Where the search stands; times in ticks. source: where the best order comes from. floor: what is known from
+    elsewhere: no schedule has less.
+    """
 
     problem: Problem
     bound: Bound
     started: float
+    floor: int = 0
     best: Orders | None = None
     value: int | None = None
     source: str = ""
@@ -57,7 +60,7 @@ class State:
     @property
     def lower(self) -> int:
         """No schedule has less."""
-        return max(self.bound.value, self.refuted.bound + 1 if self.refuted else 0)
+        return max(self.bound.value, self.floor, self.refuted.bound + 1 if self.refuted else 0)
 
     @property
     def proved(self) -> bool:
