@@ -54,6 +54,11 @@ class Pool:
         self.close()
 
     @property
+    def size(self) -> int:
+        """How many workers there are."""
+        return len(self._workers)
+
+    @property
     def idle(self) -> int:
         """How many more questions would be taken at once."""
         return max(0, sum(worker.ticket is None for worker in self._workers) - len(self._queue))

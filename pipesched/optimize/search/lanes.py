@@ -58,8 +58,8 @@ class Lanes:
 
     @property
     def free(self) -> int:
-        """How many more questions can be asked."""
-        return self.pool.idle
+        """How many more questions can be asked: an answer that is here and not yet told keeps its lane."""
+        return self.pool.size - len(self._since)
 
     def ask(self, question: Question) -> int:
         """The ticket of a question that is begun now; only where a lane is free."""
