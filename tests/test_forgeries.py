@@ -210,7 +210,8 @@ def lies(told: Json, report: Report) -> list[str]:
     if not says_proved and any("certificate" in claim["text"] and claim["holds"] is True for claim in shown["claims"]):
         found.append("an unproved certificate is a claim that holds")
     found += [name for name, right in true.figures.items() if name in told and told[name] != right]
-    found += [name for name in told if name.endswith("_decimal") and told[name] != decimal(told[name[:-8]])]
+    both = [name for name in told if f"{name}_decimal" in told]
+    found += [f"{name}_decimal" for name in both if told[f"{name}_decimal"] != decimal(told[name])]
     return found + list(false_words(told, true, says_proved))
 
 

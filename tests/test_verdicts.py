@@ -1,0 +1,193 @@
+"""What is said of an optimum is what it rests on: proved, on an engine's word, or best found; in every output."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.model.numbers import plain
+from pipesched.model.verdict import exact_terms
+
+WORD = "optimal on the word of CaDiCaL, not checked"
+COSTS = "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]"
+WORDED = ["--p", "2", "--v", "2", "--m", "3", "--placement", "loop", "--mem-cap", "3/2", "--cost", COSTS]
+"""Nothing but clauses over all ranks shows that 56 is out of reach."""
+
+
+@lru_cache(maxsize=1)
+def worded() -> dict[str, Any]:
+    answer = pipesched.optimize(p=2, v=2, m=3, placement="loop", mem_cap="3/2", costs=COSTS)
+    value: dict[str, Any] = json.loads(json.dumps(answer.to_json()))
+    return value
+
+
+@lru_cache(maxsize=1)
+def for_every_m() -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(json.dumps(pipesched.optimize(p=2, m=2, mem_cap=2, all_m=True).to_json()))
+    return value
+
+
+def written(told: object, folder: Path) -> str:
+    file = folder / "answer.json"
+    file.write_text(told if isinstance(told, str) else json.dumps(told), encoding="utf-8")
+    return str(file)
+
+
+def verified(
+    told: object, folder: Path, capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, dict[str, Any]]:
+    """Exit status and report of ``pipesched verify``."""
+    status = main(["verify", written(told, folder), "--json", *options])
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return status, report
+
+
+def codes(report: dict[str, Any]) -> list[str]:
+    return [found["code"] for found in report["diagnostics"]]
+
+
+def test_an_engines_word_is_called_that_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """In text, JSON, the printed file and the table of caps; it ends with 0, and with 3 where a proof is required."""
+    assert main(["optimize", *WORDED]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"{WORD}: makespan 57\n") and f'\n"{WORD[0].upper()}{WORD[1:]}: makespan 57.\n' in text
+    assert "proved" not in text.lower() and "no schedule is shorter" not in text and "None is shorter" not in text
+    assert main(["optimize", *WORDED, "--require-proof"]) == 3
+    capsys.readouterr()
+    assert main(["optimize", *[x if x != "3/2" else "3/2..3/2" for x in WORDED]]) == 0
+    assert capsys.readouterr().out.endswith(f"  {WORD}\n")
+    value = worded()
+    assert (value["ok"], value["status"], value["proved"], value["proved_by"]) == (True, WORD, False, None)
+    assert value["told_by"] == "CaDiCaL refuted 56, which nobody checked"
+
+
+def test_an_engines_word_is_no_claim_that_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`verify` ends with 0, since the schedule is right, warns, and with --require-proof ends with 1."""
+    status, report = verified(worded(), tmp_path, capsys)
+    assert (status, report["proved"], codes(report)) == (0, False, ["PS908"])
+    assert report["optimum"]["status"] == WORD and not any("certificate" in claim["text"] for claim in report["claims"])
+    status, report = verified(worded(), tmp_path, capsys, "--require-proof")
+    assert (status, report["ok"], codes(report)) == (1, False, ["PS712"])
+    assert main(["verify", written(worded(), tmp_path)]) == 0
+    assert WORD in (text := capsys.readouterr().out) and "proved optimal" not in text.lower()
+
+
+@pytest.mark.parametrize("told", ["proved optimal", "best found"])
+def test_a_word_that_is_told_as_a_proof_is_refused(
+    told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In any of the fields that say it, alone, in the certificate, or in the file's own documentation."""
+    for change in (
+        {"status": told},
+        {"verdict": f"{told}: makespan 57"},
+        {"certificate": {**worded()["certificate"], "verdict": told}},
+        {"proved": True},
+        {"proved_by": "rank 0 has 57 of work"},
+        {"source": worded()["source"].replace(f"{WORD[0].upper()}{WORD[1:]}", told.capitalize())},
+    ):
+        status, report = verified({**worded(), **change}, tmp_path, capsys)
+        assert (status, report["ok"], report["proved"]) == (1, False, None), change
+        assert set(codes(report)) <= {"PS711", "PS714"}
+
+
+def test_a_schedule_alone_has_no_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """However good: --require-proof is about all schedules."""
+    assert main(["verify", "zb_h1", "--p", "4", "--require-proof", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert codes(report) == ["PS712"] and report["proved"] is None
+    assert not pipesched.verify("zb_h1", p=4, require_proof=True).ok
+    assert pipesched.verify(written(for_every_m(), tmp_path), require_proof=True).ok
+
+
+MAKESPAN = 48
+
+
+def slow(makespan: int, refuted: int) -> dict[str, Any]:
+    """Four ranks that run eight microbatches two at a time, told to be the best there is."""
+    source = (
+        "schedule slow(p = 4, m = 8)\nstage s in 0 .. p on rank s\nrank r { for k in 0 .. m // 2 { F F I W I W } }\n"
+    )
+    schedule = pipesched.load(pipesched.source.Source("slow.ps", source))
+    assert isinstance(schedule, pipesched.Schedule)
+    best = pipesched.optimize(p=4, m=8, mem_cap=4)
+    asked = best.instance
+    terms = exact_terms(schedule.placement, asked.costs, asked.release, asked.caps, fused=False, objective="makespan")
+    certificate = {
+        **best.certificate, "schedule": makespan, "verdict": WORD, "lower_bound": makespan, "gap": 0,
+        "refuted": {"engine": "cadical", "value": refuted, "ranks": None, "terms": terms},
+    }  # fmt: skip
+    caps = [plain(cap) for cap in asked.caps or ()]
+    return {"source": source, "release": "W", "mem_cap": caps, "objective": "makespan", "certificate": certificate}
+
+
+def test_a_forged_optimum_is_beaten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where an engine is told to have refuted what a quick search reaches, the better schedule is shown; without the
+    terms of the refutation, or with those of other caps, it is about nothing.
+    """
+    forged = slow(MAKESPAN, MAKESPAN - 1)
+    status, report = verified(forged, tmp_path, capsys)
+    assert (status, codes(report), report["proved"]) == (1, ["PS713"], None)
+    assert report["diagnostics"][0]["notes"][0].startswith("rank 0: F0.0 F0.1")
+    for name in ("terms", "caps"):
+        other = deepcopy(forged)
+        refuted = other["certificate"]["refuted"]
+        refuted.pop("terms") if name == "terms" else refuted["terms"].update(caps=[5] * 4)
+        assert codes(verified(other, tmp_path, capsys)[1]) == ["PS710"]
+
+
+def test_an_answer_for_every_m_holds_at_every_m(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At sizes that it was not made for, proved; at a size before its first it says nothing."""
+    first = for_every_m()["every"]["microbatches"]
+    for m in (first, first + 1, 37, 1000):
+        status, report = verified(for_every_m(), tmp_path, capsys, "--m", str(m))
+        assert (status, report["proved"], report["microbatches"]) == (0, True, m)
+        assert report["time"]["makespan"] == 3 * m + 1 == report["optimum"]["lower_bound"]
+    assert verified(for_every_m(), tmp_path, capsys, "--m", str(first - 1))[0] == 1
+
+
+def test_an_answer_for_one_m_says_nothing_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """PS209 of its file, or, where the file runs at any m, PS225."""
+    assert verified(worded(), tmp_path, capsys, "--m", "4")[0] == 1
+    bare, gap = slow(MAKESPAN, MAKESPAN - 1), str(Fraction(MAKESPAN - 27, 27))
+    certificate = {**bare["certificate"], "refuted": None, "verdict": "best found", "lower_bound": 27, "gap": gap}
+    status, report = verified({**bare, "certificate": certificate}, tmp_path, capsys, "--m", "16")
+    assert (status, codes(report)) == (2, ["PS225"])
+
+
+def test_an_answer_has_its_own_terms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other costs and another release rule are refused; a cap is asked for beside its own."""
+    assert verified(worded(), tmp_path, capsys, "--cost", "F=1")[0] == 2
+    assert verified(worded(), tmp_path, capsys, "--release", "I")[0] == 2
+    status, report = verified(worded(), tmp_path, capsys, "--mem-cap", "1")
+    assert (status, codes(report)[:1]) == (1, ["PS501"])
+    assert verified(worded(), tmp_path, capsys, "--mem-cap", "2")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"certificate": {}, "certificate": {}}',
+        '{"certificate": NaN}',
+        '{"certificate": []}',
+        "{" * 5000 + '"certificate":',
+    ],
+)
+def test_what_is_no_answer_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Entries that are there twice, and what is not JSON."""
+    status, report = verified(text, tmp_path, capsys)
+    assert (status, codes(report)) == (1, ["PS710"])
+
+
+def test_an_entry_that_is_there_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two, one would be read, and the other be shown by another program."""
+    text = json.dumps(worded())
+    status, report = verified(text.replace('"proved": false', '"proved": true, "proved": false'), tmp_path, capsys)
+    assert (status, codes(report)) == (1, ["PS710"])
