@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from tests import test_runtime_steps, test_runtime_variants
 from tests.runtime import trainers
@@ -29,6 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "views": {"gradient_as_bucket_view": True},
     "unused": {"find_unused_parameters": True},
     "static": {"static_graph": True},
+    "hook": {"hook": allreduce_hook},
     "static views": {"static_graph": True, "gradient_as_bucket_view": True},
 }
 REPLICAS = [
@@ -37,6 +39,7 @@ REPLICAS = [
     ("1f1b", "static", False),
     ("zb_h1", "plain", True),
     ("zb_h1", "static views", False),
+    ("zb_h1", "hook", False),
     ("zb_v", "unused", False),
     ("interleaved", "static", False),
     ("dualpipe", "views", True),
@@ -55,6 +58,17 @@ def test_replicas(ranks: Ranks, name: str, options: str, apart: bool) -> None:
         assert found["buffers"] == 0, rank
         if "find_unused_parameters" in OPTIONS[options]:
             assert all(found["unused"]), rank
+
+
+def test_replicas_that_are_none(ranks: Ranks) -> None:
+    """Other streams on one replica are refused on all; stages that are not averaged, as others are, are told of."""
+    streams = [stream_of("1f1b", p=2, m=m) for m in (4, 8)]
+    for stage, found in enumerate(ranks.run(4, trainers.unequal, streams, [0, 1])):
+        assert "error[PS831]: DistributedDataParallel averages replicas 0 and 1 of stage" in found
+        assert f"stage {stage % 2}, which run different streams" in found
+    found = ranks.run(4, trainers.unequal, streams[:1] * 2, [0])
+    told = "stages are averaged over different numbers of replicas (stage 0: 2, stage 1: 1)"
+    assert found == [told, "", told, ""]
 
 
 REFUSED = {
@@ -91,6 +105,14 @@ def test_what_is_put_around_stages(ranks: Ranks, name: str, kind: str) -> None:
         assert result["error"] <= 1e-5, rank
         assert result["weights"] <= 1e-6, rank
         assert result["split"] == (name == "1f1b" or rank == 0 or not kind.startswith("compile") or kind == EAGER), rank
+
+
+def test_autocast_that_begins_late() -> None:
+    """A dtype that was not there when the runtime was built is refused, with where autocast belongs."""
+    with ranks_of(2) as ranks:
+        first, _ = ranks.run(2, trainers.cast_late, stream_of("1f1b", p=2, m=2), timeout=1)
+    assert first.startswith("RunError: error[PS824]: activation 0 of stage 0 is bfloat16[3, 6]; the other end expects")
+    assert "= help: it is the dtype: autocast that is around `Runtime.step` belongs around `Runtime(…)`, too" in first
 
 
 EAGER = "compile eager"  # leaves the graph as it is

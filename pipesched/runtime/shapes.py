@@ -105,6 +105,8 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
     if got != expected:
         message = f"{what} is {text(got)}; the other end expects {text(expected)}"
         help = "every microbatch has the shapes of the example; see `Runtime(example=…)`"
+        if [spec.shape for spec in got] == [spec.shape for spec in expected]:
+            help = "it is the dtype: autocast that is around `Runtime.step` belongs around `Runtime(…)`, too"
         raise RunError(Fault(BOUNDARY, message, place, (), help))
 
 

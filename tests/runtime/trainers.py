@@ -19,6 +19,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime import Runtime
+from pipesched.runtime.building import NotReplicated
 from pipesched.stream import Stream
 from tests.runtime.models import BATCH, WIDTH, Block, batch, blocks, copies, error, squared, undivided
 
@@ -55,10 +56,14 @@ def replicas(rank: int, stream: Stream, options: Mapping[str, Any], apart: bool)
     mine = {held: copies(whole)[held[1]] for held in stream.held_by(here)}
     for module in mine.values():
         module.last = replica == REPLICAS - 1
+    options, hook = dict(options), options.get("hook")
+    options.pop("hook", None)
     wrapped = {
         held: DistributedDataParallel(module, process_group=groups[here], bucket_cap_mb=0.0005, **options)
         for held, module in mine.items()
     }
+    for wrapper in wrapped.values() if hook else ():
+        wrapper.register_comm_hook(groups[here], hook)
     inputs, targets = zip(*(batch(stream.microbatches * (r + 1)) for r in range(REPLICAS)), strict=True)
     inputs, targets = ([x[: len(x) // (r + 1)] for r, x in enumerate(given)] for given in (inputs, targets))
     runtime = Runtime(
@@ -81,6 +86,26 @@ def replicas(rank: int, stream: Stream, options: Mapping[str, Any], apart: bool)
     dist.all_gather(theirs, running, group=groups[here])
     unused = [module.unused.grad is None for module in mine.values()]
     return {"errors": [errors[0], errors[2]], "buffers": float((theirs[0] - theirs[1]).abs().max()), "unused": unused}
+
+
+def unequal(rank: int, streams: Sequence[Stream], wrapped: Sequence[int]) -> str:
+    """What replicas are told when they are built: each runs its stream, and these stages are wrapped."""
+    size = len(streams[0].ranks)
+    replica, here = divmod(rank, size)
+    pipelines = [dist.new_group([r * size + i for i in range(size)]) for r in range(REPLICAS)]
+    groups = [dist.new_group([r * size + i for r in range(REPLICAS)]) for i in range(size)]
+    stream = streams[replica]
+    mine = {held: blocks(stream.stages)[held[1]] for held in stream.held_by(here)}
+    for held in [held for held in mine if held[1] in wrapped]:
+        mine[held] = DistributedDataParallel(mine[held], process_group=groups[here])
+    example = batch(1)[0]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            Runtime(stream, mine, squared, rank=here, group=pipelines[replica], example=example)
+        except RuntimeError as found:
+            return str(found)
+    return "\n".join(str(w.message) for w in told if w.category is NotReplicated)
 
 
 def _together(whole: Sequence[nn.Module], count: int, inputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
@@ -264,6 +289,21 @@ def scaled(rank: int, stream: Stream) -> dict[str, Any]:
         "skipped": all(bool((a == b).all()) for a, b in zip(first, now, strict=True)),
         "scale": scaler.get_scale(),
     }
+
+
+def cast_late(rank: int, stream: Stream) -> str:
+    """Autocast around the step alone."""
+    mine = {held: blocks(stream.stages, torch.float32)[held[1]] for held in stream.held_by(rank)}
+    torch.manual_seed(rank)
+    mine = {held: nn.Sequential(module, nn.Linear(WIDTH, WIDTH)) for held, module in mine.items()}
+    inputs, targets = batch(stream.microbatches, torch.float32)
+    runtime = Runtime(stream, mine, squared, rank=rank, example=inputs[:BATCH])
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            runtime.step(inputs, targets)
+    except Exception as found:
+        return f"{type(found).__name__}: {found}"
+    return "trains"
 
 
 def reshaped(rank: int, stream: Stream, where: str) -> str:
