@@ -19,24 +19,20 @@ STOPPED, LEFT, OWN = "no sign of life for 2 s", "its process ended", "broken on 
 # What happens -> code, the rank that is named, and what is said of it.
 FAULTS: dict[Trouble, tuple[str, int, str]] = {
     Trouble("stopped", (0,), 3, timeout=SOON): ("PS823", 0, f"rank 0 is gone: {STOPPED}"),
-    Trouble("stopped", (1,), 3, timeout=SOON): ("PS823", 1, f"rank 1 is gone: {STOPPED}"),
-    Trouble("stopped between", (0,), 3, timeout=SOON): ("PS823", 0, f"rank 0 is gone: {STOPPED}"),
     Trouble("stopped between", (0, 2), 3, timeout=SOON): ("PS823", 0, f"ranks 0 and 2 are gone: {STOPPED}"),
     Trouble("optimizer sleeps", (1,), timeout=SOON): ("PS822", 1, "between two steps, at troubled.py:"),
-    Trouble("optimizer sleeps", (0,), timeout=SOON): ("PS822", 0, "between two steps, at troubled.py:"),
     Trouble("loader sleeps", (0,), timeout=SOON): ("PS822", 0, "between two steps, at troubled.py:"),
     Trouble("loss sleeps", (1,), timeout=SOON): ("PS822", 1, "(1F0): runs, at troubled.py:"),
     Trouble("STEP sleeps", (0,), timeout=SOON): ("PS822", 0, "(STEP): runs, at troubled.py:"),
     Trouble("STEP reduces", (0,), more=1, timeout=SOON): ("PS837", 0, "(STEP): runs, in all_reduce, at troubled.py:"),
     Trouble("reduces between", (1,), more=1, timeout=SOON): ("PS837", 1, "between two steps, in all_reduce, at"),
     Trouble("replica sleeps", (0,), more=2, timeout=SOON): ("PS837", 0, "runs, in the all-reduce of Distributed"),
-    Trouble("leaves", (0,), 3): ("PS836", 0, "rank 0 has left after 2 steps, and rank 1 is in step 3"),
-    Trouble("leaves", (1,), 3): ("PS836", 1, "rank 1 has left after 2 steps, and rank 0 is in step 3"),
+    Trouble("leaves", (0,), 3): ("PS836", 0, "rank 0 has left after 2 steps, and rank "),
+    Trouble("leaves", (1,)): ("PS836", 1, "rank 1 has left after 2 steps, and rank "),
     Trouble("raises", (1,)): ("PS825", 1, f"ValueError: ?[31m{OWN}\n --> rank 1, step 3\n"),
     Trouble("interrupted", (0,)): ("PS825", 0, "KeyboardInterrupt\n"),
     Trouble("exits", (1,)): ("PS825", 1, "SystemExit: 0\n"),
     Trouble("vanishes", (0,), 3): ("PS823", 0, f"rank 0 is gone: {LEFT}"),
-    Trouble("vanishes", (1,)): ("PS823", 1, f"rank 1 is gone: {LEFT}"),
 }
 
 # No fault: a slow rank, slow loaders, two guards, and processes that stop for a while, even all of them for long.
@@ -72,6 +68,7 @@ def test_it_has_its_name(given: Trouble, outcomes: dict[Trouble, list[Ended]]) -
     faults = [Fault.of(end.fault) for end in speaking if end.fault is not None]
     assert len(faults) == len(speaking) > 0, outcomes[given]
     assert {fault.code for fault in faults} == {code}
+    assert len({(fault.message, fault.place) for fault in faults}) == 1, "all ranks end with the same fault"
     assert {fault.place.rank for fault in faults if fault.place} == {rank}
     assert all(said in str(fault) for fault in faults), str(faults[0])
     assert {end.status for end in speaking} == {1}

@@ -33,6 +33,9 @@ STEPS, THIRD, FOREVER = 5, 2, 600.0
 MICROBATCHES = 4
 
 
+STREAMS = {ranks: stream_of("1f1b", p=ranks, m=MICROBATCHES) for ranks in (2, 3)}  # made once, before the fork
+
+
 @dataclass(frozen=True)
 class Trouble:
     """kind: as in `Loop`. ranks: on which it happens. more: processes beside the pipeline's ranks.
@@ -85,7 +88,7 @@ class Loop:
         self.others = dist.new_group(list(range(whole)))
         if self.rank < ranks or self.given.kind == "replica sleeps":
             for _ in range(2 if self.given.kind == "twice" else 1):
-                self.train(stream_of("1f1b", p=ranks, m=MICROBATCHES), groups[self.rank // ranks], self.rank % ranks)
+                self.train(STREAMS[ranks], groups[self.rank // ranks], self.rank % ranks)
         else:
             time.sleep(FOREVER)  # another replica, which does not come
 
