@@ -50,7 +50,8 @@ def played(schedule: Schedule, costs: Costs | None = None) -> Played:
 
 
 def rank_rows(text: str) -> tuple[list[str], list[str]]:
-    """The rows of the chart and those of the memory, without the names of the ranks."""
+    """The rows of the chart and those of the memory, without the names of the ranks. A title may name ranks too."""
+    text = text.partition("\n\n")[2]
     named = [re.match(r"(rank \d+ +)(?!stops)\S", line) for line in text.splitlines()]
     gutter = next(len(match[1]) for match in named if match)
     found = [line[gutter:] for line in text.splitlines() if re.match(r"rank \d+ (?! *stops)", line)]
@@ -109,7 +110,7 @@ def test_no_line_is_too_long(schedule: Schedule, width: int, ascii: bool, data: 
     """At any width and any costs, for right schedules and broken ones, all the ranks are there and no line is cut."""
     costs = data.draw(strategies.costs(schedule.stages))
     text = render(chart(schedule, costs), Text(width, ascii=ascii))
-    rows = [line for line in text.splitlines() if re.match(r"rank \d+ +(?!stops)", line)]
+    rows = [line for line in text.partition("\n\n")[2].splitlines() if re.match(r"rank \d+ +(?!stops)", line)]
 
     assert len(rows) == 2 * schedule.ranks
     assert max(map(len, text.splitlines())) <= width
@@ -206,6 +207,21 @@ def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.Dat
         drawn = columns_of(row, columns)
         assert sum(drawn.values()) == columns
         assert all(abs(drawn[kind] - share) < 1 for kind, share in shares.items()), (rank, drawn, shares)
+
+
+@pytest.mark.parametrize("end", [3, 4, 5, 7])
+def test_a_part_may_end_within_a_unit(end: int) -> None:
+    """F=2, B=4 is drawn by twos: a part that ends at an odd time has half of a unit's columns there, and no more."""
+    schedule, costs = loaded("1f1b", p=2, m=3), Costs.parse("F=2,B=4")
+    text = render(chart(schedule, costs), Text(80, Window(Fraction(0), Fraction(end))))
+    columns = -int(-end // scaled(text))
+    every, _ = rank_rows(text)
+    run = played(schedule, costs)
+    for rank, row in enumerate(every):
+        drawn = columns_of(row, columns)
+        shares = share_of(schedule, run, rank, (0, Fraction(end)), scaled(text))
+        assert sum(drawn.values()) == columns
+        assert all(abs(drawn[kind] - share) < 1 for kind, share in shares.items())
 
 
 def test_a_column_shows_what_runs_in_it() -> None:

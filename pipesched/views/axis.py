@@ -83,7 +83,7 @@ def axis(chart: Chart, columns: int, window: Window, label: int) -> Axis:
     units = -(-(end - begin) // one)
     if units <= columns:
         wide = max(1, min(columns // units, ceil((label + 1) / Fraction(shortest(chart), one))))
-        return Axis(begin, end, Fraction(one, wide), units * wide, wide)
+        return Axis(begin, end, Fraction(one, wide), ceil(Fraction((end - begin) * wide, one)), wide)
     step = nice(Fraction(end - begin, columns * chart.scale)) * chart.scale
     return Axis(begin, end, step, ceil((end - begin) / step), 0)
 

@@ -48,7 +48,7 @@ def stopped(layout: Layout) -> Iterator[str]:
     lines = [(f"{layout.cross} {standing.link(x)}", True) for x in stop.cycle]
     rest = [(f"{layout.wait} {standing.stand(x)}", False) for x in standing.others(stop)]
     for line, red in [*lines[:SHOWN], *rest[:SHOWN]]:
-        first, *more = wrapped(layout, line)
+        first, *more = wrap(line, layout.how.width, break_on_hyphens=False, subsequent_indent="  ")
         yield alarm(first[0]) + first[1:] if red and layout.how.color else first
         yield from more
     for left, what in ((len(lines) - SHOWN, "waits of the cycle"), (len(rest) - SHOWN, "ranks stop")):
