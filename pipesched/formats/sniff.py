@@ -1,6 +1,7 @@
 """Which of our inputs a text is: a schedule in our language, torch's CSV, an order, a stream, or an answer.
 
-The ending of the name decides where it is one of ours; else the first line that is neither blank nor a comment.
+The ending of the name decides where it is one of ours; else the first line that is neither blank nor a comment, nor a
+rank without operations.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ Kind = Literal["ps", "torch-csv", "order", "stream", "answer"]
 _ENDINGS: dict[str, Kind] = {".ps": "ps", ".csv": "torch-csv", ".json": "stream"}
 
 _ORDER = re.compile(r"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:[FIWBfiwb][0-9]+\.[0-9]+\+?[ \t,]+){2}")
+_IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 
@@ -35,9 +37,9 @@ def _json(text: str) -> Kind:
 
 
 def _first_line(text: str) -> str:
-    """The first line that is neither blank nor a comment."""
+    """The first line that says something: neither blank nor a comment, nor a rank without operations."""
     for found in re.finditer(r"[^\n]+", text):
         line = found[0].strip("\ufeff \t\r")
-        if line and not line.startswith("#"):
+        if line and not line.startswith("#") and not _IDLE.match(line):
             return line
     return ""
