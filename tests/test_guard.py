@@ -16,6 +16,8 @@ SOON, NEVER = 2.0, 30.0  # seconds of a timeout: that passes, or that a busy mac
 EXTRA = 5.0
 STOPPED, LEFT, OWN = "no sign of life for 2 s", "its process ended", "broken on purpose"
 
+SILENT = ("stopped", "vanishes", "exits", "interrupted", "never")  # of these the rank itself tells no fault
+
 # What happens -> code, the rank that is named, and what is said of it.
 FAULTS: dict[Trouble, tuple[str, int, str]] = {
     Trouble("stopped", (0,), 3, timeout=SOON): ("PS823", 0, f"rank 0 is gone: {STOPPED}"),
@@ -29,6 +31,7 @@ FAULTS: dict[Trouble, tuple[str, int, str]] = {
     Trouble("replica sleeps", (0,), more=2, timeout=SOON): ("PS837", 0, "runs, in the all-reduce of Distributed"),
     Trouble("leaves", (0,), 3): ("PS836", 0, "rank 0 has left after 2 steps, and rank "),
     Trouble("leaves", (1,)): ("PS836", 1, "rank 1 has left after 2 steps, and rank "),
+    Trouble("never begins", (1,)): ("PS823", 0, "rank 0 cannot begin: RuntimeError: "),
     Trouble("raises", (1,)): ("PS825", 1, f"ValueError: ?[31m{OWN}\n --> rank 1, step 3\n"),
     Trouble("interrupted", (0,)): ("PS825", 0, "KeyboardInterrupt\n"),
     Trouble("exits", (1,)): ("PS825", 1, "SystemExit: 0\n"),
@@ -62,7 +65,7 @@ def name(given: object) -> str:
 def test_it_has_its_name(given: Trouble, outcomes: dict[Trouble, list[Ended]]) -> None:
     """On every rank of the pipeline that can still speak: the same code, place and words, and an exit status."""
     code, rank, said = FAULTS[given]
-    silent = given.ranks if given.kind.split()[0] in ("stopped", "vanishes", "exits", "interrupted") else ()
+    silent = given.ranks if given.kind.split()[0] in SILENT else ()
     speaking = [end for r, end in enumerate(outcomes[given][: given.pipeline]) if r not in silent]
 
     faults = [Fault.of(end.fault) for end in speaking if end.fault is not None]

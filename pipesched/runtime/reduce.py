@@ -96,7 +96,7 @@ class Reduction:
         """One gradient for all weights of a group: the sum over its stages, in the order in which they are named.
 
         Of copies, which are equal by now, that of the first route speaks. Every holder goes through stages and
-        targets in one order, so this is no circle even where sends block.
+        targets in one order, so this is no cycle even where sends block.
         """
         mine = {
             held: self._modules[held].get_parameter(name) for held in self._modules for s, name in group if s == held[1]
