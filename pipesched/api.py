@@ -3,7 +3,7 @@
 schedule = pipesched.load("1f1b", p=4)                     a built-in name, a path, or a Schedule
 report = pipesched.verify("mine.csv", comm="pair-stream")
 report.ok, report.diagnostics, report.time.makespan, print(report)
-best = pipesched.optimize(p=4, m=8, mem_cap=4)             an Optimum: best.status, best.makespan, best.source
+best = pipesched.optimize(p=4, m=8, mem_cap=4)             an Optimum: best.status, best.proved, best.source
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from pipesched.report import Claim, Report
 from pipesched.source import Source
 
 if TYPE_CHECKING:
-    from pipesched.check.optimum import Terms
+    from pipesched.check.optimum_case import Terms
     from pipesched.formats.answer_read import Answer
 
 MESSAGES = 3  # instructions for each operation: itself, a send and a receive
@@ -212,8 +212,11 @@ def _verify_answer(source: Source, options: Options) -> Report:
         found += check_answer(own.schedule, terms, judged, told.told, said)
     if not found and verdict is not None and options.parameters:
         loaded = load(told.schedule, options)
+        _require_costs(loaded, terms)
         report = examine(loaded, replace(options, **_as_asked(told, options)))
-        judged = judge_at(loaded.schedule, terms, verdict)
+        if not report.ok:
+            return replace(report, source=source.name)
+        judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
         found, verdict = list(judged.findings), judged.verdict
     return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
 
@@ -224,7 +227,7 @@ def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
     Raises:
         PipeschedError: PS225, other costs or another release rule are given; PS710; all that is wrong in the file.
     """
-    from pipesched.check.optimum import Terms
+    from pipesched.check.optimum_case import Terms
 
     if options.costs is not None or options.release not in (AT_W, told.release):
         raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
@@ -247,11 +250,16 @@ def _at(told: Answer, terms: Terms, options: Options) -> Callable[[int], Schedul
 
     def at(microbatches: int) -> Schedule:
         loaded = load(told.schedule, Options({"m": microbatches}, max_ops=options.max_ops))
-        if loaded.own_costs.to_json() != terms.costs.to_json():
-            raise fail(Code.EVERY, f"at m={microbatches} it has other costs")
+        _require_costs(loaded, terms)
         return loaded.schedule
 
     return at
+
+
+def _require_costs(loaded: Loaded, terms: Terms) -> None:
+    """Raises PipeschedError: PS715, at another m the file has other costs."""
+    if loaded.own_costs.to_json() != terms.costs.to_json():
+        raise fail(Code.EVERY, f"at m={loaded.schedule.microbatches} it has other costs")
 
 
 def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnostic], aside: tuple[str, ...]) -> Report:

@@ -32,8 +32,8 @@ import pytest
 import pipesched
 from pipesched import compile
 from pipesched.analysis.idle import Idle
-from pipesched.check.optimum import Terms
 from pipesched.check.optimum_answer import NOT_JUDGED, derived
+from pipesched.check.optimum_case import Terms
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options
 from pipesched.model.release import Release

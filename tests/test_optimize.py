@@ -18,7 +18,8 @@ import pytest
 import pipesched
 from pipesched import Optimum, PipeschedError, Report, Source
 from pipesched.__main__ import main
-from pipesched.check.optimum import Terms, judge
+from pipesched.check.optimum import judge
+from pipesched.check.optimum_case import Terms
 from pipesched.diagnostics import Code
 from pipesched.optimization import State
 from tests.test_optimize_cli import OPTIMUM, ORDERS

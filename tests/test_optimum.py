@@ -17,7 +17,8 @@ import pipesched
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
-from pipesched.check.optimum import Judgement, Terms, judge
+from pipesched.check.optimum import Judgement, judge
+from pipesched.check.optimum_case import Terms
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from pipesched.analysis.idle import Idle
 from pipesched.analysis.memory import memory
-from pipesched.check.optimum import Judgement, Terms
+from pipesched.check.optimum import Judgement
+from pipesched.check.optimum_case import Terms
 from pipesched.check.optimum_told import same
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model import verdict as words

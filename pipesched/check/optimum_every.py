@@ -99,6 +99,8 @@ def _repeats(facts: Facts, frame: int | None, told: Every) -> bool:
 
 def every_fault(told: Every, schedule: Schedule, needs: Waits, ticks: Ticks, *, span: bool) -> str:
     """What is wrong with the starts as those of the schedule of m0, or with the part that repeats."""
+    if schedule.placement.routes > 1:
+        return "two routes share the microbatches"
     if [len(times) for times in told.starts] != np.diff(schedule.start).tolist():
         return "its starts are not those of its operations"
     start = np.array([x for times in told.starts for x in times], dtype=np.int64)

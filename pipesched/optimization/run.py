@@ -17,7 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipesched.check.optimum import Terms, judge
+from pipesched.check.optimum import judge
+from pipesched.check.optimum_case import Terms
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import facts
 from pipesched.compile import Options, examine, load
