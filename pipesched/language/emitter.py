@@ -93,12 +93,12 @@ class Emitter:
         end = [high for _, high, _ in self.chunks]
         base = [stage * self.microbatches for _, _, stage in self.chunks]
         site_list, key_list = self.sites.append, self.keys.append
-        remember = self._remember if op == "I" else None
 
         def emit(site: int, chunk: int) -> None:
-            microbatch = upcoming.get(chunk)
-            if microbatch is None:
-                raise self._no_chunk(op, chunk)
+            try:
+                microbatch = upcoming[chunk]
+            except KeyError:
+                raise self._no_chunk(op, chunk) from None
             if microbatch >= end[chunk]:
                 raise self._past_the_end(op, chunk)
             upcoming[chunk] = microbatch + 1
@@ -106,10 +106,12 @@ class Emitter:
                 turn.skip(chunk)
             site_list(site)
             key_list(base[chunk] + microbatch)
-            if remember:
-                remember(chunk, microbatch)
 
-        return emit
+        def remembered(site: int, chunk: int) -> None:
+            emit(site, chunk)
+            self._remember(chunk, self.keys[-1] - base[chunk])
+
+        return remembered if op == "I" else emit
 
     def _only(self, op: str, emit: Emission) -> Emission:
         def bare(site: int) -> None:
