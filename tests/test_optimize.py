@@ -272,14 +272,14 @@ def test_progress_is_told_and_can_stop_the_search() -> None:
         if state.value is not None:
             seen.append((state.lower, state.value))
 
-    pipesched.optimize(p=4, m=8, mem_cap=3, progress=watch)
+    pipesched.optimize(p=4, m=8, mem_cap=3, costs=SKEWED, progress=watch)
     assert seen and seen == sorted(seen, key=lambda pair: (pair[0], -pair[1]))
 
     def stop(state: State) -> None:
         if state.value is not None:
             raise KeyboardInterrupt
 
-    answer = pipesched.optimize(p=4, m=8, mem_cap=3, progress=stop)
+    answer = pipesched.optimize(p=4, m=8, mem_cap=3, costs=SKEWED, progress=stop)
     assert (answer.status, answer.reason, answer.exit_status) == ("best found", "interrupted", 3)
     right(answer)
 

@@ -1,4 +1,4 @@
-"""How long `pipesched optimize` takes, as wall seconds of the whole process.
+"""How long `pipesched optimize` takes, as seconds of CPU of all its processes, and of the wall.
 
     python -m tests.bench.optimize              every group
     python -m tests.bench.optimize unit vee     these
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -118,16 +119,17 @@ GROUPS = (unit, z3, every, large, vee, skewed, better, uneven)
 def run(one: Case) -> str:
     """One line: seconds, goal, verdict, peers."""
     command = [sys.executable, "-m", "pipesched", "optimize", *one.arguments, "--json"]
-    began = time.monotonic()
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=20 * one.goal + 60)
-    seconds = time.monotonic() - began
+    seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     told = json.loads(done.stdout)
     value = told.get(told.get("objective", ""))
     known = {k["name"]: k[told["objective"]] for k in told.get("known", ()) if k["fits"]}
     peer = "" if one.at_most is None else f"  peer {one.at_most} {'ok' if Fraction(value) <= one.at_most else 'WORSE'}"
     late = "" if seconds <= one.goal else "  LATE"
     told_known = "" if not known else "  " + " ".join(f"{name} {x}" for name, x in known.items())
-    return f"{one.name:36} {seconds:7.2f} s of {one.goal:g}{late}  {told.get('verdict')}{peer}{told_known}"
+    return f"{one.name:36} {cpu:7.2f} s CPU {seconds:7.2f} s of {one.goal:g}{late}  {told.get('verdict')}{peer}{told_known}"
 
 
 def main() -> None:
