@@ -15,6 +15,8 @@ from pipesched.analysis.idle import idle
 from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.analysis.waits import waits
+from pipesched.check.optimum_meetings import meetings
+from pipesched.check.optimum_paths import facts
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
@@ -28,6 +30,8 @@ from pipesched.optimize.portfolio.known import known
 from pipesched.optimize.portfolio.listing import listed, listings, policies
 from pipesched.optimize.portfolio.local import Search
 from pipesched.optimize.portfolio.safe import one_by_one
+from pipesched.optimize.portfolio.shape import shape
+from pipesched.optimize.portfolio.trips import trips
 from pipesched.optimize.portfolio.vee import blocks, building_blocks, in_slots, slots
 from pipesched.optimize.portfolio.zero_bubble import zero_bubble
 from pipesched.optimize.problem import Orders, Problem
@@ -279,3 +283,20 @@ def test_interleaved_zero_bubble_is_what_is_published(ranks: int, costs: str) ->
     work = 2 * 3 * ranks * (f + i + w)
     assert measured(asked, problem, found) - work == (ranks - 1) * (f + i - w)
     assert (convert.peak(problem, found) * problem.part == ranks).all()
+
+
+@pytest.mark.parametrize("ranks", range(2, 10))
+def test_round_trips_meet_the_bound_of_meetings(ranks: int) -> None:
+    """Unit costs and few microbatches in flight: no schedule is below the bound, and where the last trip is not a whole
+    one the order is at it.
+    """
+    for room in range(2, (2 * ranks + 2) // 3 + 1):
+        for microbatches in range(room + 1, 4 * room + 3):
+            asked = instance("linear", ranks, microbatches, [Fraction(room)] * ranks, "F=1,I=1,W=1")
+            problem = asked.problem()
+            found = trips(problem, shape(problem))
+            bound = meetings(facts(asked.placement, asked.costs, asked.release, asked.caps, fused=False))
+            assert found is not None and bound is not None
+            value = measured(asked, problem, found)
+            assert value >= bound.value
+            assert value == bound.value or (microbatches - 1) % room == 0

@@ -38,10 +38,13 @@ class _OutOfStepsError(Exception):
 def refutes(facts: Facts, bound: int, *, span: bool, steps: int = STEPS) -> bool:
     """Whether it is certain that the makespan, or the span, is more than `bound` ticks; False too if steps run out.
 
-    A span of at most `bound` asks it of every rank, each in its own frame.
+    A span of at most `bound` asks it of every rank in its own frame, and then of all ranks in the frame of each: what
+    lies on paths from the first start of one rank to its last end has no more time than that.
     """
     ranks, left = sorted(set(facts.rank.values())), [steps]
-    frames: list[tuple[int | None, list[int]]] = [(rank, [rank]) for rank in ranks] if span else [(None, ranks)]
+    frames: list[tuple[int | None, list[int]]] = [(None, ranks)]
+    if span:
+        frames = [*((rank, [rank]) for rank in ranks), *((rank, ranks) for rank in ranks)]
     try:
         return any(_refuted(_Windows(facts, bound, frame), asked, left) for frame, asked in frames)
     except _OutOfStepsError:

@@ -129,7 +129,8 @@ def run(one: Case) -> str:
     peer = "" if one.at_most is None else f"  peer {one.at_most} {'ok' if Fraction(value) <= one.at_most else 'WORSE'}"
     late = "" if seconds <= one.goal else "  LATE"
     told_known = "" if not known else "  " + " ".join(f"{name} {x}" for name, x in known.items())
-    return f"{one.name:36} {cpu:7.2f} s CPU {seconds:7.2f} s of {one.goal:g}{late}  {told.get('verdict')}{peer}{told_known}"
+    times = f"{cpu:7.2f} s CPU {seconds:7.2f} s of {one.goal:g}{late}"
+    return f"{one.name:36} {times}  {told.get('verdict')}{peer}{told_known}"
 
 
 def main() -> None:
