@@ -26,7 +26,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 
-SMALL = 50_000  # operations of an order for which remedies are tried
+SMALL = 20_000  # operations of an order for which remedies are tried
 TRIED = 8  # places of a circle where they are
 
 

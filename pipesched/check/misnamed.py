@@ -28,7 +28,7 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 
-LARGEST = 100_000  # operations of an order in which a slip is looked for
+LARGEST = 20_000  # operations of an order in which a slip is looked for
 TRIED = 24  # operations that are tried
 MANY = 3  # findings from which on they are one
 

@@ -24,8 +24,8 @@ from pipesched.model.schedule import Schedule
 from pipesched.source import Source, Span
 
 Reader: TypeAlias = Callable[[Source], object]
-LONGEST = 1_000_000  # characters of a file for which shapes are tried
-_READ = 3_000_000  # characters of all readings of it
+LONGEST = 300_000  # characters of a file for which shapes are tried
+_READ = 1_500_000  # characters of all readings of it
 MOST = 3  # shapes at once
 
 _ACTION = r"\d+(?:F|I|W|B|SEND_[FB]|RECV_[FB]|REDUCE_GRAD|UNSHARD|RESHARD)\d*"
@@ -68,13 +68,15 @@ def _first_line(text: str) -> tuple[int, int]:
     return 0, len(text.partition("\n")[0])
 
 
+_INDEX = re.compile(r"\"?(?:rank|stage|device|unnamed:)?[ _]?\d{0,9}:?\"?[ \t]{0,9}[,;\t:]", re.IGNORECASE)
+
+
 def _index(text: str) -> str:
     """The text without the first cell of every line, where that counts the lines."""
-    rows = text.splitlines(keepends=True)
-    cell = re.compile(r"[ \t]*\"?(?:rank|stage|device|unnamed:)?[ _]?\d*:?\"?[ \t]*[,;\t:]", re.IGNORECASE)
-    found = [cell.match(row) for row in rows if row.strip()]
-    whole = all(match and not re.match(_ACTION, match[0]) for match in found)
-    return "".join(row[match.end() :] if (match := cell.match(row)) else row for row in rows) if whole else text
+    rows = [line.strip() for line in text.splitlines()]
+    found = [(row, _INDEX.match(row)) for row in rows]
+    whole = all(match and not re.match(_ACTION, match[0]) for row, match in found if row)
+    return "".join(row[match.end() if match else 0 :] + "\n" for row, match in found) if whole else text
 
 
 def _stage_cells(i: int, line: str) -> str:
@@ -89,7 +91,7 @@ def _apart(text: str) -> str:
     """Commas for other separators, where there are none."""
     if "," in re.sub(r"\([^)]*\)", "", text):
         return text
-    return re.sub(r"(?<=[\w)])[ \t]*[;|\t ][ \t]*(?=[\d(])(?![^(\n]*\))", ",", text)
+    return re.sub(r"(\([^()\n]*\))|[;|\t ]+", lambda found: found[1] or ",", text)
 
 
 def _transposed(text: str) -> str:
@@ -128,20 +130,22 @@ CSV = (
     Shape(
         "there are brackets or quotes",
         "write the cells alone, as in 0F0,0F1,0B0,0B1",
-        _sub(r"(?m)^[\[ \t]+|[\], \t]+$|['\[\]]", ""),
+        _lines(lambda _, line: re.sub(r"['\[\]]", "", line.strip().strip("[], \t")) + "\n"),
     ),
     Shape("the letters are lower case", "torch's letters are upper case: 0F0", _sub(r"\b\d+[a-z_]+\d*\b", _upper)),
     Shape("the cells are those of an order", f"{_TORCH}: 0F1 for F0.1", _sub(r"\b([FIWB])(\d+)\.(\d+)\b", r"\2\1\3")),
     Shape("the cells name no stage", f"{_TORCH}: 0F1 for F1 on rank 0", _lines(_stage_cells)),
 )
 
-_HEAD = re.compile(r"[ \t]*(?:rank|stage|device|gpu|r)?[ _]*(\d+)[ \t]*:", re.IGNORECASE)
+_HEAD = re.compile(r"(?:rank|stage|device|gpu|r)?[ _]?(\d+)[ ]?:", re.IGNORECASE)
 
 
 def _headed(text: str) -> str:
     """Every line with its rank: `rank 0:`, from 0 on."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    return "".join(f"rank {i}: {_HEAD.sub('', line, count=1).strip()}\n" for i, line in enumerate(lines))
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    heads = [_HEAD.match(line) for line in lines]
+    words = (line[head.end() :] if head else line for line, head in zip(lines, heads, strict=True))
+    return "".join(f"rank {i}: {rest.strip()}\n" for i, rest in enumerate(words))
 
 
 _RANKS = "a line begins with its rank, from 0 on: rank 0: F0.0 F0.1 B0.0 B0.1"
@@ -162,7 +166,7 @@ ORDER = (
     Shape(
         "the words have brackets",
         "write F0.1 for stage 0, microbatch 1",
-        _sub(r"\b([FIWB])[(\[]?(\d+)[\])]?[(, :_]+[ \t]*(\d+)[)\]]?", r"\1\2.\3"),
+        _sub(r"\b([FIWB])[(\[]?(\d+)[\])]?[(,:_][ \t]?(\d+)[)\]]?", r"\1\2.\3"),
     ),
     Shape("the words name no stage", "write F0.1 for F1 on rank 0", _lines(_stage_words)),
 )

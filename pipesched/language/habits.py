@@ -94,16 +94,19 @@ def _indented(text: str, masked: str) -> Iterator[Edit]:
     at = end = 0
     lines = masked.splitlines(keepends=True)
     indents = [len(line) - len(line.lstrip()) if line.strip() else None for line in lines]
+    below = [0] * len(lines)  # the indent of the next line that is not blank
+    for number in range(len(lines) - 2, -1, -1):
+        following = indents[number + 1]
+        below[number] = below[number + 1] if following is None else following
     for number, line in enumerate(lines):
         content, indent = line.rstrip(), indents[number]
         if indent is not None:
             while opened and indent <= opened[-1]:
                 opened.pop()
                 yield Edit(end, end, "}")
-            below = next((x for x in indents[number + 1 :] if x is not None), 0)
             header = _HEADER.fullmatch(content)
             end = at + len(content)
-            if header and (header[2] or below > indent):
+            if header and (header[2] or below[number] > indent):
                 yield from _python(content, at)
                 colon = (at + header.start(1), at + header.end(1)) if header[1] else (end, end)
                 yield Edit(*colon, "{")

@@ -19,7 +19,7 @@ from pipesched.diagnostics import Diagnostic, Label
 from pipesched.language.habits import HABITS, Edit, Habit
 from pipesched.source import Source, Span
 
-_LONGEST, _WIDEST = 20_000, 1_000  # characters of a text, and of a line, in which habits are looked for
+_LONGEST, _WIDEST = 50_000, 500  # characters of a text, and of a line, in which habits are looked for
 _READ = 400_000  # characters of all readings: about a second
 _SHOWN = 8
 _ADVISED = 4
@@ -106,9 +106,9 @@ class _Explanation:
         every = tuple(_apart(habit.edits(source.text)))
         lines = {_line(finding) for finding in found}
         near = tuple(edit for edit in every if source.position(edit.start)[0] in lines)
-        for edits in (every, near) if near != every else (every,):
-            self.left -= len(source.text) if edits else 0
-            if edits and self.left > 0:
+        for edits in dict.fromkeys((every, near)) if near else ():
+            self.left -= len(source.text)
+            if self.left > 0:
                 edited = _Edited(source, edits)
                 rest = [edited.finding(finding) for finding in self.read(Source(source.name, edited.text))]
                 if _less(rest, found):
