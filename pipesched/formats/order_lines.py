@@ -52,8 +52,8 @@ class Lines:
 
     @property
     def most_words(self) -> int:
-        """Words that are read one by one: as many as there may be ranks, twenty times."""
-        return 20 * self.most_ranks
+        """Words that are read one by one: as many as there may be ranks, thirty times."""
+        return 30 * self.most_ranks
 
     def read(self) -> None:
         """All lines, until too much is wrong."""

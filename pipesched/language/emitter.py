@@ -180,13 +180,23 @@ class Emitter:
 
     def _drain(self, site: int, chunk: int | None) -> None:
         if chunk is None:
-            while self.oldest.queue:
-                self._any_weight(site)
+            self._drain_all(site)
             return
         if not 0 <= chunk < len(self.chunks):
             raise self._no_chunk("W", chunk)
         while self.pending[chunk].queue:
             self._weight(site, chunk)
+
+    def _drain_all(self, site: int) -> None:
+        taken, put, key = self.oldest.taken, self.sites.append, self.keys.append
+        for entry in self.oldest.queue:
+            if taken and taken.get(entry):
+                taken[entry] -= 1
+            else:
+                put(site)
+                key(self.chunks[entry[0]][2] * self.microbatches + entry[1])
+        self.oldest, self.pending = Pending(), [Pending() for _ in self.chunks]
+        self.missing.clear()
 
     def _pair(self) -> None:
         self.second.append(len(self.sites) - 1)

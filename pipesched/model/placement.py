@@ -18,7 +18,7 @@ import numpy as np
 
 from pipesched.model.columns import Column
 
-RANKS, OPS_A_RANK = 20_000, 100
+RANKS, OPS_A_RANK = 10_000, 200
 STAGES, OPS_A_STAGE = 100_000, 20
 
 
