@@ -153,18 +153,16 @@ def test_an_answer_for_every_m_holds_at_every_m(tmp_path: Path, capsys: pytest.C
     assert verified(for_every_m(), tmp_path, capsys, "--m", str(first - 1))[0] == 1
 
 
-@pytest.mark.parametrize(
-    "change", ["if m == 999 { F  I  W }", "if m > 40 { drain W }", "if m == 999 { overlap(F, B) }"]
-)
+@pytest.mark.parametrize("change", ["if m == 999 { F  I  W }", "if m == 999 { overlap(F, B) }"])
 def test_a_file_that_changes_at_some_m_is_refused_there(
     change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the theorem says of every m is of the orders that it makes; the file is looked at where it is asked for."""
+    """What holds for every m is that there is such a schedule; the file is looked at where it is asked for."""
     told = for_every_m()
-    changed = {**told, "source": told["source"].replace("rank r {\n", f"rank r {{\n  {change}\n")}
+    changed = {**told, "source": told["source"].replace("rank 0 {\n", f"rank 0 {{\n  {change}\n")}
     assert verified(changed, tmp_path, capsys, "--m", "30")[0] == 0
     status, report = verified(changed, tmp_path, capsys, "--m", "999")
-    assert (status == 0, report["proved"]) in ((False, None), (True, True)) and ("drain" in change) == (status == 0)
+    assert (status, report["proved"]) == (1, None)
 
 
 def test_an_answer_for_one_m_says_nothing_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
