@@ -81,7 +81,7 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
         message = f"a graph of {count:,} operations takes minutes to lay out; {MAX_OPS:,} are drawn"
         raise fail(Code.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or say --force")
     made = graphviz.Digraph(
-        safe(chart.title, "dot"),
+        graphviz.nohtml(safe(chart.title, "line").rstrip("\\")),  # an identifier: escapes are those of labels
         graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.25", "fontname": "sans-serif"},
         node_attr={
             "shape": "box",
