@@ -234,7 +234,9 @@ def cases(count: int, seed: int) -> Counter[str]:
     """
     chance, tried = random.Random(seed), Counter[str]()
     shares = [reader.share for reader in READERS]
-    for _ in range(count):
+    for number in range(count):
+        if number % 10_000 == 9_999:
+            print(f"{number + 1:,}", file=sys.stderr, flush=True)
         reader = chance.choices(READERS, shares)[0]
         text = mutant(reader.seeds(), chance)
         tried[reader.name] += 1
