@@ -151,6 +151,13 @@ def test_no_result_leaves_62_bits(item: str, large: str) -> None:
     assert Code.OVERFLOW in {found.code for found in report.diagnostics}, report.text()
 
 
+def test_a_call_in_a_call_names_the_innermost() -> None:
+    """The bindings of the loops and of one call, however deep it is."""
+    text = HEAD + lets() + "rank r { for j in 0 .. 1 { repeat f39(j + 900000000000000000) { F } } }"
+    report = compile.verify(Source("a.ps", text), compile.Options({"p": 1, "m": 1}))
+    assert all(d.labels[0].message.count(" = ") <= 2 for d in report.diagnostics), report.text()
+
+
 def test_sums_within_62_bits_are_right() -> None:
     """The largest numbers that there are, and sums that pass through none larger."""
     text = HEAD + "rank r { F B }\nlet x = 461168601842738790 * 10 + 3\nclaim x - 1 + 1 == x and 0 - x < 0 - x + 1"

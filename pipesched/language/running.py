@@ -115,15 +115,23 @@ def report(error: BaseException, source: Source, what: str = "", loops: Sequence
 
 
 def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
-    """Where in the .ps file the innermost translated code stood, and the bindings there."""
-    span, bindings = None, []
+    """Where in the .ps file the innermost translated code stood, and the bindings there: of all loops, one call."""
+    span, around, called = None, list[str](), list[str]()
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == FILENAME:
             span = _span(trace, source)
-            bindings += _bindings(trace.tb_frame, span, loops)
+            found = _bindings(trace.tb_frame, span, loops)
+            if _is_call(trace.tb_frame):
+                called = found
+            else:
+                around += found
         trace = trace.tb_next
-    return span, ", ".join(bindings)
+    return span, ", ".join(around + called)
+
+
+def _is_call(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<lambda>"
 
 
 def _span(trace: TracebackType, source: Source) -> Span | None:
@@ -136,7 +144,7 @@ def _span(trace: TracebackType, source: Source) -> Span | None:
 def _bindings(frame: FrameType, span: Span | None, loops: Sequence[Loop]) -> list[str]:
     """``k = 5`` for the loops around a place and the arguments of a function, ``pass 3`` for a repeat."""
     values: Mapping[str, object] = frame.f_locals
-    if frame.f_code.co_name == "<lambda>":
+    if _is_call(frame):
         names = [name for name in values if name.startswith("v_")]
     else:
         names = [loop.name for loop in loops if span and loop.start <= span.start and span.end <= loop.end]
