@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from pipesched.optimize.engines import ENGINES, decide
 from pipesched.optimize.question import Question
 from tests.walk import Case, least, linear, random_case
 
+TOP = Path(__file__).resolve().parent.parent
 CASES = [random_case(seed) for seed in range(90)]
 """Among them, of each kind some: two routes, zero costs, every release rule, no schedule at all."""
 
@@ -163,6 +166,23 @@ def test_a_forward_without_length_is_declined() -> None:
     """Where F takes no time, the answer is unknown, with the reason."""
     case = replace(random_case(0), forward=(0,) * len(random_case(0).forward))
     assert decide(Question(case.problem(), 20)).reason == "a forward takes no time"
+
+
+@pytest.mark.parametrize("engine", SOLVERS)
+def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
+    """In a process that asks an engine, such as a notebook, Ctrl-C is a KeyboardInterrupt afterwards too."""
+    if engine == "cpsat":
+        pytest.importorskip("ortools")
+    code = (
+        "import signal\nfrom pipesched.optimize.engines import decide\n"
+        "from pipesched.optimize.question import Question\n"
+        f"from tests.walk import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
+        "try:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "interrupted\n", done
 
 
 def test_cpsat_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

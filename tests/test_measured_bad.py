@@ -180,5 +180,6 @@ def test_the_keys_are_documented(command: str, capsys: Captured) -> None:
     found = json.loads(capsys.readouterr().out)
     text = (DATA.parent.parent / "emit" / "README.md").read_text("utf-8")
     (row,) = re.findall(rf"^\| `{command}` \|(.*)\|$", text, re.M)
-    sizes = {"p", "m", *"FIWBC", "FB"}
-    assert {key for key in keys(found) if f"`{key}`" not in row} <= sizes
+    sizes = {"p", "v", "m", *"FIWBC", "FB"}
+    assert "`K_decimal`" in text  # documented once, for every key K
+    assert {key for key in keys(found) if f"`{key.removesuffix('_decimal')}`" not in row} <= sizes

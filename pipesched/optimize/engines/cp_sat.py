@@ -79,6 +79,7 @@ def solve(
         model.add_hint(starts[x], t)
     solver: Any = cp_model.CpSolver()
     solver.parameters.num_workers = WORKERS
+    solver.parameters.catch_sigint_signal = False  # it would leave the process that calls it without Python's handler
     solver.parameters.interleave_search = True
     solver.parameters.random_seed = effort.seed
     if effort.limit is not None:
