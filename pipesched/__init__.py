@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipesched.model.placement import Placement
     from pipesched.model.program import Program
     from pipesched.model.schedule import Schedule
-    from pipesched.optimize.answer.optimum import Optimum
+    from pipesched.optimizer.answer.optimum import Optimum
     from pipesched.report import Report
     from pipesched.source import Source
 
@@ -72,7 +72,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`pipesched.optimize` is the function, also when the folder of that name has been imported."""
+    """`pipesched.optimizer` is the function, also when the folder of that name has been imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in __all__ or not isinstance(value, ModuleType):

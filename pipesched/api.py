@@ -26,7 +26,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.formats import torch_csv
 from pipesched.formats.in_memory import Rows, TorchSchedule, single, written
 from pipesched.language.evaluate import MAX_OPS
-from pipesched.model import above
+from pipesched.model import registry
 from pipesched.model.costs import Cost, Costs
 from pipesched.model.numbers import cap_help, number
 from pipesched.model.program import Program
@@ -36,7 +36,8 @@ from pipesched.report import Report
 from pipesched.source import Source
 
 if TYPE_CHECKING:
-    from pipesched.optimization import Optimum, State
+    from pipesched.optimizer.answer.optimum import Optimum
+    from pipesched.optimizer.search.state import State
 
 Target: TypeAlias = str | PathLike[str] | Source | Rows | TorchSchedule
 Number: TypeAlias = int | float | str | Fraction
@@ -44,17 +45,17 @@ CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Seque
 
 
 def _maker(name: str) -> Callable[..., Any]:
-    """A function of `pipesched.picture`, which is imported with the first picture."""
+    """A function of `pipesched.verbs.show`, which is imported with the first picture."""
 
     def make(*arguments: Any) -> Any:
-        from pipesched import picture
+        from pipesched.verbs import show as picture
 
         return getattr(picture, name)(*arguments)
 
     return make
 
 
-above.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))
+registry.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))
 
 
 def load(target: Target | Schedule | Program, *, max_ops: int = MAX_OPS, **parameters: int | str) -> Schedule | Program:
@@ -170,7 +171,7 @@ def emit(
     Raises:
         PipeschedError: everything that is wrong with the schedule, or that the target cannot run.
     """
-    from pipesched.emission import emit as make
+    from pipesched.verbs.emit import emit as make
 
     if _text("a target", to) not in ("stream", "torch-csv", "torch-comms"):
         raise fail(Code.USAGE, f"no target is called {to!r}", help="targets are stream, torch-csv and torch-comms")
@@ -215,8 +216,9 @@ def optimize(
         PipeschedError: PS2xx, an option that means nothing; PS702, what cannot be optimized; PS820, the engine is not
             installed; all that is wrong in the file. That no schedule is within the caps is an answer, not an error.
     """
-    from pipesched.optimization import MOST_SEED, Limits, Request, place
-    from pipesched.optimization import optimize as run
+    from pipesched.optimizer.search.state import MOST_SEED, Limits
+    from pipesched.verbs.optimize import optimize as run
+    from pipesched.verbs.optimize_request import Request, place
 
     source, sizes = (None, _sizes(parameters)) if target is None else _named(target, _sizes(parameters), computes=True)
     _require_path(proof)
@@ -321,7 +323,8 @@ def _loaded(target: Schedule | Program, options: Options) -> Loaded:
 
 def _written(target: Schedule | Program, *, computes: bool) -> Source:
     """A schedule is written down, operation for operation, or with its messages."""
-    from pipesched.formats import order_write, ps_write
+    from pipesched.formats import order_write
+    from pipesched.language import ps_write
 
     if isinstance(target, Program) and not computes:
         return Source(f"{target.name}.txt", order_write.write_program(target))

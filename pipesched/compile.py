@@ -17,8 +17,8 @@ from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
-from pipesched.analysis.waits import waits
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import TORCH, Examination, Loaded, Options, sizes
@@ -295,11 +295,11 @@ def lower(schedule: Schedule) -> Program:
     Raises:
         PipeschedError: PS306, compute orders that wait for each other have no program.
     """
-    needs = waits(schedule)
-    times = timeline(schedule, needs, Costs().ticks(schedule.stages))
+    dependencies = Dependencies.of(schedule)
+    times = timeline(schedule, dependencies, Costs().ticks(schedule.stages))
     if not times.finished:
-        raise PipeschedError(check_dataflow(schedule, needs, times))
-    return communicate(schedule, needs, times)
+        raise PipeschedError(check_dataflow(schedule, dependencies, times))
+    return communicate(schedule, dependencies, times)
 
 
 def order(source: Source, options: Options, *, program: bool) -> str:
@@ -322,7 +322,7 @@ def as_ps(source: Source, options: Options) -> str:
     Raises:
         PipeschedError: as `load`; PS814, an order that the language cannot say.
     """
-    from pipesched.formats import ps_write
+    from pipesched.language import ps_write
 
     loaded = load(source, options)
     if loaded.unit is None:

@@ -16,12 +16,12 @@ from pipesched.analysis.assumptions import assumed, remarks, used
 from pipesched.analysis.buffers import Buffers, buffers, lowered
 from pipesched.analysis.channels import Pairing, pair
 from pipesched.analysis.communication import Verdicts, verdicts
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import Idle, idle
 from pipesched.analysis.memory import Memory as Held
 from pipesched.analysis.memory import memory
 from pipesched.analysis.models import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, Model, parse_model
 from pipesched.analysis.timeline import Timeline, timeline
-from pipesched.analysis.waits import Waits, waits
 from pipesched.check.buffers import check_buffers
 from pipesched.check.channels import check_channels
 from pipesched.check.complete import check_complete
@@ -111,20 +111,24 @@ class Examination:
         model, caps = parse_model(options.comm), self._caps()
         costs = self._costs()
         ticks = costs.ticks(schedule.stages)
-        needs = waits(schedule)
-        times = timeline(schedule, needs, ticks)
-        found = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times), *check_placement(schedule)]
+        dependencies = Dependencies.of(schedule)
+        times = timeline(schedule, dependencies, ticks)
+        found = [
+            *check_complete(schedule, dependencies),
+            *check_dataflow(schedule, dependencies, times),
+            *check_placement(schedule),
+        ]
         sound = not any(d.severity == "error" for d in found)
         slip = one_slip(schedule, found) if self.loaded.unit is None and self.loaded.program is None else []
         found = slip or found
         held = memory(schedule, options.release, costs.sizes(schedule.stages))
-        program = self._program(needs, times)
+        program = self._program(dependencies, times)
         communication, messages = self._communication(program, model, found, times)
         found += check_memory(held, caps) if caps else ()
-        found += () if len(slip) == 1 else self._runtime(program, needs)
+        found += () if len(slip) == 1 else self._runtime(program, dependencies)
         hands = buffers(self.loaded.program) if self.loaded.program is not None else None
         if hands is not None and program is not None and sound and times.finished:
-            found += check_buffers(program, hands, lowered(schedule, needs, times))
+            found += check_buffers(program, hands, lowered(schedule, dependencies, times))
         spent = idle(schedule, times, ticks) if times.finished else None
         claims = self._claims(spent if sound else None, costs)
         found += _failed(claims)
@@ -167,13 +171,13 @@ class Examination:
             return caps * ranks
         raise fail(Code.USAGE, f"{len(caps)} caps for {ranks} ranks", help="give one cap, or one a rank")
 
-    def _program(self, needs: Waits, times: Timeline) -> Program | None:
+    def _program(self, dependencies: Dependencies, times: Timeline) -> Program | None:
         """The file's own program, or ours for its compute order, if there can be one."""
         if self.loaded.program is not None:
             return self.loaded.program
-        if not times.finished or not needs.valid.all():
+        if not times.finished or not dependencies.valid.all():
             return None
-        return communicate(self.loaded.schedule, needs, times)
+        return communicate(self.loaded.schedule, dependencies, times)
 
     def _communication(
         self, program: Program | None, model: Model, found: list[Diagnostic], times: Timeline
@@ -195,11 +199,11 @@ class Examination:
         """The file's own program if it never ends, which its picture then shows; else it is let go."""
         return None if said is None or said.model in said.holds else self.loaded.program
 
-    def _runtime(self, program: Program | None, needs: Waits) -> Iterator[Diagnostic]:
+    def _runtime(self, program: Program | None, dependencies: Dependencies) -> Iterator[Diagnostic]:
         """What a file's own program, and torch's runtime, ask for."""
         loaded, options = self.loaded, self.options
         if loaded.program is not None:
-            yield from check_handover(loaded.program, loaded.schedule, needs)
+            yield from check_handover(loaded.program, loaded.schedule, dependencies)
             yield from check_gradients(loaded.program, loaded.schedule)
             yield from check_step(loaded.program)
         if loaded.torch or options.torch_version is not None:

@@ -21,7 +21,7 @@ from typing import TypeVar
 from pipesched import render
 from pipesched.analysis.idle import bubble, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status
-from pipesched.model import above
+from pipesched.model import registry
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact, share, shown
 from pipesched.model.program import Program
@@ -197,11 +197,11 @@ class Report:
     def _repr_html_(self) -> str:
         """How a notebook shows it: the picture, and the text."""
         words = f"<pre>{safe(self.text(), 'xml')}</pre>"
-        if self.subject is None or not above.known("picture"):
+        if self.subject is None or not registry.known("picture"):
             return words
         about = self.subject
         model = self.communication.model if self.communication else ""
-        return str(above.make("picture", about.schedule, about.costs, about.release, about.program, model)) + words
+        return str(registry.make("picture", about.schedule, about.costs, about.release, about.program, model)) + words
 
     def line(self, *, color: bool = False) -> str:
         """The verdict on one line, for many schedules or sizes in one call."""

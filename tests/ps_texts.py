@@ -8,7 +8,7 @@ import numpy as np
 
 import pipesched
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.formats import ps_write
+from pipesched.language import ps_write
 from pipesched.language.evaluate import Unit, evaluate
 from pipesched.language.parser import grammar, parse
 from pipesched.language.printer import format_source

@@ -1,7 +1,7 @@
 """Random schedules: right ones, costs for them, and broken ones.
 
 A right one is a run that was written down: at each step some operation whose inputs are there goes next, at times two
-of a rank at once. So any placement is possible, and every order on every rank, and nothing can wait in a circle.
+of a rank at once. So any placement is possible, and every order on every rank, and nothing can wait in a cycle.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement, linear
 from pipesched.model.release import AT_W, Release
-from pipesched.optimize.bounds.least_cap import infeasible, least_cap
-from pipesched.optimize.bounds.lower import lower_bound
-from pipesched.optimize.bounds.machine import busiest
-from pipesched.optimize.bounds.windows import links, paths
-from pipesched.optimize.instance import Instance as Asked
-from pipesched.optimize.problem import Problem
+from pipesched.optimizer.bounds.least_cap import infeasible, least_cap
+from pipesched.optimizer.bounds.lower import lower_bound
+from pipesched.optimizer.bounds.machine import busiest
+from pipesched.optimizer.bounds.windows import links, paths
+from pipesched.optimizer.instance import Instance as Asked
+from pipesched.optimizer.problem import Problem
 from tests.brute import optimum, random_instance, steps
 from tests.instances import problem_of
 

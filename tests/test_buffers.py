@@ -9,8 +9,8 @@ import pytest
 
 import pipesched
 from pipesched.analysis.buffers import buffers, lowered
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
-from pipesched.analysis.waits import waits
 from pipesched.compile import lower
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Instruction, Op
@@ -65,11 +65,11 @@ def test_the_counts_are_those_of_a_walk(name: str) -> None:
     schedule = pipesched.load(name, p=4, m=8)
     assert isinstance(schedule, Schedule)
     program = lower(schedule)
-    needs = waits(schedule)
-    times = timeline(schedule, needs, Costs().ticks(schedule.stages))
+    dependencies = Dependencies.of(schedule)
+    times = timeline(schedule, dependencies, Costs().ticks(schedule.stages))
     walked = [in_hand(program.instructions(rank)) for rank in range(4)]
 
-    assert list(lowered(schedule, needs, times)) == [received for received, _ in walked]
+    assert list(lowered(schedule, dependencies, times)) == [received for received, _ in walked]
     for case in [program, *(moved(program, seed) for seed in range(20))]:
         found = buffers(case)
         walked = [in_hand(case.instructions(rank)) for rank in range(4)]

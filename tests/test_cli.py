@@ -35,7 +35,7 @@ def test_a_verified_schedule_prints_the_sample_of_the_design(capsys: pytest.Capt
     assert capsys.readouterr().out == (GOLDEN / "verify_interleaved.txt").read_text("utf-8")
 
 
-def test_a_deadlock_prints_the_circle(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deadlock_prints_the_cycle(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each waiting rank with its row and cell, the models that hold and fail, and the count."""
     (folder / "mine.csv").write_text(
         "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD\n"

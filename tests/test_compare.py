@@ -16,12 +16,12 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.comparison import compare as comparison
-from pipesched.comparison.rows import share
 from pipesched.compile import read
 from pipesched.examine import Options
 from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
+from pipesched.verbs import compare as comparison
+from pipesched.verbs.compare_rows import share
 from tests import simulate
 from tests.simulate import rows as cost_rows
 

@@ -1,6 +1,6 @@
-"""What waits in a circle is shown as that circle: for each rank where it stands, in the file, and what it waits for.
+"""What waits in a cycle is shown as that cycle: for each rank where it stands, in the file, and what it waits for.
 
-Circles of known length are planted in a .ps file, in a torch CSV and in rings of ranks.
+Cycles of known length are planted in a .ps file, in a torch CSV and in rings of ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from tests import simulate
-from tests.circles import closed, hops, stopped
+from tests.cycles import closed, hops, stopped
 
 PLANTED = """\
 # Interleaved 1F1B; rank 3 runs its first backward right after the forward of the same microbatch.
@@ -41,23 +41,23 @@ rank r {
 """
 
 
-def test_a_circle_of_computes_planted_in_a_file(tmp_path: Path) -> None:
+def test_a_cycle_of_computes_planted_in_a_file(tmp_path: Path) -> None:
     """p = 8, v = 2, m = 64: ranks 3 and 4, each with file, line, bindings, step, and what it waits for."""
     file = tmp_path / "planted.ps"
     file.write_text(PLANTED, encoding="utf-8")
     report = pipesched.verify(file, p=8, v=2, m=64)
     assert [d.code for d in report.diagnostics] == ["PS306"]
-    circle = hops(report, "PS306")
+    cycle = hops(report, "PS306")
     assert report.diagnostics[0].message == "the compute orders of ranks 3 and 4 wait for each other"
-    assert [(hop.rank, hop.step, hop.other, hop.there) for hop in circle] == [(3, 10, 4, 16), (4, 10, 3, 11)]
-    spans = [hop.label.span for hop in circle]
+    assert [(hop.rank, hop.step, hop.other, hop.there) for hop in cycle] == [(3, 10, 4, 16), (4, 10, 3, 11)]
+    spans = [hop.label.span for hop in cycle]
     assert [(span.line, span.text) for span in spans if span] == [(11, "B[1]"), (10, "F[fwd(k)]")]
-    assert [re.findall(r"\((k = \d+)\)", hop.label.message) for hop in circle] == [["k = 8"], ["k = 9"]]
+    assert [re.findall(r"\((k = \d+)\)", hop.label.message) for hop in cycle] == [["k = 8"], ["k = 9"]]
     for shown in (f"{file}:11:32", "rank 3, step 10 (k = 8): B11.0 waits for B12.0, which rank 4 runs at step 16"):
         assert shown in report.text()
     schedule = pipesched.load(file, p=8, v=2, m=64)
     assert isinstance(schedule, Schedule)
-    closed(circle, stopped(schedule)[0])
+    closed(cycle, stopped(schedule)[0])
 
 
 RING = """\
@@ -68,15 +68,15 @@ rank r { repeat m { F[1] }  repeat m { F[0] }  repeat m { B[1] }  repeat m { B[0
 
 
 def test_a_ring_of_all_ranks_planted_in_a_file() -> None:
-    """Every rank of 8 begins with its second chunk: the circle is all 8 of them, on 8 lines, and no more."""
+    """Every rank of 8 begins with its second chunk: the cycle is all 8 of them, on 8 lines, and no more."""
     report = pipesched.verify(Source("ring.ps", RING), p=8, v=2, m=64)
-    circle = hops(report, "PS306")
-    assert sorted(hop.rank for hop in circle) == list(range(8))
-    assert {hop.label.span.text for hop in circle if hop.label.span} == {"F[1]"}
+    cycle = hops(report, "PS306")
+    assert sorted(hop.rank for hop in cycle) == list(range(8))
+    assert {hop.label.span.text for hop in cycle if hop.label.span} == {"F[1]"}
 
 
 def ring(length: int, ranks: int) -> Schedule:
-    """Stages go twice round the first ranks, then on; these ranks begin with the second round: a circle of so many."""
+    """Stages go twice round the first ranks, then on; these ranks begin with the second round: a cycle of so many."""
     rank_of = [*range(length), *range(length), *range(length, ranks)]
     lists: list[list[Compute]] = [[] for _ in range(ranks)]
     for stage, rank in enumerate(rank_of):
@@ -90,12 +90,12 @@ def ring(length: int, ranks: int) -> Schedule:
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("more", [0, 2])
-def test_a_planted_circle_of_computes_has_its_length(length: int, more: int) -> None:
+def test_a_planted_cycle_of_computes_has_its_length(length: int, more: int) -> None:
     """So many labels as ranks are in the ring, whoever else waits for them."""
     schedule = ring(length, length + more)
-    circle = hops(pipesched.verify(schedule), "PS306")
-    assert sorted(hop.rank for hop in circle) == list(range(length))
-    closed(circle, stopped(schedule)[0])
+    cycle = hops(pipesched.verify(schedule), "PS306")
+    assert sorted(hop.rank for hop in cycle) == list(range(length))
+    closed(cycle, stopped(schedule)[0])
 
 
 def torch_rows(program: Program) -> list[list[str]]:
@@ -113,10 +113,10 @@ def test_a_deadlock_of_messages_planted_in_a_torch_file(tmp_path: Path) -> None:
     file.write_text("".join(",".join(row) + "\n" for row in rows), encoding="utf-8")
     report = pipesched.verify(file)
     assert [d.code for d in report.diagnostics] == ["PS401"]
-    circle = hops(report, "PS401")
-    assert sorted(hop.rank for hop in circle) == [4, 5]
+    cycle = hops(report, "PS401")
+    assert sorted(hop.rank for hop in cycle) == [4, 5]
     assert report.diagnostics[0].help == f"on rank 5, put {rows[5][late]} before {_sent_first(rows[5], late)}: {HOLDS}"
-    for hop in circle:
+    for hop in cycle:
         span, cell = hop.label.span, rows[hop.rank][hop.step - 1]
         assert span is not None and (span.line, span.text) == (hop.rank + 1, cell)
         assert span.column == len(",".join(rows[hop.rank][: hop.step - 1])) + 2
@@ -125,7 +125,7 @@ def test_a_deadlock_of_messages_planted_in_a_torch_file(tmp_path: Path) -> None:
         [_moved(x, early, late) if r == 5 else x for r, x in enumerate(lists)], program.placement
     )
     stands = simulate.rendezvous(moved)
-    closed(circle, dict(enumerate(stands)))
+    closed(cycle, dict(enumerate(stands)))
     assert report.communication is not None and report.communication.capacity == 1
 
 
@@ -178,20 +178,20 @@ def ring_of_sends(length: int, more: int) -> Program:
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("more", [0, 2])
-def test_a_planted_circle_of_messages_has_its_length(length: int, more: int) -> None:
+def test_a_planted_cycle_of_messages_has_its_length(length: int, more: int) -> None:
     """So many labels as ranks send to the next one first, whoever else waits for them."""
     program = ring_of_sends(length, more)
-    circle = hops(pipesched.verify(program), "PS401")
-    assert sorted(hop.rank for hop in circle) == list(range(length))
-    closed(circle, dict(enumerate(simulate.rendezvous(program))))
+    cycle = hops(pipesched.verify(program), "PS401")
+    assert sorted(hop.rank for hop in cycle) == list(range(length))
+    closed(cycle, dict(enumerate(simulate.rendezvous(program))))
 
 
-def test_of_two_circles_the_shorter_one_is_shown() -> None:
+def test_of_two_cycles_the_shorter_one_is_shown() -> None:
     """Ranks 0 to 2 wait for each other; so do 4 and 5, for whom rank 3 waits."""
     three, two, new = ring_of_sends(3, 0), ring_of_sends(2, 1), (4, 5, 3)
     lists = [three.instructions(rank) for rank in range(3)]
     renamed = [[replace(x, stage=x.stage + 3, peer=new[x.peer]) for x in two.instructions(rank)] for rank in (2, 0, 1)]
     lists += renamed
     placement = Placement(np.arange(6, dtype=np.int32)[None], np.zeros(1, dtype=np.int32), 6)
-    circle = hops(pipesched.verify(Program.from_instructions(lists, placement)), "PS401")
-    assert sorted(hop.rank for hop in circle) == [4, 5]
+    cycle = hops(pipesched.verify(Program.from_instructions(lists, placement)), "PS401")
+    assert sorted(hop.rank for hop in cycle) == [4, 5]

@@ -23,11 +23,14 @@ import pytest
 from pipesched.compile import Options, verify
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.release import Release
-from pipesched.optimization import Limits, Optimum, Request, optimize
-from pipesched.optimize.engines import ENGINES, decide
-from pipesched.optimize.problem import Problem
-from pipesched.optimize.question import Question
+from pipesched.optimizer.answer.optimum import Optimum
+from pipesched.optimizer.engines import ENGINES, decide
+from pipesched.optimizer.problem import Problem
+from pipesched.optimizer.question import Question
+from pipesched.optimizer.search.state import Limits
 from pipesched.source import Source
+from pipesched.verbs.optimize import optimize
+from pipesched.verbs.optimize_request import Request
 from tests.brute import Instance, optimum, random_instance, steps
 from tests.instances import given, placement_of
 

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.moves import Moves, moves
-from pipesched.comparison import differ_text
-from pipesched.comparison.differ import Difference, differ
-from pipesched.comparison.run import Run, timed
 from pipesched.compile import examine
 from pipesched.examine import Loaded, Options
 from pipesched.formats import order_write
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
+from pipesched.verbs import diff_text
+from pipesched.verbs.diff import Difference, differ
+from pipesched.verbs.timed import Run, timed
 from tests import strategies
 
 CALM = settings(derandomize=True, deadline=None, max_examples=300)
@@ -229,7 +229,7 @@ def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> No
         ]
         found = differ(a, b)
         assert found.equal == same
-        assert differ_text.text(found, every=True)
+        assert diff_text.text(found, every=True)
 
 
 def applied(found: Difference, rank: int, order: list[str], length: int) -> list[str]:

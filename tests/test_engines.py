@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.optimize.bounds import tighten, windows
-from pipesched.optimize.engines import ENGINES, decide
-from pipesched.optimize.question import Question
+from pipesched.optimizer.bounds import tighten, windows
+from pipesched.optimizer.engines import ENGINES, decide
+from pipesched.optimizer.question import Question
 from tests.walk import Case, least, linear, random_case
 
 TOP = Path(__file__).resolve().parent.parent
@@ -174,8 +174,8 @@ def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
     if engine == "cpsat":
         pytest.importorskip("ortools")
     code = (
-        "import signal\nfrom pipesched.optimize.engines import decide\n"
-        "from pipesched.optimize.question import Question\n"
+        "import signal\nfrom pipesched.optimizer.engines import decide\n"
+        "from pipesched.optimizer.question import Question\n"
         f"from tests.walk import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
         "try:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     )
@@ -196,7 +196,7 @@ def test_cpsat_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever an engine makes up is looked at: any model of its own is a schedule, or unknown."""
-    from pipesched.optimize.engines import sat
+    from pipesched.optimizer.engines import sat
 
     rng = np.random.default_rng(0)
     problem = linear(2, 3, 2)

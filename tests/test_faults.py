@@ -19,11 +19,11 @@ import pytest
 
 from pipesched.__main__ import main
 from pipesched.compile import Options, read
-from pipesched.emission import emit
 from pipesched.runtime import launch
 from pipesched.runtime.errors import RunError
 from pipesched.runtime.launch import Break, Job, Launcher, Outcome
 from pipesched.stream import Instruction, Stream, dumps, loads
+from pipesched.verbs.emit import emit
 
 TIMEOUT = 3.0
 STARTING = 20.0

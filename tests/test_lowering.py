@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched import compile as compiler
 from pipesched.analysis.channels import pair
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.events import build
 from pipesched.analysis.models import STRICT
 from pipesched.analysis.rendezvous import clock_proves, meets
 from pipesched.analysis.timeline import timeline
-from pipesched.analysis.waits import waits
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Instruction, Op
@@ -37,8 +37,8 @@ BACKWARD = (Op.I, Op.W, Op.B)
 
 
 def lowered(schedule: Schedule, costs: Costs) -> Program:
-    needs = waits(schedule)
-    return communicate(schedule, needs, timeline(schedule, needs, costs.ticks(schedule.stages)))
+    dependencies = Dependencies.of(schedule)
+    return communicate(schedule, dependencies, timeline(schedule, dependencies, costs.ticks(schedule.stages)))
 
 
 @st.composite
@@ -266,8 +266,8 @@ def test_both_verdicts_are_there_among_the_broken() -> None:
     assert 10 <= good <= 200
 
 
-def test_a_circle_of_computes_has_no_program() -> None:
-    """Lowering refuses what stops, with the circle."""
+def test_a_cycle_of_computes_has_no_program() -> None:
+    """Lowering refuses what stops, with the cycle."""
     stuck = next(s for s in map(strategies.shuffled_schedule, range(100)) if not _finishes(s))
     with pytest.raises(pipesched.PipeschedError) as error:
         compiler.lower(stuck)

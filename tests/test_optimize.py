@@ -21,7 +21,7 @@ from pipesched.__main__ import main
 from pipesched.check.optimum import judge
 from pipesched.check.optimum_case import Terms
 from pipesched.diagnostics import Code
-from pipesched.optimization import State
+from pipesched.optimizer.search.state import State
 from tests.test_optimize_cli import OPTIMUM, ORDERS
 
 TOP = Path(__file__).resolve().parent.parent
@@ -312,10 +312,10 @@ def test_an_option_that_means_nothing_is_refused(option: str, value: Any) -> Non
 
 
 def test_the_function_stays_the_function() -> None:
-    """`pipesched.optimize` can be called, whatever of the package was imported before."""
-    search = import_module("pipesched.optimize.search.climb")
+    """`pipesched.optimizer` can be called, whatever of the package was imported before."""
+    search = import_module("pipesched.optimizer.search.search")
 
-    assert search.__name__ == "pipesched.optimize.search.climb" and isfunction(pipesched.optimize)
+    assert search.__name__ == "pipesched.optimizer.search.search" and isfunction(pipesched.optimizer)
 
 
 def test_caps_are_rounded_down_to_what_can_be_held() -> None:

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 import pipesched
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import timeline
-from pipesched.analysis.waits import waits
 from pipesched.check.optimum import Judgement, judge
 from pipesched.check.optimum_case import Terms
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
 from pipesched.model.verdict import exact_terms
-from pipesched.optimize.answer.certificate import certify
-from pipesched.optimize.bounds.lower import lower_bound
+from pipesched.optimizer.answer.certificate import certify
+from pipesched.optimizer.bounds.lower import lower_bound
 from tests.brute import Instance, optimum, random_instance, steps
 from tests.instances import given, placement_of, problem_of, schedule_of, simulated, some_orders
 
@@ -263,7 +263,7 @@ def test_a_span_is_told_from_where_ranks_begin(seed: int) -> None:
 
 def _span(x: Instance, orders: Orders) -> int:
     schedule, ticks = schedule_of(x, orders), given(x)[0].ticks(x.stages)
-    return int(idle(schedule, timeline(schedule, waits(schedule), ticks), ticks).span * ticks.scale)
+    return int(idle(schedule, timeline(schedule, Dependencies.of(schedule), ticks), ticks).span * ticks.scale)
 
 
 TINY: dict[str, Any] = {

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipesched.optimize.engines import decide
-from pipesched.optimize.engines.pool import Pool
-from pipesched.optimize.question import Question
+from pipesched.optimizer.engines import decide
+from pipesched.optimizer.engines.pool import Pool
+from pipesched.optimizer.question import Question
 from tests.walk import linear
 
 
@@ -76,7 +76,7 @@ def test_what_an_engine_refuses_is_an_unknown_in_a_pool(pool: Pool) -> None:
 
 PARENT = """
 import sys, time
-from pipesched.optimize.engines.pool import Pool
+from pipesched.optimizer.engines.pool import Pool
 from tests.test_pool import hard
 pool = Pool(2)
 tickets = [pool.submit(hard()), pool.submit(hard())]

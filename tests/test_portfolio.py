@@ -11,30 +11,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import idle
 from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
-from pipesched.analysis.waits import waits
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import facts
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
-from pipesched.optimize import convert
-from pipesched.optimize.bounds.least_cap import least_cap
-from pipesched.optimize.instance import Instance
-from pipesched.optimize.portfolio import coarsened, orders
-from pipesched.optimize.portfolio.justify import Justifier
-from pipesched.optimize.portfolio.kernel import patterns
-from pipesched.optimize.portfolio.known import known
-from pipesched.optimize.portfolio.listing import listed, listings, policies
-from pipesched.optimize.portfolio.local import Search
-from pipesched.optimize.portfolio.safe import one_by_one
-from pipesched.optimize.portfolio.shape import shape
-from pipesched.optimize.portfolio.trips import trips
-from pipesched.optimize.portfolio.vee import blocks, building_blocks, in_slots, slots
-from pipesched.optimize.portfolio.zero_bubble import zero_bubble
-from pipesched.optimize.problem import Orders, Problem
+from pipesched.optimizer import convert
+from pipesched.optimizer.bounds.least_cap import least_cap
+from pipesched.optimizer.instance import Instance
+from pipesched.optimizer.portfolio import coarsened, orders
+from pipesched.optimizer.portfolio.justify import Justifier
+from pipesched.optimizer.portfolio.kernel import patterns
+from pipesched.optimizer.portfolio.known import known
+from pipesched.optimizer.portfolio.listing import listed, listings, policies
+from pipesched.optimizer.portfolio.local import Search
+from pipesched.optimizer.portfolio.safe import one_by_one
+from pipesched.optimizer.portfolio.shape import shape
+from pipesched.optimizer.portfolio.trips import trips
+from pipesched.optimizer.portfolio.vee import blocks, building_blocks, in_slots, slots
+from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
+from pipesched.optimizer.problem import Orders, Problem
 from tests import brute
 from tests.instances import problem_of
 
@@ -71,7 +71,7 @@ def measured(asked: Instance, problem: Problem, found: Orders) -> Fraction:
     """The objective by the analysis that judges every file; fails where the order does not run or holds too much."""
     schedule = convert.to_schedule(problem, found)
     ticks = asked.costs.ticks(schedule.stages)
-    times = timeline(schedule, waits(schedule), ticks)
+    times = timeline(schedule, Dependencies.of(schedule), ticks)
     assert times.finished
     if asked.caps is not None:
         held = memory(schedule, asked.release, asked.costs.sizes(schedule.stages)).peak

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipesched.optimize.engines import decide
-from pipesched.optimize.engines.decide import clauses, task
-from pipesched.optimize.problem import Problem
-from pipesched.optimize.question import Question
+from pipesched.optimizer.engines import decide
+from pipesched.optimizer.engines.decide import clauses, task
+from pipesched.optimizer.problem import Problem
+from pipesched.optimizer.question import Question
 from tests.rup import refusal
 from tests.walk import linear
 

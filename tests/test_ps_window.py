@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesched.diagnostics import PipeschedError
-from pipesched.formats import ps_write
+from pipesched.language import ps_write
+from pipesched.model.kernel import Window, unrolled
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
-from pipesched.model.window import Window, unrolled
 from tests.ps_texts import built_in, laws, read
 from tests.strategies import SEEDS
 

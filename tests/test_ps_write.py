@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipesched.__main__ import main
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.formats import ps_write
+from pipesched.language import ps_write
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear

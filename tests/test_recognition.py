@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.analysis.recognition import likeness, window
-from pipesched.comparison.known import Known, known_orders, recognize
-from pipesched.comparison.why_text import known_text
 from pipesched.inputs import built_in
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
+from pipesched.verbs.recognize import Known, known_orders, recognize
+from pipesched.verbs.why_text import known_text
 from tests import strategies
 
 CALM = settings(derandomize=True, deadline=None, max_examples=200)

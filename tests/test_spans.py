@@ -18,13 +18,14 @@ import pytest
 
 import pipesched
 from pipesched.model.columns import Ints
-from pipesched.optimization import Limits, optimize
-from pipesched.optimize import convert
-from pipesched.optimize.bounds.lower import rank_bounds
-from pipesched.optimize.bounds.windows import within
-from pipesched.optimize.portfolio.late_start import labelled
-from pipesched.optimize.portfolio.safe import one_by_one
-from pipesched.optimize.problem import Orders, Problem
+from pipesched.optimizer import convert
+from pipesched.optimizer.bounds.lower import rank_bounds
+from pipesched.optimizer.bounds.windows import within
+from pipesched.optimizer.portfolio.late_start import labelled
+from pipesched.optimizer.portfolio.safe import one_by_one
+from pipesched.optimizer.problem import Orders, Problem
+from pipesched.optimizer.search.state import Limits
+from pipesched.verbs.optimize import optimize
 from tests.brute import Instance, optimum, steps
 from tests.instances import problem_of
 from tests.test_cross_check import asked

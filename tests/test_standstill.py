@@ -119,7 +119,7 @@ def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int])
             assert all(not one or two for one, two in zip(seen, ran, strict=True))
             whole = chart(case.computes)
             if whole.stop is None:
-                assert seen == closed(drawn.needs.needs.tolist(), ran, case.computes)
+                assert seen == closed(drawn.dependencies.producer.tolist(), ran, case.computes)
             stopped += stop is not None
     assert stopped > 10
 

@@ -19,10 +19,10 @@ from typing import Any, cast
 
 import pytest
 
-from pipesched.optimize.engines.pool import Pool
-from pipesched.optimize.problem import Orders
-from pipesched.optimize.question import Answer, Question
-from pipesched.optimize.search.lanes import Found, Lanes, Slice, Told
+from pipesched.optimizer.engines.pool import Pool
+from pipesched.optimizer.problem import Orders
+from pipesched.optimizer.question import Answer, Question
+from pipesched.optimizer.search.lanes import Found, Lanes, Slice, Told
 from tests.walk import linear
 
 BUSY = "while True: pass"

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched import compile as compiler
-from pipesched import emission as emissions
 from pipesched import stream
 from pipesched.assets import asset
 from pipesched.compile import Options
@@ -27,6 +26,7 @@ from pipesched.formats import stream_read, stream_write
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
+from pipesched.verbs import emit as emissions
 from tests import strategies
 
 EMIT = Path(__file__).resolve().parent.parent / "emit" / "v1"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.analysis import timeline as engine
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import Timeline, timeline
-from pipesched.analysis.waits import waits
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
 from tests import simulate, strategies
@@ -27,10 +27,10 @@ CALM = settings(derandomize=True, deadline=None, max_examples=120)
 
 
 def ran(schedule: Schedule, costs: Costs, how: str) -> Timeline:
-    needs, ticks = waits(schedule), costs.ticks(schedule.stages)
+    dependencies, ticks = Dependencies.of(schedule), costs.ticks(schedule.stages)
     if how == "chosen":
-        return timeline(schedule, needs, ticks)
-    slots = engine._slots(schedule, needs, ticks)
+        return timeline(schedule, dependencies, ticks)
+    slots = engine._slots(schedule, dependencies, ticks)
     start, end, turn, at = (engine.run_rounds if how == "rounds" else engine.run_events)(slots)
     stuck = [
         int(slots.head[i]) if i < high else -1 for i, high in zip(at.tolist(), slots.cut[1:].tolist(), strict=True)
@@ -111,11 +111,11 @@ def test_the_makespan_is_no_shorter_than_any_chain_or_any_rank(schedule: Schedul
 def test_turns_are_a_topological_order(schedule: Schedule, data: st.DataObject) -> None:
     """Every slot has a later turn than the slot before it on its rank, and than those that make its inputs."""
     costs = data.draw(strategies.costs(schedule.stages))
-    needs = waits(schedule)
+    dependencies = Dependencies.of(schedule)
     for how in ENGINES:
         turn = ran(schedule, costs, how).turn
         for i in range(len(schedule)):
-            assert not needs.crosses[i] or turn[needs.needs[i]] < turn[i]
+            assert not dependencies.crosses[i] or turn[dependencies.producer[i]] < turn[i]
             if i > schedule.start[schedule.rank[i]]:
                 assert (turn[i] == turn[i - 1]) if schedule.second[i] else (turn[i] > turn[i - 1])
 

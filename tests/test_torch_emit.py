@@ -18,12 +18,12 @@ from hypothesis import given, settings
 
 import pipesched
 from pipesched import compile as compiler
-from pipesched import emission as emissions
 from pipesched.compile import Options
 from pipesched.formats import torch_csv, torch_write
 from pipesched.lower import torch_actions
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
+from pipesched.verbs import emit as emissions
 from tests import strategies
 from tests.torch_runtime import Runtime
 

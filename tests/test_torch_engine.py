@@ -17,11 +17,11 @@ from pipesched import PipeschedError
 from pipesched.__main__ import main
 from pipesched.api import torch_runtime
 from pipesched.compile import Options, read
-from pipesched.emission import emit
 from pipesched.runtime import torch_engine
 from pipesched.runtime.launch import Job, Launcher, Outcome
 from pipesched.source import Source
 from pipesched.stream import loads
+from pipesched.verbs.emit import emit
 
 ALLOWED = {"float64": 1e-12, "float32": 1e-6}
 JUDGE = "pipesched.cli.run:judge"

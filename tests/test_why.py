@@ -15,13 +15,8 @@ import pipesched
 from pipesched.analysis import attribution
 from pipesched.analysis.attribution import PARTS
 from pipesched.analysis.critical import causes, critical_path
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
-from pipesched.analysis.waits import waits
-from pipesched.comparison.known import recognize
-from pipesched.comparison.run import timed
-from pipesched.comparison.why import Why, explained
-from pipesched.comparison.why_json import as_json
-from pipesched.comparison.why_text import text
 from pipesched.compile import examine
 from pipesched.examine import Loaded, Options
 from pipesched.inputs import built_in
@@ -29,6 +24,11 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
+from pipesched.verbs.recognize import recognize
+from pipesched.verbs.timed import timed
+from pipesched.verbs.why import Why, explained
+from pipesched.verbs.why_json import as_json
+from pipesched.verbs.why_text import text
 from tests import simulate, strategies
 from tests.simulate import Played, Spot, rows
 
@@ -38,9 +38,9 @@ GRID = ["F=1", "F=10,I=13,W=7,C=2", "F=1,I=2,W=1/2,C=1/3,FB=5/2"]
 
 def parts_of(schedule: Schedule, costs: Costs) -> dict[str, list[Fraction]]:
     """The parts of the idle time, as the analysis has them."""
-    needs, ticks = waits(schedule), costs.ticks(schedule.stages)
-    times = timeline(schedule, needs, ticks)
-    why = causes(schedule, needs, times, ticks)
+    dependencies, ticks = Dependencies.of(schedule), costs.ticks(schedule.stages)
+    times = timeline(schedule, dependencies, ticks)
+    why = causes(schedule, dependencies, times, ticks)
     split = attribution.split(schedule, times, ticks, attribution.gaps(schedule, times, why))
     return {part: [Fraction(x, ticks.scale) for x in getattr(split, part).tolist()] for part in PARTS}
 
@@ -145,9 +145,9 @@ def path_is_whole(schedule: Schedule, costs: Costs) -> None:
     run, _ = played(schedule, costs)
     by_stage = rows(costs, schedule.stages)
     made_by = simulate.producers(run.orders, schedule.stages)
-    needs, ticks = waits(schedule), costs.ticks(schedule.stages)
-    times = timeline(schedule, needs, ticks)
-    path = critical_path(times, causes(schedule, needs, times, ticks))
+    dependencies, ticks = Dependencies.of(schedule), costs.ticks(schedule.stages)
+    times = timeline(schedule, dependencies, ticks)
+    path = critical_path(times, causes(schedule, dependencies, times, ticks))
     length, before = Fraction(0), None
     for index in path:
         rank, i = int(schedule.rank[index]), schedule.step(index) - 1

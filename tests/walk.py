@@ -15,7 +15,7 @@ import numpy as np
 
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
-from pipesched.optimize.problem import Problem, Sizes, build
+from pipesched.optimizer.problem import Problem, Sizes, build
 
 
 @dataclass(frozen=True)

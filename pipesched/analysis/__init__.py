@@ -16,7 +16,7 @@
     rendezvous     the strict model, fast
     deadlock       where every rank stops, and the least capacity
     communication  the verdict under every named model
-    circle         the shortest circle of waits among what stopped
+    cycle         the shortest cycle of waits among what stopped
 
 All of them walk columns; none of them yields a diagnostic.
 """

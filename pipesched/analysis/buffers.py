@@ -17,8 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
-from pipesched.analysis.waits import Waits
 from pipesched.model.columns import Ints, running_sum
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
@@ -87,15 +87,15 @@ def _most(program: Program, change: Ints) -> InHand:
     return InHand(tuple(most), tuple(at))
 
 
-def lowered(schedule: Schedule, waits: Waits, times: Timeline) -> tuple[int, ...]:
+def lowered(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> tuple[int, ...]:
     """Most messages received and not yet used, by rank, where each arrives at the end of its producer.
 
     What arrives when another is used arrives first, as in `lower.communicate`.
     """
-    consumer = np.flatnonzero(waits.crosses)
+    consumer = np.flatnonzero(dependencies.crosses)
     rank = np.concatenate([schedule.rank[consumer]] * 2)
     change = np.repeat(np.array([1, -1]), len(consumer))
-    when = np.concatenate([times.end[waits.needs[consumer]], times.start[consumer]])
+    when = np.concatenate([times.end[dependencies.producer[consumer]], times.start[consumer]])
     order = np.lexsort((-change, when, rank))
     start = np.searchsorted(rank[order], np.arange(schedule.ranks + 1))
     total = running_sum(change[order], start)

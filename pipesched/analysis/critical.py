@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
-from pipesched.analysis.waits import Waits
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.costs import Ticks
 from pipesched.model.schedule import Schedule
@@ -35,9 +35,9 @@ class Causes:
     crosses: Bools
 
 
-def causes(schedule: Schedule, needs: Waits, times: Timeline, ticks: Ticks) -> Causes:
+def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, ticks: Ticks) -> Causes:
     """The cause of every start; O(operations)."""
-    source = np.where(needs.crosses, needs.needs, -1)
+    source = np.where(dependencies.crosses, dependencies.producer, -1)
     lag = ticks.message[np.clip(schedule.stage[source], 0, schedule.stages - 1)]
     ran = times.start >= 0
     tight = (source >= 0) & ran & (times.end[source] + lag == times.start)

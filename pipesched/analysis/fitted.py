@@ -18,8 +18,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.running import Running, running
-from pipesched.analysis.waits import waits
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.measured import Measured
 from pipesched.model.ops import Op
@@ -113,13 +113,13 @@ def _messages(
     measured: Measured, seen: Running, kept: Bools, computes: dict[tuple[str, int], Fit]
 ) -> dict[tuple[str, int], Fit]:
     """The latency of the messages of every stage that sends any to a rank that waits."""
-    schedule, needs = measured.schedule, waits(measured.schedule)
-    single = needs.crosses & ~_paired(measured)
+    schedule, dependencies = measured.schedule, Dependencies.of(measured.schedule)
+    single = dependencies.crosses & ~_paired(measured)
     groups: dict[int, list[int]] = defaultdict(list)
     for step, i in np.argwhere(seen.waiting & kept & single).tolist():
         way = int(seen.start[step, i] - seen.produced[step, i])
         if not seen.told:
             own = computes[Op(int(schedule.op[i])).name, int(schedule.stage[i])]
             way = int(seen.end[step, i] - seen.produced[step, i] - own.value)
-        groups[int(schedule.stage[needs.needs[i]])].append(max(way, 0))
+        groups[int(schedule.stage[dependencies.producer[i]])].append(max(way, 0))
     return {("C", stage): _fit(("C", stage), np.array(found, dtype=np.int64)) for stage, found in groups.items()}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.analysis.waits import waits
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.measured import Measured
 
@@ -47,8 +47,8 @@ class Running:
 
 def running(measured: Measured) -> Running:
     """The work of every operation of every step."""
-    needs = waits(measured.schedule)
-    made = np.where(needs.crosses, measured.end[:, needs.needs], measured.begin)
+    dependencies = Dependencies.of(measured.schedule)
+    made = np.where(dependencies.crosses, measured.end[:, dependencies.producer], measured.begin)
     produced = _of_pairs(measured, made)
     waiting = produced > measured.begin
     if measured.waited is not None:

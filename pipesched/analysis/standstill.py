@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipesched.analysis.channels import pair
-from pipesched.analysis.circle import Circle, Hop, shortest_circle
+from pipesched.analysis.cycle import Cycle, Hop, shortest_cycle
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.events import EventGraph, build
 from pipesched.analysis.models import Model
 from pipesched.analysis.timeline import Timeline
-from pipesched.analysis.waits import Waits
 from pipesched.diagnostics import Code
 from pipesched.model.columns import Bools
 from pipesched.model.ops import Op
@@ -95,26 +95,26 @@ def of_program(program: Program, model: Model) -> Standstill | None:
     if all(stop < 0 for stop in graph.stops):
         return None
     stands = (_stand(program, rank, stop) for rank, stop in enumerate(graph.stops) if stop >= 0)
-    hops = Circle(graph).hops()
+    hops = Cycle(graph).hops()
     alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # its own peer, which is no cycle
     cycle = () if alone else tuple(_link(graph, hop) for hop in hops)
     return Standstill(str(model), graph.fired[: len(program)][program.op <= Op.B], tuple(stands), cycle)
 
 
-def of_orders(schedule: Schedule, waits: Waits, times: Timeline) -> Standstill:
+def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Standstill:
     """Where compute orders stop that wait for each other, whatever the messages."""
     stands = tuple(_at(schedule, index) for index in times.stuck if index >= 0)
     links = tuple(
         Link(_at(schedule, part), int(schedule.rank[producer]), str(schedule[producer]), schedule.step(producer), -1)
-        for part, producer in compute_cycle(schedule, waits, times)
+        for part, producer in compute_cycle(schedule, dependencies, times)
     )
     return Standstill("", times.start >= 0, stands, links)
 
 
-def compute_cycle(schedule: Schedule, waits: Waits, times: Timeline) -> list[tuple[int, int]]:
+def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
     """A shortest cycle of ranks, from the lowest: where each one stands, and the producer that the next has to run."""
-    missing = {rank: _missing(schedule, waits, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
-    ranks = shortest_circle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
+    missing = {rank: _missing(schedule, dependencies, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
+    ranks = shortest_cycle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
     lowest = ranks.index(min(ranks)) if ranks else 0
     ranks = ranks[lowest:] + ranks[:lowest]
     return [
@@ -123,20 +123,20 @@ def compute_cycle(schedule: Schedule, waits: Waits, times: Timeline) -> list[tup
     ]
 
 
-def cut(waits: Waits, ran: Bools) -> Waits:
+def cut(dependencies: Dependencies, ran: Bools) -> Dependencies:
     """The dependencies of a run that stops: what never ran waits for itself, and all that needs it waits with it."""
     never = np.flatnonzero(~ran)
-    needs, crosses = waits.needs.copy(), waits.crosses | ~ran
+    needs, crosses = dependencies.producer.copy(), dependencies.crosses | ~ran
     needs[never] = never
-    return replace(waits, needs=needs, crosses=crosses)
+    return replace(dependencies, producer=needs, crosses=crosses)
 
 
-def _missing(schedule: Schedule, waits: Waits, times: Timeline, index: int) -> list[tuple[int, int]]:
+def _missing(schedule: Schedule, dependencies: Dependencies, times: Timeline, index: int) -> list[tuple[int, int]]:
     """(part, producer) for each input of a slot that never comes."""
     parts = [index]
     if index + 1 < len(schedule) and schedule.joined[index + 1]:
         parts.append(index + 1)
-    inputs = [(part, int(waits.needs[part])) for part in parts if waits.crosses[part]]
+    inputs = [(part, int(dependencies.producer[part])) for part in parts if dependencies.crosses[part]]
     return [(part, producer) for part, producer in inputs if times.end[producer] < 0]
 
 

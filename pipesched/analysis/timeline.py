@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.analysis.waits import Waits
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Ticks
@@ -69,9 +69,9 @@ ROUNDS = range(12, 513)  # for so many ranks, numpy's rounds over ranks beat the
 TRIED, WORTH = 4096, 8  # after so many rounds it is known whether they run so many slots each
 
 
-def timeline(schedule: Schedule, waits: Waits, ticks: Ticks) -> Timeline:
+def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Timeline:
     """Run the schedule once, greedily; O(operations)."""
-    slots = _slots(schedule, waits, ticks)
+    slots = _slots(schedule, dependencies, ticks)
     run = run_rounds if schedule.ranks in ROUNDS else run_events
     start, end, turn, at = run(slots)
     stuck = tuple(
@@ -96,10 +96,10 @@ class Slots:
     cut: Ints
 
 
-def _slots(schedule: Schedule, waits: Waits, ticks: Ticks) -> Slots:
+def _slots(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Slots:
     head = np.flatnonzero(~schedule.joined)
     slot = np.cumsum(~schedule.joined) - 1
-    crossing = np.where(waits.crosses, waits.needs, -1)
+    crossing = np.where(dependencies.crosses, dependencies.producer, -1)
     sender = np.clip(schedule.stage[crossing], 0, schedule.stages - 1)
     delay = np.where(crossing >= 0, ticks.message[sender], 0)
     need = np.where(crossing >= 0, slot[crossing], -1)

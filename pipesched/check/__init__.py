@@ -4,7 +4,7 @@
     dataflow    order on a rank; overlap parts; compute orders that wait for each other  PS305-307
     handover    what a rank computes with was received, what it sends was computed       PS308-309
     channels    peers, counts, FIFO labels, no message twice                             PS402-405
-    deadlock    the shortest circle of waits                                             PS401
+    deadlock    the shortest cycle of waits                                             PS401
     memory      within the cap                                                           PS501
     gradients   REDUCE_GRAD once, after the last W or B                                  PS601-603
     placement   two copies of a stage at most; no rank without work                      PS604, PS902

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.analysis.waits import Waits
+from pipesched.analysis.dependencies import Dependencies
+from pipesched.check.limited import notes, some
 from pipesched.check.place import label
-from pipesched.check.some import notes, some
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import Op
@@ -24,16 +24,16 @@ from pipesched.model.schedule import Schedule
 LISTED = 8  # microbatches that a message names
 
 
-def check_complete(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+def check_complete(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range."""
-    yield from _range(schedule, waits)
-    yield from _rank(schedule, waits)
-    yield from _twice(schedule, waits)
-    yield from _missing(schedule, waits)
+    yield from _range(schedule, dependencies)
+    yield from _rank(schedule, dependencies)
+    yield from _twice(schedule, dependencies)
+    yield from _missing(schedule, dependencies)
 
 
-def _range(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
-    outside = np.flatnonzero(~waits.valid)
+def _range(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+    outside = np.flatnonzero(~dependencies.valid)
     for i, more in some(outside.tolist()):
         op = schedule[i]
         what = f"stages are 0 .. {schedule.stages}, microbatches 0 .. {schedule.microbatches}"
@@ -42,15 +42,15 @@ def _range(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
         )
 
 
-def _rank(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
-    inside = np.flatnonzero(waits.valid)
+def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+    inside = np.flatnonzero(dependencies.valid)
     held = schedule.placement.table[schedule.stage[inside], schedule.microbatch[inside]]
     wrong = inside[held != schedule.rank[inside]]
     for i, more in some(wrong.tolist()):
         op, rank = schedule[i], int(schedule.rank[i])
         home = int(schedule.placement.table[op.stage, op.microbatch])
         labels = [label(schedule, i, f"runs on rank {rank}")]
-        there = waits.forward[op.stage * schedule.microbatches + op.microbatch]
+        there = dependencies.forward[op.stage * schedule.microbatches + op.microbatch]
         if there >= 0 and schedule.rank[there] == home:
             labels.append(label(schedule, int(there), f"its stage is here, on rank {home}"))
         yield Diagnostic(
@@ -62,12 +62,12 @@ def _rank(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
         )
 
 
-def _twice(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """The same operation again, or a B beside an I or W of the same stage and microbatch."""
     found: list[tuple[int, int, str]] = []
     for op in (Op.F, Op.I, Op.W, Op.B):
-        found += [(i, j, "again") for i, j in _repeats(schedule, waits, schedule.op == op)]
-    both = _both(schedule, waits)
+        found += [(i, j, "again") for i, j in _repeats(schedule, dependencies, schedule.op == op)]
+    both = _both(schedule, dependencies)
     for i in np.flatnonzero(both & ((schedule.op == Op.I) | (schedule.op == Op.W))).tolist():
         found.append((i, _first(schedule, Op.B, i), "although B did it"))
     for (i, before, how), more in some(sorted(found)):
@@ -78,8 +78,8 @@ def _twice(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
         yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
 
 
-def _repeats(schedule: Schedule, waits: Waits, chosen: Bools) -> list[tuple[int, int]]:
-    at = np.flatnonzero(chosen & waits.valid)
+def _repeats(schedule: Schedule, dependencies: Dependencies, chosen: Bools) -> list[tuple[int, int]]:
+    at = np.flatnonzero(chosen & dependencies.valid)
     key = _key(schedule, at)
     order = np.argsort(key, kind="stable")
     key, at = key[order], at[order]
@@ -92,16 +92,16 @@ def _key(schedule: Schedule, at: Ints) -> Ints:
     return schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
 
 
-def _count(schedule: Schedule, waits: Waits, op: Op) -> Ints:
-    at = np.flatnonzero((schedule.op == op) & waits.valid)
+def _count(schedule: Schedule, dependencies: Dependencies, op: Op) -> Ints:
+    at = np.flatnonzero((schedule.op == op) & dependencies.valid)
     return np.bincount(_key(schedule, at), minlength=schedule.stages * schedule.microbatches)
 
 
-def _both(schedule: Schedule, waits: Waits) -> Bools:
+def _both(schedule: Schedule, dependencies: Dependencies) -> Bools:
     """Operations whose (stage, microbatch) has a B."""
-    full = _count(schedule, waits, Op.B) > 0
-    key = np.where(waits.valid, schedule.stage.astype(np.int64) * schedule.microbatches + schedule.microbatch, 0)
-    return np.asarray(full[key] & waits.valid) if len(full) else waits.valid
+    full = _count(schedule, dependencies, Op.B) > 0
+    key = np.where(dependencies.valid, schedule.stage.astype(np.int64) * schedule.microbatches + schedule.microbatch, 0)
+    return np.asarray(full[key] & dependencies.valid) if len(full) else dependencies.valid
 
 
 def _first(schedule: Schedule, op: Op, like: int) -> int:
@@ -109,9 +109,9 @@ def _first(schedule: Schedule, op: Op, like: int) -> int:
     return int(np.flatnonzero(same & (schedule.op == op))[0])
 
 
-def _missing(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
-    forward, full = _count(schedule, waits, Op.F), _count(schedule, waits, Op.B)
-    inner, weight = _count(schedule, waits, Op.I), _count(schedule, waits, Op.W)
+def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+    forward, full = _count(schedule, dependencies, Op.F), _count(schedule, dependencies, Op.B)
+    inner, weight = _count(schedule, dependencies, Op.I), _count(schedule, dependencies, Op.W)
     backward = not schedule.forward_only
     holes = {
         "F": (forward == 0, "its loss is never computed, and later stages wait for it"),
@@ -126,7 +126,7 @@ def _missing(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 Code.MISSING,
                 f"stage {stage} never runs {op} of {_listed(microbatches)}{where}",
-                _near(schedule, waits, keys[0]),
+                _near(schedule, dependencies, keys[0]),
                 notes(why, more),
                 f"add {op[0]}{stage}.{microbatches[0]}{where}" + (" and the others" if len(keys) > 1 else ""),
             )
@@ -153,9 +153,9 @@ def _listed(microbatches: list[int]) -> str:
     return f"{len(microbatches)} microbatches: {shown}, …"
 
 
-def _near(schedule: Schedule, waits: Waits, key: int) -> tuple[Label, ...]:
+def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Label, ...]:
     """A label at what the same stage and microbatch does run."""
-    for table, text in ((waits.backward, "its backward runs here"), (waits.forward, "its F runs here")):
+    for table, text in ((dependencies.backward, "its backward runs here"), (dependencies.forward, "its F runs here")):
         if table[key] >= 0:
             return (label(schedule, int(table[key]), text),)
     return ()

@@ -14,12 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline, timeline
-from pipesched.analysis.waits import Waits
-from pipesched.analysis.waits import waits as waits_of
+from pipesched.check.limited import notes, some
 from pipesched.check.place import label
-from pipesched.check.some import notes, some
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
@@ -27,23 +26,23 @@ from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 
 SMALL = 20_000  # operations of an order for which remedies are tried
-TRIED = 8  # places of a circle where they are
+TRIED = 8  # places of a cycle where they are
 
 
-def check_dataflow(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagnostic]:
+def check_dataflow(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Iterator[Diagnostic]:
     """PS305, PS306, PS307."""
-    yield from _order(schedule, waits)
-    yield from _overlaps(schedule, waits)
-    yield from _cycle(schedule, waits, times)
+    yield from _order(schedule, dependencies)
+    yield from _overlaps(schedule, dependencies)
+    yield from _cycle(schedule, dependencies, times)
 
 
-def _order(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     found: dict[int, int] = {}
-    at = np.flatnonzero(waits.valid & (schedule.op != Op.F))
+    at = np.flatnonzero(dependencies.valid & (schedule.op != Op.F))
     key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
-    before = np.where(schedule.op[at] == Op.W, waits.backward[key], waits.forward[key])
+    before = np.where(schedule.op[at] == Op.W, dependencies.backward[key], dependencies.forward[key])
     _late(schedule, at, before, found)
-    _late(schedule, np.arange(len(schedule)), waits.needs, found)
+    _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
     for (i, needed), more in some(sorted(found.items())):
         op, producer = schedule[i], schedule[needed]
         yield Diagnostic(
@@ -70,7 +69,7 @@ def _why(op: Op, producer: Op, same_stage: bool) -> str:
     return "both stages are on this rank: the value is handed over in list order, and nothing waits for it"
 
 
-def _overlaps(schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+def _overlaps(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """A pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
@@ -99,8 +98,8 @@ def _torn(schedule: Schedule) -> Iterator[Diagnostic]:
         yield Diagnostic(Code.OVERLAP_DEPENDENT, f"{what} is before it", (here,), notes(more), "put an F before it")
 
 
-def _cycle(schedule: Schedule, waits: Waits, times: Timeline) -> Iterator[Diagnostic]:
-    cycle = compute_cycle(schedule, waits, times)
+def _cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Iterator[Diagnostic]:
+    cycle = compute_cycle(schedule, dependencies, times)
     if not cycle:
         return
     labels: list[Label] = []
@@ -124,8 +123,10 @@ def _remedy(schedule: Schedule, cycle: list[tuple[int, int]]) -> str:
         at = stands[int(schedule.rank[awaited])]
         for source, target in ((awaited, at), (at, awaited)):
             moved = _moved(schedule, source, target)
-            needs = waits_of(moved)
-            if timeline(moved, needs, Costs().ticks(moved.stages)).finished and not any(_order(moved, needs)):
+            dependencies = Dependencies.of(moved)
+            if timeline(moved, dependencies, Costs().ticks(moved.stages)).finished and not any(
+                _order(moved, dependencies)
+            ):
                 where = "before" if source == awaited else "behind"
                 rank = int(schedule.rank[at])
                 return f"on rank {rank}, put {schedule[source]} {where} {schedule[target]}: then no rank waits for ever"

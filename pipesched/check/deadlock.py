@@ -1,4 +1,4 @@
-"""No rank waits for ever: the shortest circle of waits, told rank by rank, and a remedy that was tried.
+"""No rank waits for ever: the shortest cycle of waits, told rank by rank, and a remedy that was tried.
 
 Ranks that wait for a partner that does not exist are reported by `channels`; here are those that wait for each other.
 """
@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from pipesched.analysis.channels import Pairing, pair
-from pipesched.analysis.circle import Circle, Hop
 from pipesched.analysis.communication import Verdicts
+from pipesched.analysis.cycle import Cycle, Hop
 from pipesched.analysis.deadlock import holds
 from pipesched.analysis.events import build
 from pipesched.analysis.models import Model
 from pipesched.check.channels import labels_of
+from pipesched.check.limited import notes
 from pipesched.check.place import label
-from pipesched.check.some import notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints
 from pipesched.model.program import Program
@@ -30,7 +30,7 @@ def check_deadlock(program: Program, pairing: Pairing, model: Model, verdicts: V
     """PS401 under the model that was asked for."""
     if model in verdicts.holds:
         return
-    hops = Circle(build(program, model, pairing)).hops()
+    hops = Cycle(build(program, model, pairing)).hops()
     if not hops or program.peer[hops[0].here] == program.rank[hops[0].here]:
         return
     yield Diagnostic(
@@ -47,7 +47,7 @@ def _ranks(hops: list[Hop]) -> str:
     if len(set(names)) == 1:
         return f"rank {names[0]} waits for itself"
     if len(names) > 8:
-        return f"{len(names)} ranks wait in a circle"
+        return f"{len(names)} ranks wait in a cycle"
     return f"ranks {', '.join(names[:-1])} and {names[-1]} wait for each other"
 
 
@@ -85,7 +85,7 @@ def _remedy(program: Program, model: Model, hops: list[Hop]) -> str:
         if holds(moved, model) and not any(labels_of(moved, pair(moved))):
             receive, before = program[hop.there], program[stands]
             return f"on rank {hop.other}, put {receive} before {before}: then it holds under {model}"
-    return "give the compute order alone: pipesched then places sends and receives so that they cannot wait in a circle"
+    return "give the compute order alone: pipesched then places sends and receives so that they cannot wait in a cycle"
 
 
 def _moved(program: Program, index: int, before: int) -> Program:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.analysis.waits import Waits
+from pipesched.analysis.dependencies import Dependencies
+from pipesched.check.limited import notes, some
 from pipesched.check.place import label
-from pipesched.check.some import notes, some
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import Op
@@ -22,7 +22,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
 
-def check_handover(program: Program, schedule: Schedule, waits: Waits) -> Iterator[Diagnostic]:
+def check_handover(program: Program, schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """PS308, PS309. `schedule` is the compute order of the same program."""
     index = np.flatnonzero(program.op <= Op.B)  # of each operation of the schedule, where it stands in the program
     stages, microbatches = schedule.stages, schedule.microbatches
@@ -38,13 +38,13 @@ def check_handover(program: Program, schedule: Schedule, waits: Waits) -> Iterat
         return table
 
     for receive, send, computes in ((Op.RECV_F, Op.SEND_F, (Op.F,)), (Op.RECV_B, Op.SEND_B, (Op.I, Op.B))):
-        users: Bools = np.isin(schedule.op, computes) & waits.crosses
-        yield from _unreceived(program, schedule, waits, index, np.flatnonzero(users), first(receive), receive)
+        users: Bools = np.isin(schedule.op, computes) & dependencies.crosses
+        yield from _unreceived(program, schedule, dependencies, index, np.flatnonzero(users), first(receive), receive)
         yield from _unproduced(program, np.flatnonzero(program.op == send), first(*computes), microbatches, size)
 
 
 def _unreceived(
-    program: Program, schedule: Schedule, waits: Waits, index: Ints, users: Ints, received: Ints, op: Op
+    program: Program, schedule: Schedule, dependencies: Dependencies, index: Ints, users: Ints, received: Ints, op: Op
 ) -> Iterator[Diagnostic]:
     key = schedule.stage[users].astype(np.int64) * schedule.microbatches + schedule.microbatch[users]
     first = received[key]
@@ -56,10 +56,11 @@ def _unreceived(
         labels = [label(program, int(index[user]), f"computes with what has not come: {name} is missing before it")]
         if where < len(program):
             labels.append(label(program, where, "it is received only here"))
-        source = int(schedule.rank[waits.needs[user]])
+        source = int(schedule.rank[dependencies.producer[user]])
         yield Diagnostic(
             Code.NOT_RECEIVED,
-            f"{compute} needs {schedule[int(waits.needs[user])]} of rank {source}, which is not received before it",
+            f"{compute} needs {schedule[int(dependencies.producer[user])]} of rank {source}, "
+            "which is not received before it",
             tuple(labels),
             notes(more),
             f"put {name} before it",

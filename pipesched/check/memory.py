@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from pipesched.analysis.memory import Memory
+from pipesched.check.limited import notes, some
 from pipesched.check.place import label
-from pipesched.check.some import notes, some
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.numbers import shown
 

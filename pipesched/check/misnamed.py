@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
-from pipesched.analysis.waits import waits
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.place import label
@@ -158,9 +158,9 @@ def _renamed(schedule: Schedule, index: int, right: Compute, rest: Bools) -> Sch
 
 def _ends(schedule: Schedule) -> int | None:
     """The makespan of an order in which nothing is wrong."""
-    needs = waits(schedule)
-    times = timeline(schedule, needs, Costs().ticks(schedule.stages))
-    wrong = [*check_complete(schedule, needs), *check_dataflow(schedule, needs, times)]
+    dependencies = Dependencies.of(schedule)
+    times = timeline(schedule, dependencies, Costs().ticks(schedule.stages))
+    wrong = [*check_complete(schedule, dependencies), *check_dataflow(schedule, dependencies, times)]
     return None if wrong else int(times.makespan)
 
 

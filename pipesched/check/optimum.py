@@ -216,7 +216,7 @@ class _Told(Case):
         for m, case in cases.items():
             require_at_most(self, case, told.value + told.growth * (m - told.microbatches))
         first = cases[told.microbatches]
-        if wrong := every_fault(told, first.schedule, first.needs, first.ticks, span=self.span):
+        if wrong := every_fault(told, first.schedule, first.dependencies, first.ticks, span=self.span):
             raise FaultError(Code.EVERY, f"it is not for every m: {wrong}")
         return replace(
             here,

@@ -12,10 +12,10 @@ from math import gcd
 
 import numpy as np
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import Idle, idle
 from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import Timeline, timeline
-from pipesched.analysis.waits import Waits, waits
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.memory import check_memory
@@ -66,8 +66,8 @@ class Case:
         self.ticks = terms.costs.ticks(schedule.stages)
         if terms.caps is not None:
             require("" if len(terms.caps) == schedule.ranks else f"{len(terms.caps)} caps for {schedule.ranks} ranks")
-        self.needs: Waits = waits(schedule)
-        self.times: Timeline = timeline(schedule, self.needs, self.ticks)
+        self.dependencies: Dependencies = Dependencies.of(schedule)
+        self.times: Timeline = timeline(schedule, self.dependencies, self.ticks)
         self.fused = bool((schedule.op == Op.B).any())
 
     @property
@@ -83,7 +83,10 @@ class Case:
     @cached_property
     def wrong(self) -> list[Diagnostic]:
         """With the schedule itself."""
-        found = [*check_complete(self.schedule, self.needs), *check_dataflow(self.schedule, self.needs, self.times)]
+        found = [
+            *check_complete(self.schedule, self.dependencies),
+            *check_dataflow(self.schedule, self.dependencies, self.times),
+        ]
         if self.terms.caps is not None:
             sizes = self.terms.costs.sizes(self.schedule.stages)
             found += check_memory(memory(self.schedule, self.terms.release, sizes), self.terms.caps)

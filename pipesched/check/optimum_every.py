@@ -25,7 +25,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.waits import Waits
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.check.optimum_bound import Bound, fault
 from pipesched.check.optimum_paths import Facts, between, heads, tails
 from pipesched.check.optimum_told import Told, Unreadable
@@ -97,7 +97,7 @@ def _repeats(facts: Facts, frame: int | None, told: Every) -> bool:
     return False
 
 
-def every_fault(told: Every, schedule: Schedule, needs: Waits, ticks: Ticks, *, span: bool) -> str:
+def every_fault(told: Every, schedule: Schedule, dependencies: Dependencies, ticks: Ticks, *, span: bool) -> str:
     """What is wrong with the starts as those of the schedule of m0, or with the part that repeats."""
     if schedule.placement.routes > 1:
         return "two routes share the microbatches"
@@ -105,12 +105,12 @@ def every_fault(told: Every, schedule: Schedule, needs: Waits, ticks: Ticks, *, 
         return "its starts are not those of its operations"
     start = np.array([x for times in told.starts for x in times], dtype=np.int64)
     work = ticks.compute[schedule.op, schedule.stage]
-    at = np.flatnonzero(needs.needs >= 0)
-    late = np.where(needs.crosses, ticks.message[schedule.stage[needs.needs]], 0)
+    at = np.flatnonzero(dependencies.producer >= 0)
+    late = np.where(dependencies.crosses, ticks.message[schedule.stage[dependencies.producer]], 0)
     follows = np.flatnonzero(schedule.rank[1:] == schedule.rank[:-1])
     if bool((start < 0).any() or (start[follows + 1] < (start + work)[follows]).any()):
         return "two of its operations run at once"
-    if bool((start[at] < ((start + work)[needs.needs] + late)[at]).any()):
+    if bool((start[at] < ((start + work)[dependencies.producer] + late)[at]).any()):
         return "one of its operations starts before its input is there"
     if _objective(schedule, start, start + work, span=span) > told.objective:
         return "its starts take more time"

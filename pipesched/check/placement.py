@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.check.some import notes, some
+from pipesched.check.limited import notes, some
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.schedule import Schedule
 

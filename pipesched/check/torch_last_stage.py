@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pipesched.check.limited import notes, some
 from pipesched.check.place import label
-from pipesched.check.some import notes, some
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.ops import Op
 from pipesched.model.program import Program

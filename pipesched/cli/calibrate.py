@@ -13,7 +13,7 @@ from pipesched.cli.terminal import Output, dumps, replace_file
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
-    from pipesched.calibration import Calibration
+    from pipesched.verbs.calibrate import Calibration
 
 
 @click.command(short_help="Fit the costs of every stage to a measured run.")
@@ -33,7 +33,7 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
 
     Medians over steps and microbatches. The first step of several, which warms up, and outliers do not count.
     """
-    from pipesched import calibration
+    from pipesched.verbs import calibrate as calibration
 
     if not 1 <= digits <= 9:
         raise fail(Code.USAGE, f"{digits} significant digits; 1 to 9 can be given")
@@ -54,8 +54,8 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
 
 def _table(made: Calibration) -> str:
     """A line a cost and stage, and what must be said of them."""
-    from pipesched.calibration import plain
-    from pipesched.comparison.tables import table
+    from pipesched.verbs.calibrate import plain
+    from pipesched.verbs.tables import table
 
     headers = ("cost", "stage", "microseconds", "spread", "samples", "left out")
     rows = [
@@ -74,7 +74,7 @@ def _table(made: Calibration) -> str:
 
 
 def _json(made: Calibration, traces: tuple[str, ...], output: str | None) -> dict[str, object]:
-    from pipesched.calibration import plain
+    from pipesched.verbs.calibrate import plain
 
     run = made.measured
     return {

@@ -41,7 +41,7 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     of S stages takes p/S of them, so that like is compared with like.
     """
     from pipesched import compile
-    from pipesched.comparison import compare as comparison
+    from pipesched.verbs import compare as comparison
 
     values = options.grid(given)
     names = [*files, *(name for name, _ in compile.library() if library and name not in files)]

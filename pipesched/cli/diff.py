@@ -32,10 +32,10 @@ def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
     Exit status: 0 the same order, 1 they differ or one cannot be read as a schedule, 2 the command line.
     """
     from pipesched import compile
-    from pipesched.comparison import differ_text
-    from pipesched.comparison.differ import differ
-    from pipesched.comparison.run import run
-    from pipesched.comparison.sizes import shared
+    from pipesched.verbs import diff_text
+    from pipesched.verbs.diff import differ
+    from pipesched.verbs.sizes import shared
+    from pipesched.verbs.timed import run
 
     values = options.grid(given)
     if options.count(values) != 1:
@@ -46,7 +46,7 @@ def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
         own = shared(sources, parameters)
         one, two = (run(x, options.compile_options(given, y)) for x, y in zip(sources, own, strict=True))
         found = differ(one, two)
-        out.line(dumps(differ_text.as_json(found)) if out.format == "json" else differ_text.text(found, every=every))
+        out.line(dumps(diff_text.as_json(found)) if out.format == "json" else diff_text.text(found, every=every))
         for side in (one, two):
             if side.fault is not None:
                 out.complain(f"{render.concise(side.fault, side.loaded.source)}; `pipesched verify` tells more")

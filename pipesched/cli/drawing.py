@@ -106,7 +106,7 @@ def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output, ru
         PipeschedError: PS225, PS815, what cannot be drawn; PS820, no cairosvg, or no program `dot`, in which case the
             DOT is written.
     """
-    from pipesched import picture
+    from pipesched.verbs import show as picture
     from pipesched.views.axis import Window
     from pipesched.views.svg import Svg
     from pipesched.views.text import Text
@@ -135,7 +135,7 @@ def draw(chart: Chart, wanted: Wanted, given: Mapping[str, Any], out: Output, ru
 
 def _graph(chart: Chart, written: str, given: Mapping[str, Any], out: Output) -> str:
     """The graph; where `dot` is missing, its DOT goes beside the file that was asked for."""
-    from pipesched import picture
+    from pipesched.verbs import show as picture
     from pipesched.views.dag import HOW_TO_GET_IT
 
     made = picture.dag(chart, written, force=given["force"])

@@ -15,7 +15,7 @@ from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
-    from pipesched.emission import Emission
+    from pipesched.verbs.emit import Emission
 
 TARGETS = {"stream": "json", "torch-csv": "csv", "torch-comms": "csv"}
 
@@ -36,7 +36,8 @@ def emit(file: str, *, target: str, per_rank: str | None, **given: Any) -> int:
     torch-csv    the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr
     torch-comms  torch's sends, receives, sharding and reductions too, for --torch-version
     """
-    from pipesched import compile, emission
+    from pipesched import compile
+    from pipesched.verbs import emit as emission
 
     values = options.grid(given)
     if options.count(values) != 1:

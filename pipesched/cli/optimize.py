@@ -15,9 +15,9 @@ from pipesched.cli.terminal import Output, dumps, replace_file, writable
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 
 if TYPE_CHECKING:
-    from pipesched.optimization import Request
-    from pipesched.optimize.answer.frontier import Frontier
-    from pipesched.optimize.answer.optimum import Optimum
+    from pipesched.optimizer.answer.frontier import Frontier
+    from pipesched.optimizer.answer.optimum import Optimum
+    from pipesched.verbs.optimize_request import Request
 
 MOST_POINTS = 200
 SHOWN_LINES = 48
@@ -109,7 +109,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
             return _frontier(schedule, given, listed, out)
         request = _request(schedule, given, listed)
         with Ticker(out) as ticker:
-            from pipesched.optimization import optimize as run
+            from pipesched.verbs.optimize import optimize as run
 
             answer = run(request, ticker.state)
         return _show(answer, out, given)
@@ -123,8 +123,8 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
     """
     from pipesched.compile import read
     from pipesched.model.release import Release
-    from pipesched.optimization import Request, place
-    from pipesched.optimize.search.state import Limits
+    from pipesched.optimizer.search.state import Limits
+    from pipesched.verbs.optimize_request import Request, place
 
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     for name, size in given["definitions"]:
@@ -152,7 +152,7 @@ def _request(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction
 
 
 def _seed(number: int) -> int:
-    from pipesched.optimization import MOST_SEED
+    from pipesched.optimizer.search.state import MOST_SEED
 
     if number > MOST_SEED:
         raise fail(Code.USAGE, f"a seed of {number:,}", help=f"give a whole number from 0 to {MOST_SEED:,}")
@@ -187,9 +187,9 @@ def _status(answer: Optimum | Frontier, given: dict[str, Any]) -> int:
 
 def _frontier(schedule: str | None, given: dict[str, Any], listed: tuple[Fraction, ...], out: Output) -> int:
     """Every cap of a range, a line each."""
-    from pipesched.optimization import optimize as run
-    from pipesched.optimize.answer.frontier import Frontier
-    from pipesched.optimize.search.state import INTERRUPTED
+    from pipesched.optimizer.answer.frontier import Frontier
+    from pipesched.optimizer.search.state import INTERRUPTED
+    from pipesched.verbs.optimize import optimize as run
 
     points = []
     for cap in listed:
@@ -199,7 +199,7 @@ def _frontier(schedule: str | None, given: dict[str, Any], listed: tuple[Fractio
             break
     frontier = Frontier(tuple(points))
     if given["plot"]:
-        from pipesched.optimization import frontier_plot
+        from pipesched.verbs.optimize import frontier_plot
 
         replace_file(given["plot"], frontier_plot(frontier))
     out.line(dumps(frontier.to_json()) if out.format == "json" else frontier.text())

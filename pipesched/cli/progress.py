@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pipesched.cli.terminal import Output
 
 if TYPE_CHECKING:
-    from pipesched.optimize.search.state import State
+    from pipesched.optimizer.search.state import State
 
 FIRST_AFTER = 1.0  # seconds: quick work says nothing
 EVERY = 1.0

@@ -18,9 +18,9 @@ from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, exit_status, fail
 
 if TYPE_CHECKING:
-    from pipesched.emission import Emission
     from pipesched.runtime.errors import Fault
     from pipesched.runtime.launch import Break, Job, Outcome
+    from pipesched.verbs.emit import Emission
 
 MAX_RANKS = 64
 MAX_STEPS = 10_000
@@ -62,7 +62,8 @@ def run(file: str, **given: Any) -> int:
     shape, dtype, stall, leave, collective, weights and hook. The run then ends with exit status 1 and the code of
     the fault.
     """
-    from pipesched import compile, emission
+    from pipesched import compile
+    from pipesched.verbs import emit as emission
 
     values = options.grid(given)
     if options.count(values) != 1:
@@ -125,8 +126,8 @@ def _job(emission: Emission, breaks: tuple[Break, ...], given: Mapping[str, Any]
     Raises:
         PipeschedError: PS225, a fault on a rank that is not there, a pace beyond the timeout.
     """
-    from pipesched.cli.rehearsal import pace_of, unit_of
     from pipesched.runtime.launch import Job
+    from pipesched.verbs.run import pace_of, unit_of
 
     order, text = emission.order, "".join(emission.pieces())
     assert order is not None
@@ -209,7 +210,7 @@ def told(fault: Fault) -> Diagnostic:
 
 def _tell(emission: Emission, job: Job, outcome: Outcome, out: Output, given: Mapping[str, Any]) -> int:
     """Prints the comparison, and writes the trace."""
-    from pipesched.cli.rehearsal import rehearsal, trace, unit_of
+    from pipesched.verbs.run import rehearsal, trace, unit_of
 
     if given["trace"] is not None:
         terminal.replace_file(given["trace"], trace(job, outcome))

@@ -15,7 +15,7 @@ from pipesched.diagnostics import Code, PipeschedError, exit_status, fail
 if TYPE_CHECKING:
     from pipesched.analysis.against import Against
     from pipesched.analysis.standstill import Standstill
-    from pipesched.picture import Picture
+    from pipesched.verbs.show import Picture
     from pipesched.views.chart import Chart
 
 
@@ -69,7 +69,8 @@ def show(file: str, **given: Any) -> int:
 
     A file that is wrong is drawn as far as it runs, with exit status 1.
     """
-    from pipesched import compile, picture
+    from pipesched import compile
+    from pipesched.verbs import show as picture
 
     values = options.grid(given)
     if options.count(values) != 1:

@@ -30,8 +30,8 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     each gap with what ends it. A file that is wrong is told as far as it runs, with exit status 1.
     """
     from pipesched import compile
-    from pipesched.comparison import why as analysis
-    from pipesched.comparison import why_json, why_text
+    from pipesched.verbs import why as analysis
+    from pipesched.verbs import why_json, why_text
 
     values = options.grid(given)
     if options.count(values) != 1:

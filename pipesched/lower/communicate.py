@@ -8,7 +8,7 @@ The schedule has been list-scheduled once (`analysis.timeline`). All events are 
 and each message writes its SEND on one rank and its RECV on the other at that place of the order. A rank's list is
 what it gets, in order. Contracting each message to one point, the global order orders all of them, so the program
 finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages, so they
-match by position. It fails only if the compute order itself is a circle. (Compare torch's `_add_send_recv`.)
+match by position. It fails only if the compute order itself is a cycle. (Compare torch's `_add_send_recv`.)
 
     REDUCE_GRAD   after the last W or B of a stage, and the messages of that instant
     SYNC          for the stages that live on two ranks, ascending, at the end: rendezvous of both
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
-from pipesched.analysis.waits import Waits
 from pipesched.model.columns import Column, Ints
 from pipesched.model.ops import Op
 from pipesched.model.origin import Origin, Place
@@ -55,10 +55,10 @@ class Entries:
         return cls(*(np.concatenate([getattr(part, name) for part in parts])[order] for name in names))
 
 
-def communicate(schedule: Schedule, waits: Waits, times: Timeline) -> Program:
+def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:
     """Lower a schedule whose timeline is finished; O(n log n) in the number of operations."""
-    consumer = np.flatnonzero(waits.crosses)
-    producer = waits.needs[consumer]
+    consumer = np.flatnonzero(dependencies.crosses)
+    producer = dependencies.producer[consumer]
     reduced = _last_backward(schedule)
     count = (len(schedule), len(consumer), len(reduced))
     which = np.repeat(np.array([COMPUTE, MESSAGE, REDUCE], dtype=np.int8), count)

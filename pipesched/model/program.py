@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.model import above
+from pipesched.model import registry
 from pipesched.model.columns import Bools, Column, Ints, rank_column
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Instruction, Op
@@ -132,9 +132,9 @@ class Program:
 
     def _repr_svg_(self) -> str | None:
         """How a notebook shows it: its computes, as far as they run under strict communication."""
-        if not above.known("picture"):
+        if not registry.known("picture"):
             return None
-        return str(above.make("picture", self.computes, None, AT_W, self))
+        return str(registry.make("picture", self.computes, None, AT_W, self))
 
     @classmethod
     def from_instructions(

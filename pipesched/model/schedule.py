@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.model import above
+from pipesched.model import registry
 from pipesched.model.columns import Bools, Column, Ints, rank_column
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
@@ -102,7 +102,7 @@ class Schedule:
 
         costs: of the start and the end of each node; by default 1 each.
         """
-        return above.make("graph", self, costs)
+        return registry.make("graph", self, costs)
 
     def to_pandas(self, costs: Costs | None = None) -> Any:
         """A row an operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
@@ -110,11 +110,11 @@ class Schedule:
         Raises:
             PipeschedError: PS820, pandas is not installed.
         """
-        return above.make("table", self, costs)
+        return registry.make("table", self, costs)
 
     def _repr_svg_(self) -> str | None:
         """How a notebook shows it; nothing where nobody can draw."""
-        return str(above.make("picture", self)) if above.known("picture") else None
+        return str(registry.make("picture", self)) if registry.known("picture") else None
 
     @classmethod
     def from_orders(cls, orders: Sequence[Sequence[Compute]], placement: Placement, name: str = "order") -> Schedule:

@@ -1,7 +1,7 @@
 """What every picture draws: operations on ranks over time, who feeds whom, and what is held.
 
     time   0  1  2  3  4          start, end       in ticks of 1 / scale
-    rank 0 F0 F1 .. I0 W0         needs, crosses   the producer of each operation, and whether a message brings it
+    rank 0 F0 F1 .. I0 W0         dependencies    the producer of each operation, and whether a message brings it
     rank 1 .. F0 I0 F1 I1         held             activations after each operation
 
 An order in which ranks wait for each other is drawn as far as it runs, and a program under the model that stops it.
@@ -16,10 +16,10 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.analysis.against import Against
+from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.memory import Memory, memory
 from pipesched.analysis.standstill import Standstill, cut, of_orders
 from pipesched.analysis.timeline import Timeline, timeline
-from pipesched.analysis.waits import Waits, waits
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
 from pipesched.model.release import AT_W, Release
@@ -35,7 +35,7 @@ class Chart:
 
     schedule: Schedule
     costs: Costs
-    needs: Waits
+    dependencies: Dependencies
     times: Timeline
     scale: int
     message: Ints
@@ -70,17 +70,17 @@ def chart(
     """
     costs = costs or Costs()
     ticks = costs.ticks(schedule.stages)
-    needs = waits(schedule)
-    times = timeline(schedule, needs, ticks)
+    dependencies = Dependencies.of(schedule)
+    times = timeline(schedule, dependencies, ticks)
     if not times.finished:
-        orders = of_orders(schedule, needs, times)
+        orders = of_orders(schedule, dependencies, times)
         stop = orders if stop is None else replace(orders, ran=stop.ran & orders.ran)
     if stop is not None:
-        times = timeline(schedule, cut(needs, stop.ran), ticks)
+        times = timeline(schedule, cut(dependencies, stop.ran), ticks)
     return Chart(
         schedule,
         costs,
-        needs,
+        dependencies,
         times,
         ticks.scale,
         ticks.message,

@@ -90,10 +90,10 @@ def node_names(chart: Chart) -> list[str]:
 
 def edges(chart: Chart) -> list[tuple[int, int, str]]:
     """Source, target and kind, by target."""
-    schedule, needs = chart.schedule, chart.needs
+    schedule, dependencies = chart.schedule, chart.dependencies
     first = set(schedule.start[:-1].tolist())
     made = []
-    columns = zip(schedule.joined.tolist(), needs.needs.tolist(), needs.crosses.tolist(), strict=True)
+    columns = zip(schedule.joined.tolist(), dependencies.producer.tolist(), dependencies.crosses.tolist(), strict=True)
     for index, (joined, producer, crosses) in enumerate(columns):
         if index not in first:
             made.append((index - 1, index, "pair" if joined else "order"))

@@ -78,7 +78,7 @@ def _json(value: object) -> str:
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
     """One entry an operation; what never runs is there, after what runs."""
     schedule, times = chart.schedule, chart.times
-    why = causes(schedule, chart.needs, times, chart.costs.ticks(schedule.stages))
+    why = causes(schedule, chart.dependencies, times, chart.costs.ticks(schedule.stages))
     return {
         "kind": schedule.op,
         "second": schedule.joined.astype(np.int8),
@@ -86,7 +86,7 @@ def _columns(chart: Chart, where: Places) -> dict[str, Column]:
         "microbatch": schedule.microbatch,
         "begin": np.maximum(times.start, 0),
         "end": np.maximum(times.end, 0),
-        "needs": chart.needs.needs,
+        "needs": chart.dependencies.producer,
         "cause": why.cause,
         "held": chart.held.held,
         "line": where.line,

@@ -152,9 +152,9 @@ class Cells:
             f'<defs><marker id="{scope}p" class="p" viewBox="0 0 6 6" refX="6" refY="3" '
             'markerWidth="5" markerHeight="5" orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
         )
-        schedule, times, needs = self.chart.schedule, self.chart.times, self.chart.needs
-        for i in np.flatnonzero(needs.crosses & (times.start >= 0)).tolist():
-            sender = int(needs.needs[i])
+        schedule, times, dependencies = self.chart.schedule, self.chart.times, self.chart.dependencies
+        for i in np.flatnonzero(dependencies.crosses & (times.start >= 0)).tolist():
+            sender = int(dependencies.producer[i])
             begin, end = int(times.end[sender]), int(times.start[i])
             if self._visible(begin, end):
                 head = f' marker-end="url(#{scope}p)"' if end <= self.frame.end else ""

@@ -28,7 +28,7 @@ def csv(chart: Chart) -> str:
     names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
     cells = [f"{op},{stage},{microbatch}" for op, stage, microbatch in columns]
     start, end = _times(chart, chart.times.start.tolist()), _times(chart, chart.times.end.tolist())
-    needs = ["" if i < 0 else names[i] for i in chart.needs.needs.tolist()]
+    needs = ["" if i < 0 else names[i] for i in chart.dependencies.producer.tolist()]
     held = _held(chart)
     lines = [HEADER]
     for rank, (low, high) in enumerate(pairwise(schedule.start.tolist())):

@@ -81,7 +81,7 @@ class _Trace:
     @classmethod
     def of(cls, chart: Chart) -> _Trace:
         schedule, times = chart.schedule, chart.times
-        why = causes(schedule, chart.needs, times, chart.costs.ticks(schedule.stages))
+        why = causes(schedule, chart.dependencies, times, chart.costs.ticks(schedule.stages))
         letters = [Op(x).name for x in schedule.op.tolist()]
         columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
         tick = microseconds(chart)
@@ -94,7 +94,7 @@ class _Trace:
             [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns],
             [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns],
             _held(chart),
-            chart.needs.needs.tolist(),
+            chart.dependencies.producer.tolist(),
             frozenset(critical_path(times, why)),
             messages(chart, tick),
         )

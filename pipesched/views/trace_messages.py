@@ -33,9 +33,9 @@ class Message:
 
 def messages(chart: Chart, tick: int) -> list[list[Message]]:
     """The slices of every rank in the order of their begins. A message is sent when its producer ends."""
-    needs, schedule = chart.needs, chart.schedule
-    consumers = np.flatnonzero(needs.crosses & (chart.times.end[needs.needs] >= 0))
-    producers = needs.needs[consumers]
+    dependencies, schedule = chart.dependencies, chart.schedule
+    consumers = np.flatnonzero(dependencies.crosses & (chart.times.end[dependencies.producer] >= 0))
+    producers = dependencies.producer[consumers]
     late = chart.message[np.clip(schedule.stage[producers], 0, schedule.stages - 1)]
     columns = (consumers, schedule.rank[producers], schedule.rank[consumers], chart.times.end[producers], late)
     by_rank: list[list[Message]] = [[] for _ in range(schedule.ranks)]

@@ -23,7 +23,7 @@ class _Box:
     __slots__ = ("__weakref__", "tensor")
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor.detach()  # a saved output would hold its own graph in a circle
+        self.tensor = tensor.detach()  # a saved output would hold its own graph in a cycle
 
 
 class Live:

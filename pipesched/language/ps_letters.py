@@ -1,0 +1,228 @@
+"""Orders as words: the operations of a rank in the letters of the language.
+
+    F[c]      where it is the next microbatch of the chunk        F[c](i)   where it is not
+    W         where every W is the oldest one of its rank         W[c]      where it is the oldest of its chunk
+    overlap(F[0], B[1])                                           one letter, for it is one slot
+
+Whose turn it is follows the rule of the language: of a kind (F; I and B; W) and a chunk, the smallest microbatch that
+has not run yet, and for W the oldest I that waits for one. Microbatches in order, the usual case, are seen at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from pipesched.diagnostics import Code, fail
+from pipesched.language.ps_fold import LETTER, Word
+from pipesched.language.ps_series import Series, series
+from pipesched.model.columns import Bools, Ints
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+
+_BARE = 0  # the chunk, counted from 1, of what names none
+
+
+@dataclass(frozen=True)
+class Words:
+    """The order of every rank.
+
+    drained: by rank, whether all W are the oldest ones and the last I has had its own. series: by letter, where its
+    text has a blank for the microbatch.
+    """
+
+    letters: tuple[str, ...]
+    weights: tuple[int, ...]
+    words: tuple[Word, ...]
+    drained: tuple[bool, ...]
+    series: Mapping[int, Series]
+
+
+BLANK = "…"
+
+
+def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, in_series: bool = True) -> Words:
+    """The words of a schedule on this placement, whose routes are ranges.
+
+    by_chunk: no W but of a named chunk. in_series: with series of microbatches as letters.
+
+    Raises:
+        PipeschedError: PS814, an operation that has no place in the language.
+    """
+    columns = _Columns(schedule, placement)
+    next_ones = columns.next_ones()
+    alone = np.array([len(placement.chunks(r)) == 1 for r in range(schedule.ranks)])
+    oldest = np.array([columns.oldest(r) for r in range(schedule.ranks)])
+    oldest &= alone | (not by_chunk and bool(np.all(oldest | alone)))
+    bare = alone[schedule.rank] | (oldest[schedule.rank] & (schedule.op == Op.W))
+    chunk = np.where(bare, _BARE, columns.chunk + 1)
+    named = np.where(next_ones | (bare & ~alone[schedule.rank]), 0, schedule.microbatch + 1)
+    runs = columns.series(next_ones) if in_series else {}
+    distinct = {run: i for i, run in enumerate(dict.fromkeys(runs.values()))}
+    for at, run in runs.items():
+        named[at] = placement.microbatches + 1 + distinct[run]
+    texts, numbers, which = _letters(schedule, chunk, named, _chunk_names(placement))
+    by_number = list(distinct)
+    of_letter = {letter: by_number[number] for letter, number in which.items()}
+    weights = tuple(LETTER + (")" in x) + 3 * ("," in x) for x in texts)
+    cut = np.searchsorted(np.flatnonzero(~schedule.joined), schedule.start)
+    listed = numbers.tolist()
+    spelled = tuple(tuple(listed[a:b]) for a, b in pairwise(cut.tolist()))
+    return Words(texts, weights, spelled, tuple(oldest.tolist()), of_letter)
+
+
+class _Columns:
+    """The operations of a schedule by rank, chunk and kind (0 F, 1 I and B, 2 W)."""
+
+    def __init__(self, schedule: Schedule, placement: Placement) -> None:
+        self.schedule, self.placement = schedule, placement
+        _check_pairs(schedule)
+        self.route = _route(schedule, placement)
+        number = np.zeros(placement.rank_of.shape, dtype=np.int64)
+        for rank in range(placement.ranks):
+            for c, at in enumerate(placement.chunks(rank)):
+                number[at] = c
+        self.chunk = number[self.route, schedule.stage]
+        kind = np.array([0, 1, 2, 1], dtype=np.int64)[schedule.op]
+        key = (schedule.rank * (int(number.max()) + 1) + self.chunk) * 3 + kind
+        self.by_group = np.argsort(key, kind="stable")
+        self.cut = np.flatnonzero(np.diff(key[self.by_group], prepend=-1, append=-1))
+        self.kind = kind
+
+    @property
+    def groups(self) -> list[Ints]:
+        """The places of the operations of a rank, a chunk and a kind, in order."""
+        return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
+
+    def series(self, next_ones: Bools) -> dict[int, Series]:
+        """The series of microbatches of all operations that stand in one."""
+        paired = self.schedule.joined.copy()
+        paired[:-1] |= self.schedule.joined[1:]
+        return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
+
+    def next_ones(self) -> Bools:
+        """Whether an operation is the one that its kind and chunk would take."""
+        found = np.zeros(len(self.schedule), dtype=np.bool_)
+        low = [int(np.argmax(self.placement.route_of == route)) for route in range(self.placement.routes)]
+        backward: dict[tuple[int, int], Ints] = {}
+        for group in self.groups:
+            at = (int(self.schedule.rank[group[0]]), int(self.chunk[group[0]]))
+            microbatches = self.schedule.microbatch[group]
+            if self.kind[group[0]] == 2:
+                split = backward.get(at, group[:0])
+                found[group] = self._pending(split[self.schedule.op[split] == Op.I], group)
+                continue
+            if self.kind[group[0]] == 1:
+                backward[at] = group
+            first = low[int(self.route[group[0]])]
+            in_order = bool(np.all(microbatches == first + np.arange(len(group))))
+            found[group] = True if in_order else list(_turns(microbatches.tolist(), first))
+        return found
+
+    def _pending(self, inputs: Ints, weights: Ints) -> bool | list[bool]:
+        """Which of these W are the oldest of these I whose W is missing; all given by their places."""
+        microbatch = self.schedule.microbatch
+        if len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
+            same = microbatch[weights] == microbatch[inputs[: len(weights)]]
+            if bool(np.all(same)):
+                return True
+        is_weight = dict.fromkeys(inputs.tolist(), False) | dict.fromkeys(weights.tolist(), True)
+        waiting: deque[int] = deque()
+        found: list[bool] = []
+        for i in sorted(is_weight):
+            i_of = int(microbatch[i])
+            if not is_weight[i]:
+                waiting.append(i_of)
+                continue
+            found.append(bool(waiting) and waiting[0] == i_of)
+            if i_of in waiting:
+                waiting.remove(i_of)
+        return found
+
+    def oldest(self, rank: int) -> bool:
+        """Whether the W of a rank are its I in their order, each after its own, and none is missing."""
+        here = slice(int(self.schedule.start[rank]), int(self.schedule.start[rank + 1]))
+        op, microbatch, chunk = self.schedule.op[here], self.schedule.microbatch[here], self.chunk[here]
+        weight, split = np.flatnonzero(op == Op.W), np.flatnonzero(op == Op.I)
+        if len(weight) != len(split) or not bool(np.all(weight > split)):
+            return False
+        return bool(np.all((microbatch[weight] == microbatch[split]) & (chunk[weight] == chunk[split])))
+
+
+def _turns(microbatches: list[int], first: int) -> Iterator[bool]:
+    """Whether each is the smallest that has not run."""
+    run: set[int] = set()
+    upcoming = first
+    for i in microbatches:
+        yield i == upcoming
+        run.add(i)
+        while upcoming in run:
+            upcoming += 1
+
+
+def _check_pairs(schedule: Schedule) -> None:
+    second = np.flatnonzero(schedule.second)
+    first = second - 1
+    right = schedule.joined[second] & ~schedule.joined[first] & (schedule.op[first] == Op.F)
+    right &= (schedule.op[second] == Op.I) | (schedule.op[second] == Op.B)
+    if not bool(np.all(right)):
+        i = int(second[np.argmin(right)])
+        raise _nowhere(schedule, i, "is the second part of a slot whose first part is no F, or is no I or B itself")
+
+
+def _route(schedule: Schedule, placement: Placement) -> Ints:
+    """The route of every operation, which runs where its stage is."""
+    inside = (schedule.microbatch >= 0) & (schedule.microbatch < placement.microbatches)
+    inside &= (schedule.stage >= 0) & (schedule.stage < placement.stages)
+    route = placement.route_of[np.where(inside, schedule.microbatch, 0)].astype(np.int64)
+    right = inside & (placement.rank_of[route, np.where(inside, schedule.stage, 0)] == schedule.rank)
+    if not bool(np.all(right)):
+        raise _nowhere(schedule, int(np.argmin(right)), "is not on the rank of its stage, or is of no stage at all")
+    return route
+
+
+def _nowhere(schedule: Schedule, i: int, why: str) -> Exception:
+    message = f"{schedule[i]} on rank {int(schedule.rank[i])} {why}: a .ps file cannot say that"
+    return fail(Code.TARGET, message, help="keep it as an order or a torch CSV")
+
+
+def _chunk_names(placement: Placement) -> list[str]:
+    """Chunks by number, or by their route where every rank holds one stage of each."""
+    if placement.routes > 1 and placement.stages == placement.ranks:
+        rows = np.sort(placement.rank_of, axis=1)
+        if bool(np.all(rows == np.arange(placement.ranks))):
+            return list(placement.route_names)
+    return [str(c) for c in range(placement.rank_of.size)]
+
+
+def _letters(
+    schedule: Schedule, chunk: Ints, named: Ints, names: list[str]
+) -> tuple[tuple[str, ...], Ints, dict[int, int]]:
+    """The texts of all slots, in the order of the alphabet, the number of each slot, and by text the series in it."""
+    of_chunk = schedule.op.astype(np.int64) * (int(chunk.max(initial=0)) + 1) + chunk
+    code = of_chunk * (int(named.max(initial=0)) + 1) + named
+    _, where, number = np.unique(code, return_index=True, return_inverse=True)
+    run = (named[where] - schedule.microbatches - 1).tolist()
+    texts = [
+        _text(int(schedule.op[i]), int(chunk[i]), BLANK if n >= 0 else int(named[i]) - 1, names)
+        for i, n in zip(where.tolist(), run, strict=True)
+    ]
+    first = np.flatnonzero(~schedule.joined)
+    partner = np.zeros(len(schedule), dtype=np.int64)
+    seconds = np.flatnonzero(schedule.joined)
+    partner[seconds - 1] = number.reshape(-1)[seconds] + 1
+    slot = number.reshape(-1)[first] * (len(texts) + 1) + partner[first]
+    kinds, numbers = np.unique(slot, return_inverse=True)
+    pairs = [divmod(kind, len(texts) + 1) for kind in kinds.tolist()]
+    told = tuple(f"overlap({texts[a]}, {texts[b - 1]})" if b else texts[a] for a, b in pairs)
+    return told, numbers.reshape(-1), {letter: run[a] for letter, (a, b) in enumerate(pairs) if not b and run[a] >= 0}
+
+
+def _text(op: int, chunk: int, microbatch: int | str, names: list[str]) -> str:
+    of_chunk = f"[{names[chunk - 1]}]" if chunk else ""
+    return f"{Op(op).name}{of_chunk}" + (f"({microbatch})" if microbatch != -1 else "")

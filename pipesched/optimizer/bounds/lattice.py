@@ -1,0 +1,165 @@
+"""One rank alone, all its orders at once.
+
+    state   how many operations of each sequence of the rank are done
+    T       the earliest time at which a state can be reached        from the states with one operation less
+    U       the latest time at which it may be left                  from the states with one more
+
+The sequences of a rank are chains of like operations, so its orders are the paths through a lattice of counts, and a
+cap cuts most of that away. Whatever the order, time at a state is at least T: one pass decides whether the rank, with
+the heads and tails of the whole problem, its memory and its own precedences, can do its work at all, and between
+which times each operation can start. What it leaves out are the delays of paths through other ranks; heads and tails
+carry those, and what one rank learns moves the heads and tails of the others.
+
+With several chunks a rank this is where lower bounds come from: on a folded placement the last rank alone, which has no
+such delays between its chunks, often decides the optimum. Dynamic programming over subsets, Held and Karp, 1962, with
+counts for subsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.optimizer.encoding.merge import Merged
+from pipesched.optimizer.encoding.relax import restrict
+
+MOST = 400_000  # states of one rank; beyond, nothing is learnt
+_LATE = np.int64(2**60)
+
+
+@dataclass(frozen=True, eq=False)
+class Rank:
+    """The sequences of one rank, numbered from 0.
+
+    first: the number of the first operation of each in the problem. length, duration: of each. peak: what an operation
+    holds at most above what was held before it; change: what it leaves there. before: (q, b), operation i of q comes
+    after operation i of b. joins: (q, those of which i + 1 in all have ended before operation i of q).
+    """
+
+    first: Ints
+    length: Ints
+    duration: Ints
+    peak: Ints
+    change: Ints
+    cap: int
+    before: tuple[tuple[int, int], ...]
+    joins: tuple[tuple[int, tuple[int, ...]], ...]
+
+    @cached_property
+    def stride(self) -> Ints:
+        """One operation more of each sequence, in the number of a state."""
+        return np.concatenate([[1], np.cumprod(self.length + 1)[:-1]])
+
+    @property
+    def numbered(self) -> bool:
+        """Whether every state has a number of 64 bits."""
+        return float(np.prod(self.length + 1.0)) < 2.0**62
+
+    def next(self, keys: Ints) -> tuple[Ints, Ints, Ints]:
+        """(state, sequence, operation): everything that can come next."""
+        counts = keys // self.stride[:, None] % (self.length[:, None] + 1)
+        may = counts < self.length[:, None]
+        may &= self.change @ counts + self.peak[:, None] <= self.cap
+        for after, b in self.before:
+            may[after] &= counts[b] > counts[after]
+        for after, inputs in self.joins:
+            may[after] &= counts[list(inputs)].sum(axis=0) > counts[after]
+        q, state = np.nonzero(may)
+        return state, q, self.first[q] + counts[q, state]
+
+
+def alone(merged: Merged, rank: int) -> Rank:
+    """One rank of a problem."""
+    problem = merged.problem
+    held = list(problem.on[rank])
+    number = {q: i for i, q in enumerate(held)}
+    part, _ = restrict(problem, (rank,))
+    change = problem.takes[held] - problem.frees[held]
+    return Rank(
+        problem.first[held],
+        problem.length[held],
+        problem.duration[held],
+        np.maximum(problem.takes[held], change),
+        change,
+        int(problem.cap[rank]),
+        tuple(zip(part.after.tolist(), part.before.tolist(), strict=True)),
+        tuple((number[q], tuple(number[i] for i in inputs)) for q, inputs in merged.joins if q in number),
+    )
+
+
+def between(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> tuple[Ints, Ints] | None:
+    """The times between which operations can start if this rank is to do its work; None if it cannot.
+
+    Args:
+        rank: from `alone`.
+        low: the earliest start by heads, of every operation of the problem.
+        high: the latest start by tails.
+        most: states, beyond which low and high come back as they are.
+    """
+    steps = forward(rank, low, high, most)
+    if steps is None:
+        return low, high
+    return backward(rank, steps, low, high) if len(steps) == rank.length.sum() else None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """All ways from the states with n operations done, so many, to those with n + 1.
+
+    source, target: the number of the state in either, states counted from 0. q, x: the sequence and the operation.
+    soonest: its start at T of the source.
+    """
+
+    states: int
+    source: Ints
+    target: Ints
+    q: Ints
+    x: Ints
+    soonest: Ints
+
+
+def forward(rank: Rank, low: Ints, high: Ints, most: int = MOST) -> list[Step] | None:
+    """The ways from nothing done to all done, as far as they lead; None if there are too many states."""
+    if not rank.numbered:
+        return None
+    keys, time, states = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 1
+    steps: list[Step] = []
+    for _ in range(int(rank.length.sum())):
+        source, q, x = rank.next(keys)
+        soonest = np.maximum(time[source], low[x])
+        fits = np.flatnonzero(soonest <= high[x])
+        if not len(fits):
+            break
+        source, q, x, soonest = source[fits], q[fits], x[fits], soonest[fits]
+        reached = keys[source] + rank.stride[q]
+        order = np.argsort(reached, kind="stable")
+        reached = reached[order]
+        new = np.concatenate([[True], reached[1:] != reached[:-1]])
+        target = np.empty(len(order), dtype=np.int64)
+        target[order] = np.cumsum(new) - 1
+        steps.append(Step(len(keys), source, target, q, x, soonest))
+        keys, time = reached[new], np.minimum.reduceat((soonest + rank.duration[q])[order], np.flatnonzero(new))
+        states += len(keys)
+        if states > most:
+            return None
+    return steps
+
+
+def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
+    """Earliest and latest starts over all orders that come to the end in time; None if no order does."""
+    least, most = low.copy(), high.copy()
+    for first, length in zip(rank.first.tolist(), rank.length.tolist(), strict=True):
+        least[first : first + length], most[first : first + length] = _LATE, -_LATE
+    late = np.full(1, _LATE)
+    for step in reversed(steps):
+        last = np.minimum(late[step.target] - rank.duration[step.q], high[step.x])
+        alive = np.flatnonzero(step.soonest <= last)
+        source, x, last = step.source[alive], step.x[alive], last[alive]
+        np.minimum.at(least, x, step.soonest[alive])
+        np.maximum.at(most, x, last)
+        late = np.full(step.states, -_LATE)
+        np.maximum.at(late, source, last)
+    return (least, most) if late[0] > -_LATE else None

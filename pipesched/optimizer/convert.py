@@ -1,0 +1,154 @@
+"""Between a `Schedule` and the orders of a `Problem`, and what an order costs.
+
+Operation i of a sequence is the i-th microbatch of its route. A full backward in a schedule is I, then W, where the
+problem splits the backward; where it does not, an I and its W cannot be told apart from a B only if they touch.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.problem import Orders, Problem
+
+
+def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
+    """The order of a schedule of the same placement and sizes, in microbatch order; None if it cannot be told.
+
+    It cannot where operations overlap, are missing, or run on other ranks, and where a fused problem meets a split
+    backward.
+    """
+    known = {
+        (int(op), int(route), int(stage)): q
+        for q, (op, route, stage) in enumerate(zip(problem.op, problem.route, problem.stage, strict=True))
+    }
+    if bool(schedule.joined.any()) or schedule.microbatches != problem.placement.microbatches:
+        return None
+    route_of = schedule.placement.route_of.tolist()
+    orders: list[list[int]] = []
+    used = [0] * problem.sequences
+    for rank in range(schedule.ranks):
+        order: list[int] = []
+        for i in range(int(schedule.start[rank]), int(schedule.start[rank + 1])):
+            op, stage, route = int(schedule.op[i]), int(schedule.stage[i]), route_of[int(schedule.microbatch[i])]
+            for part in (Op.I, Op.W) if op == Op.B and not problem.fused else (op,):
+                q = known.get((int(part), route, stage), -1)
+                if q < 0 or int(problem.rank[q]) != rank or used[q] >= int(problem.length[q]):
+                    return None
+                order.append(int(problem.first[q]) + used[q])
+                used[q] += 1
+        orders.append(order)
+    return orders if used == problem.length.tolist() else None
+
+
+def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Schedule:
+    """The orders as a schedule."""
+    flat = np.array([x for order in orders for x in order], dtype=np.int64)
+    q, i = problem.sequence[flat], problem.index[flat]
+    of_route = [np.flatnonzero(problem.placement.route_of == route) for route in range(problem.placement.routes)]
+    microbatch = np.zeros(len(flat), dtype=np.int32)
+    for route, those in enumerate(of_route):
+        mine = problem.route[q] == route
+        microbatch[mine] = those[i[mine]]
+    cut = np.cumsum([0] + [len(order) for order in orders], dtype=np.int64)
+    return Schedule(
+        name,
+        {},
+        problem.placement,
+        problem.op[q].astype(np.int8),
+        problem.stage[q].astype(np.int32),
+        microbatch,
+        np.zeros(len(flat), dtype=np.bool_),
+        cut,
+    )
+
+
+def by_start(problem: Problem, start: Ints) -> Orders:
+    """The order of a table of starts; at the same time what takes no time comes first, then in chain order."""
+    duration = problem.duration[problem.sequence]
+    rank = problem.rank[problem.sequence]
+    chain = np.lexsort((_depth(problem)[problem.sequence], duration > 0, start, rank))
+    cut = np.searchsorted(rank[chain], np.arange(problem.ranks + 1))
+    return [chain[a:b].tolist() for a, b in pairwise(cut.tolist())]
+
+
+def _depth(problem: Problem) -> Ints:
+    """How many sequences a sequence waits for, one after the other: of two that start together, which comes first."""
+    depth = np.zeros(problem.sequences, dtype=np.int64)
+    for _ in range(problem.sequences if bool((problem.duration == 0).any()) else 0):
+        deeper = depth.copy()
+        np.maximum.at(deeper, problem.after, depth[problem.before] + 1)
+        if (deeper == depth).all():
+            break
+        depth = deeper
+    return depth
+
+
+def run(problem: Problem, orders: Orders) -> Ints | None:
+    """The earliest start of every operation in these orders, int64, shape (operations,); None where ranks wait for
+    each other.
+    """
+    before = producers(problem)
+    duration = problem.duration[problem.sequence].tolist()
+    first, delay = before
+    start = [-1] * problem.operations
+    waiting: dict[int, list[int]] = {}
+    at, clock = [0] * problem.ranks, [0] * problem.ranks
+    ready = list(range(problem.ranks - 1, -1, -1))
+    left = problem.operations
+    while ready:
+        rank = ready.pop()
+        order, i, now = orders[rank], at[rank], clock[rank]
+        while i < len(order):
+            x = order[i]
+            producer = first[x]
+            if producer >= 0:
+                if start[producer] < 0:
+                    waiting.setdefault(producer, []).append(rank)
+                    break
+                arrival = start[producer] + delay[x]
+                now = max(now, arrival)
+            start[x] = now
+            now += duration[x]
+            left -= 1
+            if x in waiting:
+                ready += waiting.pop(x)
+            i += 1
+        at[rank], clock[rank] = i, now
+    return None if left else np.array(start, dtype=np.int64)
+
+
+def producers(problem: Problem) -> tuple[list[int], list[int]]:
+    """By operation: what it waits for, -1 if nothing, and the least time from that one's start to its own."""
+    made = getattr(problem, "_producers", None)
+    if made is None:
+        first, delay = np.full(problem.operations, -1), np.zeros(problem.operations, dtype=np.int64)
+        for b, a, lag in zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True):
+            i = np.arange(int(problem.length[a]))
+            first[problem.first[a] + i] = problem.first[b] + i
+            delay[problem.first[a] + i] = problem.duration[b] + lag
+        made = (first.tolist(), delay.tolist())
+        object.__setattr__(problem, "_producers", made)
+    return made
+
+
+def peak(problem: Problem, orders: Orders) -> Ints:
+    """Most that is held on every rank, in parts; int64, shape (ranks,)."""
+    change = (problem.takes - problem.frees)[problem.sequence]
+    most = np.zeros(problem.ranks, dtype=np.int64)
+    for rank, order in enumerate(orders):
+        if len(order):
+            most[rank] = max(0, int(np.cumsum(change[np.asarray(order)]).max()))
+    return most
+
+
+def value(problem: Problem, orders: Orders) -> int | None:
+    """The objective in ticks, or None where the orders wait for each other or hold more than a cap."""
+    start = run(problem, orders)
+    if start is None or bool((peak(problem, orders) > problem.cap).any()):
+        return None
+    return problem.value(start)

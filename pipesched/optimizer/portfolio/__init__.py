@@ -1,0 +1,144 @@
+"""Good orders without a solver: upper bounds, and where the search begins.
+
+    known         the orders of the literature, cut to the caps        milliseconds
+    zero_bubble   one F and one I at a time, W in the gaps             one stage a rank
+    vee, kernel   a pattern that repeats, without a bubble             where memory is scarce
+    listing       the most urgent of what has arrived and has room     any placement, any caps
+    justify       all of these, pushed forward and backward            mends warm-up and cool-down
+    local         moves along the longest paths                        the rest of the time
+    late_start    a rank begins later                                  for the span
+
+Everything is counted in steps, never in time, so that what is found does not depend on how busy the machine is.
+
+What comes out is a schedule: it ends, and keeps to the caps. The caller measures it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from pipesched.optimizer.bounds.least_cap import least_cap
+from pipesched.optimizer.portfolio.coarse import coarsened
+from pipesched.optimizer.portfolio.justify import Justifier, pushed
+from pipesched.optimizer.portfolio.kernel import patterns
+from pipesched.optimizer.portfolio.known import in_flight, known
+from pipesched.optimizer.portfolio.late_start import late
+from pipesched.optimizer.portfolio.listing import listings
+from pipesched.optimizer.portfolio.local import walks
+from pipesched.optimizer.portfolio.pool import Candidate, Entry, Meter, Pool
+from pipesched.optimizer.portfolio.safe import one_by_one
+from pipesched.optimizer.portfolio.vee import building_blocks
+from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
+from pipesched.optimizer.problem import Orders, Problem
+
+SMALL = 20_000  # operations beyond which pushing each better order takes too long
+FAMILIES, PUSHES = 0.5, 0.75  # of the first look has gone when these stop, for now
+LATE = ", ranks begin later"
+SHARE = 500_000  # steps of each in turn, after the first look
+LIST, ZERO, PATTERN = 1, 8, 1  # steps for an operation, beside those that families count themselves
+
+Family: TypeAlias = Iterator[tuple[str, Orders]]
+
+
+def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, Orders]]:
+    """(name, orders), each better than all before, until so many steps are done or nothing more is known to be tried.
+
+    Yields nothing if a cap is below `least_cap`, else at least once.
+    """
+    meter, some = Meter(), False
+    for found in search(problem, steps, meter, seed):
+        if found is not None:
+            some = True
+            yield found
+        if some and meter.spent >= steps:
+            return
+
+
+def search(problem: Problem, look: int, meter: Meter, seed: int = 0) -> Iterator[tuple[str, Orders] | None]:
+    """The same without end; None where nothing better was found, so that the caller can look at the meter.
+
+    look: the steps of a first look, in which everything has its turn.
+    """
+    if bool((problem.cap < least_cap(problem)).any()):
+        return
+    pool = Pool(problem, meter)
+    for name, found in _tried(pool, look, seed):
+        if found is None or not pool.offer(name, found):
+            yield None
+            continue
+        yield name, found
+        if problem.objective == "span":
+            later, runs = late(problem, found)
+            meter.spend(runs * problem.operations)
+            if pool.offer(name + LATE, later):
+                yield name + LATE, later
+
+
+def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
+    """What is known, the families, all of the pool pushed together; then walks and the families in turn."""
+    problem, meter = pool.problem, pool.meter
+    justifier = Justifier(problem)
+    yield from known(problem)
+    yield from _until(_counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, int(PUSHES * look))
+    yield from _push(pool, pool.entries[:1], justifier)
+    if not pool.entries:
+        yield "one microbatch at a time", one_by_one(problem)
+    families = _families(pool, justifier, seed)
+    yield from _until(families, meter, int(FAMILIES * look))
+    yield from _until(_push(pool, list(pool.entries), justifier), meter, int(PUSHES * look))
+    going: list[Iterator[Candidate]] = [walks(pool, justifier, seed), families]
+    yield from _until(going[0], meter, look)
+    while going:
+        for some in list(going):
+            before = meter.spent
+            yield from _until(some, meter, before + SHARE)
+            if meter.spent < before + SHARE:
+                going.remove(some)
+
+
+def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate]:
+    problem, meter = pool.problem, pool.meter
+    for entry in _in_turn(
+        _counted(building_blocks(problem), meter, PATTERN * problem.operations),
+        _counted(patterns(problem, seed), meter, PATTERN * problem.operations),
+        listings(problem, meter),
+        _counted(in_flight(problem), meter, LIST * problem.operations),
+    ):
+        before = pool.best
+        yield entry
+        if pool.best < before and problem.operations <= SMALL:
+            yield from _push(pool, pool.entries[:1], justifier)
+
+
+def _push(pool: Pool, entries: list[Entry], justifier: Justifier) -> Iterator[Candidate]:
+    for _, name, found in entries:
+        yield pushed(name), justifier.push(found, pool.meter)
+
+
+def _counted(family: Family, meter: Meter, steps: int) -> Family:
+    """The same; each takes so many steps."""
+    for entry in family:
+        meter.spend(steps)
+        yield entry
+
+
+def _until(family: Iterator[Candidate], meter: Meter, steps: int) -> Iterator[Candidate]:
+    """What comes until so many steps are done; the rest can be asked for later."""
+    while meter.spent < steps and (entry := next(family, None)) is not None:
+        yield entry
+
+
+def _in_turn(*families: Family) -> Family:
+    """One of each, until all are at their end."""
+    left = list(families)
+    while left:
+        for family in list(left):
+            entry = next(family, None)
+            if entry is None:
+                left.remove(family)
+            else:
+                yield entry
+
+
+__all__ = ["coarsened", "orders", "search"]

@@ -1,0 +1,159 @@
+"""The orders of the literature, at the caps of the problem.
+
+One stage a rank: an order is told by how many forwards come before the first backward, and how many W are put off,
+at each position j of p (Qi et al., ICLR 2024, arXiv:2401.10241, section 2.3; Narayanan et al., SC 2021):
+
+    GPipe     m              0            1F1B      p - 1 - j       0
+    ZB-H1     p - 1 - j      j            ZB-H2     2(p - 1 - j)    2j
+
+A cap k leaves room for k - 1 forwards before the first backward, and no position may be further ahead than the one
+before it. Where a forward finds no room, W that were put off come first; where even that does not help, it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from pipesched.model.ops import Op
+from pipesched.optimizer.portfolio.shape import Shape, Token, shape, written
+from pipesched.optimizer.portfolio.trips import trips
+from pipesched.optimizer.portfolio.vee import zb_v
+from pipesched.optimizer.problem import Orders, Problem
+
+
+def known(problem: Problem) -> Iterator[tuple[str, Orders]]:
+    """Named orders that fit the placement, the best first; not all keep to the caps."""
+    form = shape(problem)
+    if (found := trips(problem, form)) is not None:
+        yield "round trips", found
+    if form.kind == "linear":
+        yield from _linear(problem, form)
+    elif form.kind == "loop":
+        yield from _loop(problem, form)
+    elif form.kind == "vee" and not problem.fused:
+        yield "ZB-V", zb_v(problem, form)
+
+
+def warmups(problem: Problem, form: Shape, wanted: Sequence[int]) -> list[int]:
+    """What is wanted, cut to what the caps leave room for; by position."""
+    takes = {int(problem.stage[q]): int(problem.takes[q]) for q in range(problem.sequences) if problem.op[q] == Op.F}
+    length = problem.placement.microbatches
+    extra = [max(0, -int(x)) for x in problem.frees]
+    rooms = []
+    for stage, rank in enumerate(form.way):
+        more = max(extra[q] for q in problem.on[rank])
+        rooms.append((int(problem.cap[rank]) - more) // takes[stage] if takes[stage] else length)
+    return list(accumulate((max(0, min(n, length, room - 1)) for n, room in zip(wanted, rooms, strict=True)), min))
+
+
+def _linear(problem: Problem, form: Shape) -> Iterator[tuple[str, Orders]]:
+    size, length = len(form.way), problem.placement.microbatches
+    down = [size - 1 - j for j in range(size)]
+    twice = [2 * n for n in down]
+    plans: list[tuple[str, Sequence[int], Sequence[int]]] = [
+        ("ZB-H1", down, range(size)),
+        ("ZB-H2", twice, [2 * j for j in range(size)]),
+        ("1F1B", down, [0] * size),
+        ("1F1B with late W", down, [length] * size),
+        ("ZB-H2 with late W", twice, [length] * size),
+        ("GPipe", [length] * size, [0] * size),
+    ]
+    for name, wanted, put_off in plans:
+        if not problem.fused or name in ("1F1B", "GPipe"):
+            cut = warmups(problem, form, wanted) != [min(n, length) for n in wanted]
+            yield name + " cut to the caps" * cut, profile(problem, form, wanted, put_off)
+
+
+def in_flight(problem: Problem) -> Iterator[tuple[str, Orders]]:
+    """1F1B with more or fewer microbatches in flight on every rank, and W at once, late, or as in ZB-H1."""
+    form = shape(problem)
+    size, length = len(form.way), problem.placement.microbatches
+    down = [size - 1 - j for j in range(size)]
+    for extra in sorted(range(1 - size, size + 1), key=abs) if form.kind == "linear" else ():
+        wanted = [max(0, n + extra) for n in down]
+        name = f"1F1B with {abs(extra)} {'more' if extra > 0 else 'fewer'} in flight"
+        if extra:
+            yield name, profile(problem, form, wanted, [0] * size)
+            if not problem.fused:
+                yield f"{name}, W late", profile(problem, form, wanted, [length] * size)
+                yield f"{name}, W as in ZB-H1", profile(problem, form, wanted, list(range(size)))
+
+
+def profile(problem: Problem, form: Shape, wanted: Sequence[int], put_off: Sequence[int]) -> Orders:
+    """wanted: forwards before the first backward; put_off: W that are put off; by position. One stage a rank."""
+    warmup = warmups(problem, form, wanted)
+    orders: list[list[int]] = [[] for _ in range(problem.ranks)]
+    for position, rank in enumerate(form.way):
+        orders[rank] = _rank(problem, rank, warmup[position], put_off[position])
+    return orders
+
+
+def _rank(problem: Problem, rank: int, warmup: int, put_off: int) -> list[int]:
+    by_op = {int(problem.op[q]): q for q in problem.on[rank]}
+    f, back, w = by_op[Op.F], by_op[Op.B if problem.fused else Op.I], by_op.get(Op.W, -1)
+    at_f, at_back, at_w = (int(problem.first[q]) for q in (f, back, w))
+    take, freed, late = int(problem.takes[f]), int(problem.frees[back]), int(problem.frees[w]) if w >= 0 else 0
+    cap, length = int(problem.cap[rank]), int(problem.length[f])
+    extra = max(0, -freed)
+    order: list[int] = []
+    forwards = done = held = 0
+    if w < 0:
+        done = length
+    for i in range(length):
+        while forwards <= min(warmup + i, length - 1):
+            while held + take + extra > cap and done < i:
+                order.append(at_w + done)
+                done += 1
+                held -= late
+            if held + take + extra > cap and forwards > i:
+                break
+            order.append(at_f + forwards)
+            forwards += 1
+            held += take
+        while held + extra > cap and done < i:
+            order.append(at_w + done)
+            done += 1
+            held -= late
+        order.append(at_back + i)
+        held -= freed
+        while done <= i - put_off:
+            order.append(at_w + done)
+            done += 1
+            held -= late
+    order += range(at_w + done, at_w + length) if w >= 0 else ()
+    return order
+
+
+def _loop(problem: Problem, form: Shape) -> Iterator[tuple[str, Orders]]:
+    """Interleaved 1F1B in groups of p, or as near to p as m allows; with the backward split, its zero bubble too."""
+    size, length = len(form.way), problem.placement.microbatches
+    for group in sorted({min(size, length), *(n for n in range(1, length + 1) if length % n == 0 and n >= size)}):
+        words = "" if group == size else f" in groups of {group}"
+        if not problem.fused:
+            yield f"interleaved zero bubble{words}", _interleaved(problem, form, group, zero=True)
+        yield f"interleaved 1F1B{words}", _interleaved(problem, form, group, zero=False)
+
+
+def _interleaved(problem: Problem, form: Shape, group: int, *, zero: bool) -> Orders:
+    size, chunks, length = len(form.way), form.chunks, problem.placement.microbatches
+    turns = [
+        c for start in range(0, length, group) for c in range(chunks) for _ in range(start, min(start + group, length))
+    ]
+
+    def tokens(position: int) -> Iterator[Token]:
+        ahead = size - 1 - position
+        warmup = min(ahead * (1 if zero else 2) + (chunks - 1) * group, len(turns))
+        for c in turns[:warmup]:
+            yield Op.F, c
+        waiting: list[int] = []
+        for k, c in enumerate(turns):
+            if warmup + k < len(turns):
+                yield Op.F, turns[warmup + k]
+            yield (Op.I if zero else Op.B), chunks - 1 - c
+            if zero:
+                waiting.append(chunks - 1 - c)
+                if k >= position:
+                    yield Op.W, waiting.pop(0)
+
+    return written(problem, form, tokens)

@@ -1,0 +1,222 @@
+"""From both sides until they meet: what is reached falls, what is out of reach rises.
+
+    found    ─ known orders, list scheduling, local search ─ an engine says sat at C ──────────> best
+    refuted  ─ bounds ─ an engine says unsat at C, for all ranks or for some of them alone ────> lower
+
+    best == lower: proved optimal.   Out of time: best, lower and the gap between them.
+
+Heuristics come first; then two engines run side by side, and heuristics go on beside them to the end. One engine is
+asked to find, below the best by a step that shrinks when it does not answer; the other to refute, first at the bound,
+then just below the best, where a single rank with its memory and its round trips often cannot do what is asked, and
+says so far sooner than all ranks together. What comes of it does not depend on the machine (`lanes`), unless the limit
+of time ends it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+from pipesched.model.numbers import shown
+from pipesched.optimizer import convert
+from pipesched.optimizer.bounds.lower import lower_bound
+from pipesched.optimizer.bounds.windows import within
+from pipesched.optimizer.engines.pool import Pool
+from pipesched.optimizer.portfolio import LATE
+from pipesched.optimizer.portfolio import search as heuristics
+from pipesched.optimizer.portfolio.coarse import coarsened
+from pipesched.optimizer.portfolio.late_start import late
+from pipesched.optimizer.portfolio.pool import Meter
+from pipesched.optimizer.problem import Orders, Problem
+from pipesched.optimizer.question import Answer
+from pipesched.optimizer.search.bound_schedule import Ladder, Step, ladder
+from pipesched.optimizer.search.lanes import Found, Lanes, Slice
+from pipesched.optimizer.search.state import INTERRUPTED, Limits, Refutation, State
+
+_FINE = 400_000  # variables of one encoding from which durations are rounded first
+_COARSE = 20_000_000  # steps for each rounding
+_LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; more for each operation
+_SLICE = 20_000  # steps of heuristics beside the engines
+_WEIGHT = 4  # heuristics have a fourth of an engine's work
+
+Progress = Callable[[State], None]
+
+
+def search(
+    problem: Problem,
+    limits: Limits,
+    known: Iterable[tuple[str, Orders]] = (),
+    progress: Progress = lambda state: None,
+    until: float | None = None,
+    floor: int = 0,
+) -> State:
+    """The best schedule and the best bound that can be had; `progress` is called when either moves, and about every
+    second. KeyboardInterrupt ends the search with what it has.
+
+    The caller has made sure that some schedule exists (`least_cap.infeasible`). until: when time is over (monotonic);
+    without it, as many seconds from now as the limits say. floor: in ticks, no schedule has less.
+    """
+    started = time.monotonic()
+    meter = Meter(started + limits.seconds if until is None else until)
+    state = State(problem, lower_bound(problem), started, floor)
+    beside = heuristics(problem, _look(problem), meter, limits.seed) if limits.portfolio else iter(())
+    try:
+        progress(state)
+        _offer_all(state, known, meter, progress)
+        _first_look(state, beside, meter, progress)
+        if not state.proved and not meter.late:
+            _on_a_coarse_grid(state, limits, meter, progress)
+            _climb(state, limits, _slices(beside, meter), meter, progress)
+    except KeyboardInterrupt:
+        state.stopped = INTERRUPTED
+    if not state.proved and not state.stopped:
+        over = f"time limit of {limits.seconds:g} s; how far that goes depends on the machine"
+        state.stopped = over if meter.late else "nothing is left to try"
+    return state
+
+
+def _look(problem: Problem) -> int:
+    """Steps of heuristics before the engines start."""
+    return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
+
+
+def _offer_all(state: State, known: Iterable[tuple[str, Orders]], meter: Meter, progress: Progress) -> None:
+    for name, orders in known:
+        _offer(state, name, orders, progress)
+        if state.proved or (state.best is not None and meter.late):
+            return
+
+
+def _first_look(state: State, beside: Iterator[tuple[str, Orders] | None], meter: Meter, progress: Progress) -> None:
+    while not state.proved and meter.spent < _look(state.problem) and not (state.best is not None and meter.late):
+        found = next(beside, ("", None))
+        if found is not None and found[1] is None:
+            return
+        if found is not None:
+            _offer(state, *found, progress)
+
+
+def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
+    if state.offer(name, orders):
+        progress(state)
+
+
+def _slices(beside: Iterator[tuple[str, Orders] | None], meter: Meter) -> Iterator[Slice]:
+    """The heuristics, cut into slices."""
+    before = meter.spent
+    for found in beside:
+        if found is not None or meter.spent - before >= _SLICE:
+            yield max(1, meter.spent - before), None if found is None else Found(*found)
+            before = meter.spent
+
+
+def _on_a_coarse_grid(state: State, limits: Limits, meter: Meter, progress: Progress) -> None:
+    """Orders for rounded durations, which are few ticks, evaluated at the true ones."""
+    if state.value is None or limits.engine == "cpsat":
+        return
+    low, high = within(state.problem, state.value)
+    variables = int((high - low).sum())
+    if variables < _FINE:
+        return
+    steps = int(min(_COARSE, limits.seconds * 1e6 / 3))
+    inner = replace(limits, portfolio=False, proof=None, steps=steps)
+    finest = int(state.problem.duration.max()) // 2
+    for ticks in sorted({variables // 150_000, variables // 600_000} & set(range(2, finest + 1)), reverse=True):
+        _offer_rounded(state, ticks, inner, meter, progress)
+
+
+def _offer_rounded(state: State, ticks: int, limits: Limits, meter: Meter, progress: Progress) -> None:
+    """What the search finds for durations in so many ticks."""
+
+    def offered(coarse: State) -> None:
+        if coarse.best is not None:
+            state.offer(f"{coarse.source}, durations rounded", coarse.best)
+        state.doing = f"durations rounded to {shown(state.problem.time(ticks))}: {coarse.doing}"
+        progress(state)
+
+    if not state.proved and state.best is not None:
+        problem = coarsened(state.problem, ticks)
+        coarse = search(problem, limits, [(state.source, state.best)], offered, meter.until)
+        offered(coarse)
+        if coarse.stopped == INTERRUPTED:
+            raise KeyboardInterrupt
+
+
+@dataclass(eq=False)
+class Running:
+    """A question that an engine works on."""
+
+    step: Step
+    role: str
+
+
+def _climb(state: State, limits: Limits, beside: Iterator[Slice], meter: Meter, progress: Progress) -> None:
+    """Ask until the bounds meet, time is up or nothing is left to do."""
+    rungs = ladder(state.problem, limits.engine, state.lower, state.value, limits.seed)
+    running: dict[int, Running] = {}
+
+    def tick() -> None:
+        state.doing = ", ".join(_named(job.step) for job in running.values())
+        progress(state)
+
+    with Pool(limits.workers) as pool:
+        lanes = Lanes(pool, beside, _WEIGHT)
+        while not state.proved and lanes.now < (limits.steps or inf):
+            _ask(lanes, rungs, running)
+            event = lanes.next(meter.until, tick)
+            if event is None:
+                return
+            if isinstance(event, Found):
+                if state.offer(event.name, event.orders) and state.value is not None:
+                    rungs.found(state.value)
+            else:
+                _take(state, rungs, running.pop(event.ticket).step, event.answer)
+            _drop_stale(lanes, rungs, running)
+            tick()
+
+
+def _ask(lanes: Lanes, rungs: Ladder, running: dict[int, Running]) -> None:
+    for role in ("find", "refute"):
+        if lanes.free and all(job.role != role for job in running.values()):
+            step = rungs.find() if role == "find" else rungs.refute()
+            if step is not None and all(_same(step, job.step) is False for job in running.values()):
+                running[lanes.ask(step.question)] = Running(step, role)
+
+
+def _same(one: Step, two: Step) -> bool:
+    a, b = one.question, two.question
+    return (a.bound, a.engine, a.ranks) == (b.bound, b.engine, b.ranks)
+
+
+def _take(state: State, rungs: Ladder, step: Step, answer: Answer) -> None:
+    question = step.question
+    rungs.told(step, answer)
+    if answer.verdict == "unsat" and question.bound + 1 > state.lower:
+        state.refuted = Refutation(question.bound, answer.engine, question.ranks)
+    if answer.start is not None:
+        orders = convert.by_start(state.problem, answer.start)
+        later, runs = late(state.problem, orders, answer.start)
+        if state.offer(answer.engine + LATE * (runs > 0), later):
+            assert state.value is not None
+            rungs.found(state.value)
+        if state.value is None or state.value > question.bound:
+            rungs.unrealised(question.bound)
+    note = f"{answer.engine} does not know: {answer.reason}"
+    if answer.verdict == "unknown" and answer.reason and note not in state.notes:
+        state.notes.append(note)
+
+
+def _drop_stale(lanes: Lanes, rungs: Ladder, running: dict[int, Running]) -> None:
+    """Questions whose answer is known by now."""
+    for ticket, job in list(running.items()):
+        bound = job.step.question.bound
+        if bound < rungs.lower or (rungs.value is not None and bound >= rungs.value):
+            lanes.cancel(ticket)
+            del running[ticket]
+
+
+def _named(step: Step) -> str:
+    alone = f" on rank {step.question.ranks[0]}" if step.question.ranks else ""
+    return f"{step.question.engine} at {step.question.problem.time(step.question.bound)}{alone}"

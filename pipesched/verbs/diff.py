@@ -1,0 +1,175 @@
+"""What differs between two orders, and what that costs.
+
+    rank 1: W1.3 moved from step 14 to 11, before F1.5
+    rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv
+
+The fewest moves of operations that turn the order of each rank into the other one, operations that only one of them
+has, overlap pairs, placement and sizes. Costs are those of each file at the costs asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.moves import Moves, moves
+from pipesched.model.columns import Ints
+from pipesched.model.schedule import Schedule
+from pipesched.verbs.diff_listing import Listing, listings
+from pipesched.verbs.timed import Run, slot
+
+
+@dataclass(frozen=True)
+class Move:
+    """Neighbours in both orders that moved together. step_a, step_b: of the first of them, from 1.
+
+    before: what they stand before in the second order, of what has not moved; None at the end.
+    """
+
+    rank: int
+    operations: tuple[str, ...]
+    step_a: int
+    step_b: int
+    before: str | None
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a rank has in one of the orders only. step: of each, from 1."""
+
+    rank: int
+    operations: tuple[str, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """All of it, by rank. facts: other sizes and placement, in words. pairs: overlap pairs that only a, only b has.
+
+    split: each B that is I and W in the other order. messages: whether instructions are compared, not computes alone.
+    """
+
+    a: Run
+    b: Run
+    facts: tuple[str, ...]
+    moves: tuple[Move, ...]
+    only_a: tuple[Alone, ...]
+    only_b: tuple[Alone, ...]
+    pairs_a: tuple[Alone, ...]
+    pairs_b: tuple[Alone, ...]
+    split_a: tuple[Alone, ...]
+    split_b: tuple[Alone, ...]
+    messages: bool
+
+    @property
+    def equal(self) -> bool:
+        alone = (self.only_a, self.only_b, self.pairs_a, self.pairs_b, self.split_a, self.split_b)
+        return not (self.facts or self.moves or any(alone))
+
+    def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
+        """Makespan, span, the bubble of both, and peak of both; None where an order is stuck."""
+        one, two = _figures(self.a), _figures(self.b)
+        return [(name, one[name], two[name]) for name in one]
+
+
+def differ(a: Run, b: Run) -> Difference:
+    """From a to b; n log n in the operations that are not where they were."""
+    one, two = listings(a, b)
+    moved: list[Move] = []
+    only: tuple[list[Alone], list[Alone]] = ([], [])
+    split: tuple[list[Alone], list[Alone]] = ([], [])
+    for rank in range(max(one.ranks, two.ranks)):
+        (low_a, high_a), (low_b, high_b) = one.bounds(rank), two.bounds(rank)
+        found = moves(one.key[low_a:high_a], two.key[low_b:high_b], ~two.weight[low_b:high_b])
+        moved += _moves(rank, found, one, two)
+        for side, listing, positions in ((0, one, found.gone), (1, two, found.new)):
+            low, high = listing.bounds(rank)
+            only[side].extend(_alone(rank, [i for i in positions if not listing.half[low + i]], listing))
+            split[side].extend(_alone(rank, np.flatnonzero(listing.split[low:high]).tolist(), listing))
+    facts = tuple(_facts(a.schedule, b.schedule))
+    messages = a.loaded.program is not None and b.loaded.program is not None
+    pairs = _pairs(a.schedule, b.schedule)
+    (only_a, only_b), (split_a, split_b) = map(tuple, only), map(tuple, split)
+    return Difference(a, b, facts, tuple(moved), only_a, only_b, *pairs, split_a, split_b, messages)
+
+
+def _moves(rank: int, found: Moves, one: Listing, two: Listing) -> Iterator[Move]:
+    """Runs of neighbours, each with the next operation that stayed."""
+    (low_a, _), (low_b, high_b) = one.bounds(rank), two.bounds(rank)
+    unsettled = {j for _, j in found.moved} | set(found.new)
+    runs: list[list[tuple[int, int]]] = []
+    for i, j in found.moved:
+        if runs and runs[-1][-1] == (i - 1, j - 1):
+            runs[-1].append((i, j))
+        else:
+            runs.append([(i, j)])
+    for run in runs:
+        after = run[-1][1] + 1
+        while after in unsettled:
+            after += 1
+        before = two.name(low_b + after) if low_b + after < high_b else None
+        names = tuple(one.name(low_a + i) for i, _ in run)
+        yield Move(rank, names, run[0][0] + 1, run[0][1] + 1, before)
+
+
+def _alone(rank: int, positions: Sequence[int], listing: Listing) -> Iterator[Alone]:
+    if positions:
+        low = listing.bounds(rank)[0]
+        yield Alone(rank, tuple(listing.name(low + i) for i in positions), tuple(i + 1 for i in positions))
+
+
+def _pairs(a: Schedule, b: Schedule) -> tuple[tuple[Alone, ...], tuple[Alone, ...]]:
+    """The overlap pairs that only one of the orders has."""
+    one, two = _overlaps(a), _overlaps(b)
+    return _missing(a, one, two), _missing(b, two, one)
+
+
+def _overlaps(schedule: Schedule) -> dict[tuple[int, str], int]:
+    """Every pair, with where it stands."""
+    second: Ints = np.flatnonzero(schedule.joined)
+    return {(int(schedule.rank[i]), slot(schedule, i)): i - 1 for i in second.tolist()}
+
+
+def _missing(
+    schedule: Schedule, mine: dict[tuple[int, str], int], other: dict[tuple[int, str], int]
+) -> tuple[Alone, ...]:
+    by_rank: dict[int, list[tuple[str, int]]] = {}
+    for (rank, name), at in mine.items():
+        if (rank, name) not in other:
+            by_rank.setdefault(rank, []).append((name, schedule.step(at)))
+    return tuple(
+        Alone(rank, tuple(name for name, _ in found), tuple(step for _, step in found))
+        for rank, found in by_rank.items()
+    )
+
+
+def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
+    """Sizes, then the ranks of stages, that are not the same."""
+    for name in ("ranks", "stages", "microbatches"):
+        if getattr(a, name) != getattr(b, name):
+            yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"
+    one, two = a.placement, b.placement
+    if one.rank_of.shape != two.rank_of.shape:
+        if one.routes != two.routes:
+            yield f"{one.routes} routes, then {two.routes}"
+        return
+    for route, stage in np.argwhere(one.rank_of != two.rank_of).tolist():
+        on = f" of route {route}" if one.routes > 1 else ""
+        yield f"stage {stage}{on} on rank {one.rank_of[route, stage]}, then on rank {two.rank_of[route, stage]}"
+    if one.routes > 1 and len(one.route_of) == len(two.route_of):
+        for i in np.flatnonzero(one.route_of != two.route_of).tolist():
+            yield f"microbatch {i} on route {one.route_of[i]}, then on route {two.route_of[i]}"
+
+
+def _figures(run: Run) -> dict[str, Fraction | None]:
+    time, memory = run.report.time, run.report.memory
+    return {
+        "makespan": time.makespan if time else None,
+        "span": time.span if time else None,
+        "bubble": time.bubble if time else None,
+        "span bubble": time.span_bubble if time else None,
+        "peak": max(memory.peak, default=Fraction(0)) if memory else None,
+    }

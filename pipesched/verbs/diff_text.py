@@ -1,0 +1,159 @@
+"""A difference as people and programs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import groupby
+
+from pipesched import render
+from pipesched.analysis.assumptions import published
+from pipesched.model.numbers import exact, percent
+from pipesched.render import clean
+from pipesched.verbs.diff import Alone, Difference, Move
+from pipesched.verbs.tables import ratio, short, table
+from pipesched.verbs.timed import Run
+
+_LINES = 20
+_OPS = 12
+_SHARES = {"bubble": "bubble", "span bubble": "bubble by span"}
+
+
+def text(found: Difference, *, every: bool = False) -> str:
+    """What differs, a line each, and what it costs; `every`: all lines and all operations."""
+    names = _names(found)
+    if found.equal:
+        what = "instructions" if found.messages else "operations"
+        count = len(found.a.loaded.program or ()) if found.messages else len(found.a.schedule)
+        return clean(f"{names[0]} and {names[1]} are the same order: {count} {what} on {found.a.schedule.ranks} ranks")
+    lines = [clean(line) for line in _lines(found, every)]
+    if not every and len(lines) > _LINES:
+        lines = [*lines[:_LINES], f"... {len(lines) - _LINES} more lines (--all)"]
+    return "\n".join([*lines, "", _cost(found)])
+
+
+def _names(found: Difference) -> tuple[str, str]:
+    """The files as they were named; with the sizes where that is the same name."""
+    one, two = found.a.loaded.source, found.b.loaded.source
+    return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
+
+
+def _lines(found: Difference, every: bool) -> Iterator[str]:
+    names = _names(found)
+    yield from found.facts
+    by_rank: dict[int, list[str]] = {}
+    for moved in _together(found.moves):
+        by_rank.setdefault(moved[0].rank, []).append(moved_text(moved, every=every))
+    for name, alone in zip((*names, *names), (found.only_a, found.only_b, found.pairs_a, found.pairs_b), strict=True):
+        for entry in alone:
+            by_rank.setdefault(entry.rank, []).append(f"only in {name}: {_operations(entry.operations, every)}")
+    for (mine, other), alone in zip((names, names[::-1]), (found.split_a, found.split_b), strict=True):
+        for entry in alone:
+            by_rank.setdefault(entry.rank, []).append(f"{_split(len(entry.operations), mine)} I and W in {other}")
+    for lines, ranks in groupby(sorted(by_rank), key=by_rank.__getitem__):
+        same = list(ranks)
+        where = f"rank {same[0]}" if len(same) == 1 else f"ranks {', '.join(map(str, same))}"
+        yield from (f"{where}: {line}" for line in lines)
+
+
+def _together(moves: Sequence[Move]) -> Iterator[list[Move]]:
+    """Moves to one place: each begins where the one before it ends in the second order."""
+    run: list[Move] = []
+    for move in moves:
+        if run and (run[-1].rank, run[-1].step_b + len(run[-1].operations)) != (move.rank, move.step_b):
+            yield run
+            run = []
+        run.append(move)
+    if run:
+        yield run
+
+
+def moved_text(moves: Sequence[Move], *, every: bool = False) -> str:
+    """``W1.3 moved from step 14 to 11, before F1.5``; ``B0.0 B0.1 moved from steps 5, 7 to 9, before B0.4``."""
+    names = tuple(name for move in moves for name in move.operations)
+    where = "at the end" if moves[-1].before is None else f"before {moves[-1].before}"
+    if len(moves) == 1 and moves[0].step_a == moves[0].step_b:
+        return f"{_operations(names, every)} moved, still at step {moves[0].step_b}, {where}"
+    steps = [_steps(move) for move in moves]
+    told = steps if every or len(steps) <= _OPS else [*steps[: _OPS - 2], "..."]
+    word = "step" if len(names) == 1 else "steps"
+    return f"{_operations(names, every)} moved from {word} {', '.join(told)} to {moves[0].step_b}, {where}"
+
+
+def _steps(move: Move) -> str:
+    """``5``, or of several neighbours ``5 to 7``."""
+    last = move.step_a + len(move.operations) - 1
+    return str(move.step_a) if last == move.step_a else f"{move.step_a} to {last}"
+
+
+def _split(count: int, name: str) -> str:
+    return f"{count} B of {name} {'is' if count == 1 else 'are'}"
+
+
+def _operations(names: tuple[str, ...], every: bool) -> str:
+    if every or len(names) <= _OPS:
+        return " ".join(names)
+    return f"{' '.join(names[: _OPS - 2])} ... {len(names) - _OPS + 2} more"
+
+
+def _cost(found: Difference) -> str:
+    """Both figures and the difference."""
+    rows = []
+    for name, a, b in found.figures():
+        shown = ratio if name in _SHARES else short
+        rows.append([_SHARES.get(name, name), shown(a), shown(b), _change(name, a, b)])
+    return "\n".join([table(("", *_names(found), "change"), rows), *_remarks(found)])
+
+
+def _remarks(found: Difference) -> Iterator[str]:
+    """What is to be said of the costs: of both, or of the one that it is about."""
+    names, both = _names(found), (found.a.remarks, found.b.remarks)
+    for remark in dict.fromkeys([*both[0], *both[1]]):
+        about = [name for name, remarks in zip(names, both, strict=True) if remark in remarks]
+        yield clean(f"{', '.join(about)}: {remark}")
+
+
+def _change(name: str, a: Fraction | None, b: Fraction | None) -> str:
+    if a is None or b is None:
+        return "-"
+    if name in _SHARES:
+        return "0" if a == b else percent(b - a, "+").removesuffix("%") + "points"
+    return "0" if a == b else ("+" if b > a else "") + short(b - a)
+
+
+def as_json(found: Difference) -> dict[str, object]:
+    """The published form, see ``emit/README.md``."""
+    figures = {name.replace(" ", "_"): (a, b) for name, a, b in found.figures()}
+    return {
+        "ok": found.equal,
+        "equal": found.equal,
+        "sources": [found.a.loaded.source, found.b.loaded.source],
+        "compared": "instructions" if found.messages else "operations",
+        "facts": list(found.facts),
+        "moves": [_move_json(move) for move in found.moves],
+        "only": [[_alone_json(entry) for entry in alone] for alone in (found.only_a, found.only_b)],
+        "pairs": [[_alone_json(entry) for entry in alone] for alone in (found.pairs_a, found.pairs_b)],
+        "split": [[_alone_json(entry) for entry in alone] for alone in (found.split_a, found.split_b)],
+        **exact(figures={**figures, "bubble_ratio": figures["bubble"]}),
+        **{key: [one, two[key]] for two in [_costs(found.b)] for key, one in _costs(found.a).items()},
+        "diagnostics": [render.as_json(x) for run in (found.a, found.b) for x in run.report.diagnostics],
+    }
+
+
+def _costs(run: Run) -> dict[str, object]:
+    return published(run.costs, run.kinds)
+
+
+def _move_json(move: Move) -> dict[str, object]:
+    return {
+        "rank": move.rank,
+        "operations": list(move.operations),
+        "from": move.step_a,
+        "to": move.step_b,
+        "before": move.before,
+        "text": moved_text([move], every=True),
+    }
+
+
+def _alone_json(entry: Alone) -> dict[str, object]:
+    return {"rank": entry.rank, "operations": list(entry.operations), "steps": list(entry.steps)}

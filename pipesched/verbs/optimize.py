@@ -1,0 +1,203 @@
+"""From a question to an answer that anyone can check.
+
+    Request ──> target ──> Problem ──> search or seam ──> orders ──> .ps text ──> load, examine ──> Optimum
+                  │          │                                          │            │ judge: the certificate
+                  │          └─ infeasible: a minimal reason            └─ what is verified is what is printed
+                  └─ a schedule's placement, sizes and kind of backward, or one from scratch
+
+The optimizer is never trusted: its answer is printed, read back, and goes through the checks of a person's file. The
+verdict on it is the checker's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pipesched.check.optimum import judge
+from pipesched.check.optimum_case import Terms
+from pipesched.check.optimum_meetings import meetings
+from pipesched.check.optimum_paths import facts
+from pipesched.compile import Options, examine, load
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.language import ps_write
+from pipesched.language.parser import OPS_A_WORD
+from pipesched.model.numbers import plain
+from pipesched.model.schedule import Schedule
+from pipesched.model.verdict import Verdict
+from pipesched.optimizer import convert
+from pipesched.optimizer.answer.baselines import Known
+from pipesched.optimizer.answer.certificate import certificate
+from pipesched.optimizer.answer.frontier import Frontier
+from pipesched.optimizer.answer.optimum import Optimum
+from pipesched.optimizer.bounds.least_cap import infeasible
+from pipesched.optimizer.engines import cp_sat
+from pipesched.optimizer.instance import Instance
+from pipesched.optimizer.problem import Problem
+from pipesched.optimizer.repeat.periodic import Periodic, periodic
+from pipesched.optimizer.search import refutation
+from pipesched.optimizer.search.search import search
+from pipesched.optimizer.search.state import INTERRUPTED, State
+from pipesched.optimizer.sizes import MAX_OPS
+from pipesched.report import Report
+from pipesched.source import Source
+from pipesched.verbs.optimize_baselines import known as known_schedules
+from pipesched.verbs.optimize_request import Request, Target, aim
+
+_LEFT = 0.5  # seconds after an interrupt
+_PRINTING = 25e-6  # seconds for an operation, to print the answer and to verify it
+
+
+def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
+    """The best schedule that can be found, and what is proved about it.
+
+    Raises:
+        PipeschedError: PS2xx, options that mean nothing; PS702, what cannot be optimized; all that is wrong in a file.
+    """
+    until = time.monotonic() + request.limits.seconds
+    if request.limits.engine == "cpsat":
+        cp_sat.require()
+    target = aim(request)
+    if request.all_m and target.instance.placement.routes > 1:
+        raise fail(Code.NOT_OPTIMIZED, "two routes share the microbatches, so no part of one order repeats for every m")
+    problem = target.instance.problem()
+    reason = infeasible(problem)
+    if reason is not None:
+        return Optimum.infeasible(target.instance, problem, reason)
+    until -= _PRINTING * problem.operations
+    repeated, until, interrupted = _repeated(request, target, progress, until)
+    if repeated is not None:
+        target = _resized(target, repeated)
+        problem = target.instance.problem()
+    known = list(known_schedules(target, problem, until))
+    state = repeated.state_at(problem) if repeated else _searched(request, target, problem, known, progress, until)
+    if interrupted and not state.proved:
+        state.stopped = INTERRUPTED
+    return _answer(request, target, state, known, repeated)
+
+
+def _repeated(
+    request: Request, target: Target, progress: Callable[[State], None], until: float
+) -> tuple[Periodic | None, float, bool]:
+    """A schedule for every m, if one is asked for and found; when time is over, and whether it was interrupted: then
+    little is left for another.
+    """
+    if not request.all_m:
+        return None, until, False
+    try:
+        return periodic(target.instance, request.limits, progress, until), until, False
+    except KeyboardInterrupt:
+        return None, time.monotonic() + _LEFT, True
+
+
+def _searched(
+    request: Request,
+    target: Target,
+    problem: Problem,
+    known: list[Known],
+    progress: Callable[[State], None],
+    until: float,
+) -> State:
+    """The search for one m, and what is to be said of it."""
+    limits = request.limits
+    candidates = [(k.name, k.orders) for k in known if k.orders is not None and k.fits]
+    candidates = candidates if limits.portfolio else []
+    state = search(problem, limits, candidates, progress, until, _formula(target.instance, problem))
+    if request.all_m:
+        state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
+    if limits.proof and state.stopped != INTERRUPTED:
+        state.notes.append(refutation.write(state, limits.proof, max(1.0, limits.seconds)))
+    return state
+
+
+def _formula(instance: Instance, problem: Problem) -> int:
+    """What the checker knows by a formula, in ticks: no schedule has less."""
+    if problem.objective == "span":
+        return 0
+    made = facts(instance.placement, instance.costs, instance.release, instance.caps, fused=instance.fused)
+    found, scale = meetings(made), instance.costs.ticks(instance.placement.stages).scale
+    return 0 if found is None else int(found.value * problem.scale / scale)
+
+
+def _resized(target: Target, repeated: Periodic) -> Target:
+    """The same for the least number of microbatches, from the one asked for, that the seam reaches."""
+    microbatches = repeated.reachable(target.instance.placement.microbatches)
+    return replace(target, instance=target.instance.of(microbatches), sizes={**target.sizes, "m": microbatches})
+
+
+def _answer(request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None) -> Optimum:
+    """The search's result, judged, printed, read back and checked."""
+    if state.best is None:
+        return replace(Optimum.of(target.instance, state, known, repeated, None), seed=request.limits.seed)
+    schedule = replace(convert.to_schedule(state.problem, state.best), name=request.name)
+    proof = certificate(target.instance, state, repeated)
+    judged = _judged(schedule, target.instance, proof, repeated)
+    found = Optimum.of(target.instance, state, known, repeated, judged)
+    text = ps_write.write(
+        schedule,
+        name=request.name,
+        documentation=found.documentation,
+        costs=target.instance.costs,
+        claims=found.claims,
+        microbatch_window=repeated.printed(state.problem) if repeated else None,
+    )
+    report = _verified(text, schedule, target.instance)
+    if not report.ok:
+        raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
+    verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
+    return replace(
+        found,
+        given=known[0] if target.given else None,
+        source=text,
+        certificate=proof | verdict,
+        report=report,
+        seed=request.limits.seed,
+    )
+
+
+def _judged(schedule: Schedule, instance: Instance, proof: Mapping[str, object], repeated: Periodic | None) -> Verdict:
+    """What the checker says; a schedule that it refuses is none.
+
+    Raises:
+        PipeschedError: PS71x.
+    """
+
+    def at(microbatches: int) -> Schedule:
+        assert repeated is not None
+        problem = instance.problem(microbatches)
+        return convert.to_schedule(problem, repeated.seam.unrolled(problem))
+
+    terms = Terms(instance.costs, instance.release, instance.caps, instance.objective)
+    judged = judge(schedule, terms, proof, at)
+    if judged.verdict is None:
+        raise PipeschedError(judged.findings)
+    return judged.verdict
+
+
+def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
+    """The verdict of every ordinary check on the printed file."""
+    source = Source("optimum.ps", text)
+    loaded = load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(source.text))))  # it is ours: of any length
+    same = all(
+        np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
+        for column in ("op", "stage", "microbatch", "start")
+    )
+    if not same:
+        raise RuntimeError("the printed file is not the schedule that was found")
+    return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps))
+
+
+def frontier_plot(frontier: Frontier) -> str:
+    """Bubble against cap, as SVG."""
+    from pipesched.views.plot import Point, plot
+
+    points = [
+        Point(cap, answer.least_bubble * 100, answer.status)
+        for cap, answer in frontier.points
+        if answer.least_bubble is not None
+    ]
+    title = frontier.points[0][1].terms_without_cap
+    return plot(points, x="memory cap (microbatches)", y="bubble, %", title=title)

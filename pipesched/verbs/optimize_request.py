@@ -1,0 +1,141 @@
+"""What a request is about: a schedule's placement, sizes, costs and kind of backward, or one from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.timeline import timeline
+from pipesched.check.complete import check_complete
+from pipesched.check.dataflow import check_dataflow
+from pipesched.compile import Options, load, read
+from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
+from pipesched.examine import Loaded
+from pipesched.inputs import built_in
+from pipesched.model.costs import Costs
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.release import AT_W, Release
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.instance import Instance
+from pipesched.optimizer.search.state import Limits
+from pipesched.optimizer.sizes import MAX_OPS, PLACEMENTS, Asked, placement_at, sizes_of
+from pipesched.source import Source
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
+
+    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank.
+    fused: whether backwards are whole; None for the source's kind, or split.
+    """
+
+    source: Source | None = None
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    placement: Asked = None
+    mem_cap: tuple[Fraction, ...] | None = None
+    release: Release = AT_W
+    costs: Costs | None = None
+    objective: str = "makespan"
+    fused: bool | None = None
+    all_m: bool = False
+    limits: Limits = field(default_factory=Limits)
+    name: str = "optimum"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The instance, the schedule that was given, and the sizes as the answer shows them."""
+
+    instance: Instance
+    given: Loaded | None
+    sizes: Mapping[str, int]
+
+
+def aim(request: Request) -> Target:
+    """What a request is about.
+
+    Raises:
+        PipeschedError: PS2xx, PS3xx, PS702, and everything wrong in the source.
+    """
+    if request.source is not None:
+        return _aim_at(request.source, request)
+    sizes = sizes_of(request.placement, request.parameters)
+    placement = placement_at(request.placement, sizes)
+    return Target(_instance(request, placement, request.costs or Costs(), bool(request.fused)), None, sizes)
+
+
+def _aim_at(source: Source, request: Request) -> Target:
+    """A schedule's placement, sizes, costs and kind of backward."""
+    loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, microbatches=request.parameters.get("m")))
+    schedule = loaded.schedule
+    if request.placement is not None:
+        raise fail(Code.USAGE, "a placement is given, and a schedule, which has one", help="leave one of them out")
+    at = np.flatnonzero(schedule.joined)
+    if len(at):
+        first = int(at[0]) - 1
+        label = (Label(schedule.origin.place(first).span, "two operations in one slot"),)
+        message = f"{schedule.name} has {len(at)} overlap slots, which cannot be optimized yet"
+        raise fail(Code.NOT_OPTIMIZED, message, *label, help="give its placement with --placement and leave it out")
+    if schedule.forward_only:
+        raise fail(Code.NOT_OPTIMIZED, f"{schedule.name} has no backward", help="give a training schedule")
+    _require_right(schedule)
+    fused = not bool(np.any((schedule.op == Op.I) | (schedule.op == Op.W)))
+    fused = fused if request.fused is None else request.fused
+    sizes = dict(schedule.parameters) or {"p": schedule.ranks, "m": schedule.microbatches}
+    return Target(_instance(request, schedule.placement, loaded.costs(request.costs), fused), loaded, sizes)
+
+
+def _require_right(schedule: Schedule) -> None:
+    """An order that lacks operations, or waits for itself, is nothing to be compared with.
+
+    Raises:
+        PipeschedError: PS3xx.
+    """
+    dependencies = Dependencies.of(schedule)
+    times = timeline(schedule, dependencies, Costs().ticks(schedule.stages))
+    if wrong := [*check_complete(schedule, dependencies), *check_dataflow(schedule, dependencies, times)]:
+        raise PipeschedError(wrong)
+
+
+def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
+    caps = request.mem_cap
+    for fit in (costs.require_fit, costs.sizes):
+        try:
+            fit(placement.stages)
+        except PipeschedError as error:  # the command line is at fault, not the file
+            raise of_the_caller(error) from None
+    if caps is not None:
+        if min(caps, default=0) <= 0:
+            raise fail(Code.USAGE, f"a cap is {min(caps, default=0)}", help="a cap is above 0, such as 4 or 5.5")
+        if len(caps) not in (1, placement.ranks):
+            raise fail(Code.USAGE, f"{len(caps)} caps for {placement.ranks} ranks", help="give one cap, or one a rank")
+        caps = caps * (placement.ranks // len(caps))
+    return Instance(placement, costs, request.release, caps, fused, request.objective)
+
+
+def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, int]) -> Asked:
+    """A placement as a user names it: linear, loop, vee, ranks by stage, or a schedule whose placement counts.
+
+    Raises:
+        PipeschedError: PS810, no placement and no schedule has that name; all that is wrong in the file.
+    """
+    if not isinstance(asked, str) or asked in PLACEMENTS:
+        return asked
+    try:
+        source = read(asked)
+    except PipeschedError as error:
+        if error.diagnostics[0].code is not Code.UNKNOWN_SCHEDULE:
+            raise
+        close = get_close_matches(asked, (*PLACEMENTS, *built_in()), 1, 0.5)
+        known = "placements are linear, loop, vee, the rank of each stage as in 0,1,1,0, or that of a schedule"
+        help = f"did you mean `{close[0]}`?" if close else known
+        raise fail(Code.UNKNOWN_SCHEDULE, f"no placement is called {asked!r}", help=help) from None
+    options = Options(parameters, max_ops=MAX_OPS, microbatches=parameters.get("m"))
+    return load(source, options).schedule.placement
