@@ -8,9 +8,7 @@ The names below are loaded when they are first used, so that importing the packa
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ _WHERE = {
     "Diagnostic": "diagnostics",
     "PipeschedError": "diagnostics",
     "Costs": "model.costs",
-    "Optimum": "optimize.answer.optimum",
+    "Optimum": "optimizer.answer.optimum",
     "Placement": "model.placement",
     "Program": "api",  # the module that tells the nouns who draws them
     "Schedule": "api",
@@ -69,14 +67,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
-
-
-class _Package(ModuleType):
-    """`pipesched.optimizer` is the function, also when the folder of that name has been imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in __all__ or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
