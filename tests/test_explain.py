@@ -1,4 +1,7 @@
-"""Every code has a page, and the page is true: its first example gets the code, its repair gets no error."""
+"""Every code has a page, and the page is true: its first example gets the code, its repair gets no error.
+
+Every word has a row, and is found by each name that it has.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.cli.explain import page, slug
+from pipesched.cli.explain import Word, find, page, slug, words
 from pipesched.diagnostics import Code
 
 _BLOCK = re.compile(r"^```(ps|csv|order|json|trace|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
@@ -94,9 +97,9 @@ def test_a_page_is_short_and_has_its_title(code: Code) -> None:
 
 
 def test_no_page_is_left_over() -> None:
-    """There are as many pages as codes."""
+    """There are as many pages as codes, and the page of the words."""
     folder = Path(__file__).parent.parent / "pipesched" / "explain"
-    assert sorted(file.stem for file in folder.iterdir()) == sorted(map(str, Code))
+    assert sorted(file.stem for file in folder.iterdir()) == sorted([*map(str, Code), "words"])
 
 
 @pytest.mark.parametrize("word", ["PS401", "ps401", "401", "deadlock", "Deadlock"])
@@ -107,13 +110,46 @@ def test_a_page_is_found_by_number_and_name(word: str, capsys: pytest.CaptureFix
 
 
 def test_names_are_unique_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each code has its own name; without an argument all are listed, a line each, in order."""
+    """Each code has its own name; without an argument all are listed, a line each, in order, and all words."""
     assert len({slug(code) for code in Code}) == len(Code)
     assert main(["explain"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [str(code) for code in Code]
+    codes, listed = capsys.readouterr().out.split("\n\n")
+    assert [line.split()[0] for line in codes.splitlines()] == [str(code) for code in Code]
+    assert " ".join(listed.split()).removeprefix("words: ").split(", ") == [word.word for word in words()]
 
 
-def test_a_near_miss_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown code ends with status 2 and the nearest one."""
-    assert main(["explain", "deadlok"]) == 2
-    assert "did you mean PS401 (deadlock)?" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("word", "hint"), [("deadlok", "PS401 (deadlock)"), ("makspan", "makespan"), ("Chnk", "chunk")]
+)
+def test_a_near_miss_gets_a_suggestion(word: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown code or word ends with status 2 and the nearest one."""
+    assert main(["explain", word]) == 2
+    assert f"did you mean {hint}?" in capsys.readouterr().err
+
+
+WORDS = (Path(__file__).parent.parent / "pipesched" / "explain" / "words.md").read_text("utf-8")
+ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in WORDS.splitlines() if line[:1] == "|"][2:]
+
+
+@pytest.mark.parametrize(("word", "meaning", "elsewhere"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_word_is_explained(word: str, meaning: str, elsewhere: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its own name and by each other name that the field has for it, in any case; what is printed is its row."""
+    for name in (word, word.upper(), *elsewhere.replace("`", "").split(", ")):
+        found = find(name)
+        assert isinstance(found, Word) and found.word == word, name
+    assert main(["explain", word]) == 0
+    first, second, *more = capsys.readouterr().out.splitlines()
+    assert first == f"{word}: {meaning}" and second == f"    elsewhere: {elsewhere.replace('`', '')}"
+    code = next((code for code in Code if slug(code) == word), None)
+    assert [line.split()[0] for line in more] == ([] if code is None else [f"{code}:"])
+    assert main(["explain", word, "--json"]) == 0
+    entry = json.loads(capsys.readouterr().out)
+    assert (entry["ok"], entry["word"], entry["meaning"]) == (True, word, meaning)
+
+
+def test_no_name_has_two_meanings() -> None:
+    """A word, or another name of it, belongs to one row; other names are no names of codes."""
+    names = [name.lower() for word, _, elsewhere in ROWS for name in (word, *elsewhere.replace("`", "").split(", "))]
+    assert len(set(names)) == len(names)
+    others = {name.lower() for *_, elsewhere in ROWS for name in elsewhere.split(", ")}
+    assert others & {slug(code) for code in Code} == set()
