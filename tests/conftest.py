@@ -12,7 +12,7 @@ from pipesched.runtime import launch
 from pipesched.runtime.launch import Launcher
 from pipesched.views import html
 from pipesched.views.chart import Chart
-from tests.browser import Page, browser, executable
+from tests.readers.browser import Page, browser, executable
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -16,7 +16,7 @@ import pipesched
 from pipesched import Costs, PipeschedError, Placement, Program, Report, Schedule, Source
 from pipesched import compile as compiler
 from pipesched.model.release import Release
-from tests import strategies
+from tests.makers import strategies
 
 ORDERS = Path(__file__).parent / "orders"
 CSV = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"

@@ -23,8 +23,8 @@ from pipesched.optimizer.bounds.machine import busiest
 from pipesched.optimizer.bounds.windows import links, paths
 from pipesched.optimizer.instance import Instance as Asked
 from pipesched.optimizer.problem import Problem
-from tests.brute import optimum, random_instance, steps
-from tests.instances import problem_of
+from tests.makers.instances import problem_of
+from tests.oracles.brute import optimum, random_instance, steps
 
 ROWS = json.loads((Path(__file__).parent / "data" / "zb_iclr_table5_6.json").read_text("utf-8"))["rows"]
 SMALL = [seed for seed in range(900) if len(steps(random_instance(seed))) <= 14]

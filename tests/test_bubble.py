@@ -18,7 +18,8 @@ from pipesched.__main__ import main
 from pipesched.analysis.idle import bubble
 from pipesched.model.numbers import percent, ratio, share, significant
 from pipesched.model.schedule import Schedule
-from tests import simulate, strategies
+from tests.makers import strategies
+from tests.oracles import simulate
 
 UNEVEN = "F=[1,1,2,2.5],B=[2,2,4,5]"
 SIZE = ["--p", "4", "--m", "8"]

@@ -11,7 +11,7 @@ from pipesched.diagnostics import Diagnostic
 from pipesched.model.costs import Costs
 from pipesched.report import Claim, Report
 from pipesched.source import Source
-from tests.grid import COSTS, SIZES, sized
+from tests.makers.grid import COSTS, SIZES, sized
 
 
 @pytest.mark.parametrize("name", SIZES)

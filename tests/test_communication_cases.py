@@ -7,11 +7,11 @@ import random
 import pytest
 
 from pipesched.analysis import deadlock
-from tests.communication_cases import CASES
-from tests.communication_notation import Case
-from tests.explorer import MODELS, walk
-from tests.explorer_machines import machine
-from tests.explorer_script import Script
+from tests.makers.communication_cases import CASES
+from tests.makers.communication_notation import Case
+from tests.oracles.explorer import MODELS, walk
+from tests.oracles.explorer_machines import machine
+from tests.oracles.explorer_script import Script
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

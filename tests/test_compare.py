@@ -22,8 +22,8 @@ from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
 from pipesched.verbs import compare as comparison
 from pipesched.verbs.compare_rows import share
-from tests import simulate
-from tests.simulate import rows as cost_rows
+from tests.oracles import simulate
+from tests.oracles.simulate import rows as cost_rows
 
 
 def compared(*arguments: str) -> list[str]:

@@ -15,8 +15,8 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.release import Release
 from pipesched.source import Source
-from tests import strategies
-from tests.simulate import rows
+from tests.makers import strategies
+from tests.oracles.simulate import rows
 
 KEYS = ("F", "I", "W", "B", "FB", "C")
 """The times; M is what one F holds."""

@@ -19,8 +19,8 @@ from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
-from tests import simulate
-from tests.cycles import closed, hops, stopped
+from tests.oracles import simulate
+from tests.readers.cycles import closed, hops, stopped
 
 PLANTED = """\
 # Interleaved 1F1B; rank 3 runs its first backward right after the forward of the same microbatch.

@@ -31,8 +31,8 @@ from pipesched.optimizer.search.state import Limits
 from pipesched.source import Source
 from pipesched.verbs.optimize import optimize
 from pipesched.verbs.optimize_request import Request
-from tests.brute import Instance, optimum, random_instance, steps
-from tests.instances import given, placement_of
+from tests.makers.instances import given, placement_of
+from tests.oracles.brute import Instance, optimum, random_instance, steps
 
 TRIED = 18  # operations: so many are tried in all orders within a second
 DECLINED = {

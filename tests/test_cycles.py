@@ -15,8 +15,9 @@ import pipesched
 from pipesched import compile as compiler
 from pipesched.model.program import Program
 from pipesched.report import Report
-from tests import explorer, simulate, strategies
-from tests.cycles import closed, hops, shortest, stopped
+from tests.makers import strategies
+from tests.oracles import explorer, simulate
+from tests.readers.cycles import closed, hops, shortest, stopped
 
 
 def test_cycles_of_random_orders() -> None:

@@ -23,8 +23,9 @@ from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.views import dag, graph, timings
 from pipesched.views.chart import chart
-from tests import simulate, strategies
-from tests.simulate import rows
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import rows
 
 CALM = settings(derandomize=True, deadline=None, max_examples=60)
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot of Graphviz is not installed")

@@ -24,10 +24,10 @@ import pytest
 from pipesched.analysis import deadlock
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
-from tests import explorer
-from tests.explorer import MODELS
-from tests.explorer_script import Script
-from tests.random_programs import features, program, random_program, whole
+from tests.makers.random_programs import features, program, random_program, whole
+from tests.oracles import explorer
+from tests.oracles.explorer import MODELS
+from tests.oracles.explorer_script import Script
 
 CHAIN = ("strict", "one-stream", "pair-stream", "async"), ("strict", "buffered(1)", "buffered(2)", "buffered(inf)")
 CHUNK = 250

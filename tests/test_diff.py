@@ -25,7 +25,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.verbs import diff_text
 from pipesched.verbs.diff import Difference, differ
 from pipesched.verbs.timed import Run, timed
-from tests import strategies
+from tests.makers import strategies
 
 CALM = settings(derandomize=True, deadline=None, max_examples=300)
 

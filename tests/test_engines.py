@@ -15,7 +15,7 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.optimizer.bounds import tighten, windows
 from pipesched.optimizer.engines import ENGINES, decide
 from pipesched.optimizer.question import Question
-from tests.walk import Case, least, linear, random_case
+from tests.oracles.walk import Case, least, linear, random_case
 
 TOP = Path(__file__).resolve().parent.parent
 CASES = [random_case(seed) for seed in range(90)]
@@ -176,7 +176,7 @@ def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
     code = (
         "import signal\nfrom pipesched.optimizer.engines import decide\n"
         "from pipesched.optimizer.question import Question\n"
-        f"from tests.walk import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
+        f"from tests.oracles.walk import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
         "try:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     )
     done = subprocess.run(

@@ -22,8 +22,8 @@ from pipesched.views import against as laid_over
 from pipesched.views import plot, svg
 from pipesched.views.chart import chart
 from pipesched.views.palette import STYLES, shade
-from tests.browser import Page
-from tests.pages import Opened, built, place
+from tests.readers.browser import Page
+from tests.readers.pages import Opened, built, place
 from tests.test_show import loaded
 from tests.test_standstill import of_fixture
 from tests.test_svg import NS

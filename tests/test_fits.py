@@ -11,7 +11,7 @@ import pytest
 
 from pipesched.__main__ import main
 from pipesched.model.costs import Costs
-from tests.measured_runs import (
+from tests.makers.measured_runs import (
     ASLEEP,
     COSTS,
     LIBRARY,

@@ -41,8 +41,8 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict, documentation, exact_terms
 from pipesched.report import Report
 from pipesched.source import Source
-from tests import simulate
-from tests.brute import Instance, optimum, steps
+from tests.oracles import simulate
+from tests.oracles.brute import Instance, optimum, steps
 
 MOST_STEPS = 18  # of an instance that is tried out
 PROVED = "proved optimal"

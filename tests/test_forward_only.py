@@ -16,8 +16,9 @@ from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.views.chart import chart
 from pipesched.views.levels import steps
-from tests import simulate, strategies
-from tests.simulate import rows
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import rows
 
 CALM = settings(derandomize=True, deadline=None, max_examples=60)
 HALF_OF_GPIPE = "schedule half(p, m)\nstage s in 0 .. p on rank s\nrank r { repeat m { F } }\nclaim peak(r) == 1\n"

@@ -10,7 +10,7 @@ import pytest
 from pipesched.language.evaluate import evaluate
 from pipesched.language.parser import parse
 from pipesched.model.schedule import Schedule
-from tests.chunks import FENCE, Chunk, check, fences
+from tests.makers.chunks import FENCE, Chunk, check, fences
 
 README = Path(__file__).parents[1] / "grammars" / "README.md"
 GRAMMAR = README.with_name("pipesched.lark")

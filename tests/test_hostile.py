@@ -27,7 +27,7 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.safe import safe
 from pipesched.source import Source
 from pipesched.stream import Instruction, Route, Stream, dumps
-from tests.hostile_cases import BOTH, CASES, HEAD, Hostile, lets
+from tests.makers.hostile_cases import BOTH, CASES, HEAD, Hostile, lets
 
 CPU, MEMORY = 5.0, 1e9
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|^[ \t]*::[a-z]", re.MULTILINE)

@@ -21,7 +21,8 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.report import Report
-from tests import simulate, strategies
+from tests.makers import strategies
+from tests.oracles import simulate
 
 CALM = settings(derandomize=True, deadline=None, max_examples=80)
 
@@ -95,7 +96,7 @@ def test_one_rank_never_waits() -> None:
 def test_the_same_input_gives_the_same_bytes() -> None:
     """Reports of right and broken schedules, as text and JSON, in two processes with different hash seeds."""
     script = (
-        "import json, pipesched; from tests import strategies\n"
+        "import json, pipesched; from tests.makers import strategies\n"
         "for seed in range(60):\n"
         "    report = pipesched.verify(strategies.broken_schedule(seed))\n"
         "    print(report.text(), json.dumps(report.to_json()))\n"

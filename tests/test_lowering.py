@@ -1,8 +1,8 @@
 """From a compute order to a program: messages are added and nothing else, and the program finishes under rendezvous.
 
-Right schedules are random (`tests.strategies`), at random costs: the costs decide where messages are placed, never
+Right schedules are random (`makers/strategies.py`), at random costs: the costs decide where messages are placed, never
 whether the program is right. Finishing is asked of an explorer of all interleavings where that is small enough, of a
-slow rendezvous (`tests.simulate`) elsewhere, and gradients of an interpreter on symbols (`tests.symbolic`).
+slow rendezvous (`oracles/simulate.py`) elsewhere, and gradients of an interpreter on symbols (`oracles/symbolic.py`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
-from tests import explorer, simulate, strategies, symbolic
-from tests.random_programs import random_program
+from tests.makers import strategies
+from tests.makers.random_programs import random_program
+from tests.oracles import explorer, simulate, symbolic
 
 CALM = settings(derandomize=True, deadline=None, max_examples=120)
 BACKWARD = (Op.I, Op.W, Op.B)

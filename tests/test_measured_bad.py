@@ -13,7 +13,7 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.model.schedule import Schedule
-from tests.measured_runs import (
+from tests.makers.measured_runs import (
     COSTS,
     DATA,
     TORCH,

@@ -16,8 +16,9 @@ from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
-from tests import simulate, strategies
-from tests.simulate import rows
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import rows
 
 CALM = settings(derandomize=True, deadline=None, max_examples=120)
 RULES = {

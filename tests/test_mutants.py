@@ -1,9 +1,9 @@
 """No bad mutant is accepted: what `verify` lets pass ends under rendezvous and trains like the undivided model.
 
 A right program of each family gets one slip, or up to three. Then two judges speak that know nothing of `verify`: an
-interpreter on symbols (`tests.symbolic`) compares the gradient of every copy of every stage with the undivided model,
-and a slow rendezvous (`tests.simulate`) says whether the program ends. Accepted and bad: none, ever. Some thousands
-here; as many as you like with
+interpreter on symbols (`oracles/symbolic.py`) compares the gradient of every copy of every stage with the undivided
+model, and a slow rendezvous (`oracles/simulate.py`) says whether the program ends. Accepted and bad: none, ever. Some
+thousands here; as many as you like with
 
     python -m tests.test_mutants --cases 20000 --jobs 2
 
@@ -35,9 +35,10 @@ from pipesched import compile as compiler
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
-from tests import simulate, strategies, symbolic
-from tests.mutate import Lists
-from tests.mutate_more import MUTATIONS
+from tests.makers import strategies
+from tests.makers.mutate import Lists
+from tests.makers.mutate_more import MUTATIONS
+from tests.oracles import simulate, symbolic
 
 ORDERS = Path(__file__).parent / "orders"
 HARMLESS = {"PS302", "PS303", "PS307", "PS309", "PS405", "PS602"}

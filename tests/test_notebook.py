@@ -22,8 +22,8 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.views.chart import chart
 from pipesched.views.svg import render
-from tests import simulate
-from tests.simulate import rows
+from tests.oracles import simulate
+from tests.oracles.simulate import rows
 from tests.test_show import SIZES, loaded
 
 NOTEBOOK = Path(__file__).parent / "examples" / "see.ipynb"

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pipesched.__main__ import main
 from pipesched.assets import asset
 from pipesched.diagnostics import Code
-from tests.rup import refusal
+from tests.oracles.rup import refusal
 
 ORDERS = Path(__file__).parent / "orders"
 REPORT, OPTIMUM = (

@@ -25,8 +25,8 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.verdict import exact_terms
 from pipesched.optimizer.answer.certificate import certify
 from pipesched.optimizer.bounds.lower import lower_bound
-from tests.brute import Instance, optimum, random_instance, steps
-from tests.instances import given, placement_of, problem_of, schedule_of, simulated, some_orders
+from tests.makers.instances import given, placement_of, problem_of, schedule_of, simulated, some_orders
+from tests.oracles.brute import Instance, optimum, random_instance, steps
 
 Orders = list[list[Compute]]
 

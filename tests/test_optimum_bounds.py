@@ -19,8 +19,8 @@ from pipesched.check.optimum_rival import rival
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement, linear
 from pipesched.model.release import AT_W
-from tests.brute import Instance, optimum, random_instance, steps
-from tests.instances import given, placement_of
+from tests.makers.instances import given, placement_of
+from tests.oracles.brute import Instance, optimum, random_instance, steps
 
 OBJECTIVES = ("makespan", "span")
 

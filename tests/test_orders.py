@@ -1,7 +1,7 @@
 """The built-in schedules are the published ones: token for token, by three ways that know nothing of each other.
 
 tests/orders/    recorded from the authors' own code, p = 4, m = 8
-tests/rules.py   the rules of the papers, at any size
+tests/oracles/rules.py   the rules of the papers, at any size
 torch 2.13       the generators of its schedule classes
 """
 
@@ -20,7 +20,7 @@ from pipesched.__main__ import main
 from pipesched.formats import order_write
 from pipesched.model.schedule import Schedule
 from pipesched.report import Report
-from tests import rules
+from tests.oracles import rules
 
 ORDERS = Path(__file__).parent / "orders"
 RECORDED = {

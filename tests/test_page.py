@@ -22,9 +22,10 @@ from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import html
 from pipesched.views.chart import chart
-from tests import simulate, strategies
-from tests.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
-from tests.simulate import rows
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import rows
+from tests.readers.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
 
 
 def columns(text: str) -> dict[str, Column]:

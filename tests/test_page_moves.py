@@ -10,7 +10,7 @@ import pytest
 from pipesched.model.costs import Costs
 from pipesched.views import html
 from pipesched.views.chart import Chart, chart
-from tests.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
+from tests.readers.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
 
 LARGE = {"p": 64, "v": 4, "m": 1024}
 WORK, IDLE = 4 * 1024 * 3, 63 * 3  # v m (tF + tB), and (p - 1)(tF + tB), arXiv:2104.04473 section 2.2

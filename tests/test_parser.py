@@ -19,8 +19,8 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.language import ast
 from pipesched.language.parser import grammar, parse
 from pipesched.source import Source
-from tests.chunks import Chunk, check, chunks
-from tests.ps_trees import LEVEL, written
+from tests.makers.chunks import Chunk, check, chunks
+from tests.makers.ps_trees import LEVEL, written
 
 ROOT = Path(__file__).parents[1]
 SCHEDULES = sorted((ROOT / "schedules").glob("*.ps"))

@@ -35,8 +35,8 @@ from pipesched.optimizer.portfolio.trips import trips
 from pipesched.optimizer.portfolio.vee import blocks, building_blocks, in_slots, slots
 from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.problem import Orders, Problem
-from tests import brute
-from tests.instances import problem_of
+from tests.makers.instances import problem_of
+from tests.oracles import brute
 
 HERE = Path(__file__).parent
 PLACEMENTS = ("linear", "loop", "vee", "two")

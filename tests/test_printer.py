@@ -14,8 +14,8 @@ from pipesched.language import ast
 from pipesched.language.parser import grammar, parse
 from pipesched.language.printer import format_source
 from pipesched.source import Source
-from tests.chunks import fences
-from tests.ps_trees import written
+from tests.makers.chunks import fences
+from tests.makers.ps_trees import written
 
 ROOT = Path(__file__).parents[1]
 SCHEDULES = sorted((ROOT / "schedules").glob("*.ps"))

@@ -17,8 +17,8 @@ from pipesched.model.kernel import Window, unrolled
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
-from tests.ps_texts import built_in, laws, read
-from tests.strategies import SEEDS
+from tests.makers.ps_texts import built_in, laws, read
+from tests.makers.strategies import SEEDS
 
 
 def in_turn(words: list[str], ranks_of: list[int]) -> Schedule:

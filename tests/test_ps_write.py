@@ -20,8 +20,8 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
-from tests.ps_texts import built_in, laws, read, tokens, written
-from tests.strategies import SEEDS, broken_schedule, random_schedule
+from tests.makers.ps_texts import built_in, laws, read, tokens, written
+from tests.makers.strategies import SEEDS, broken_schedule, random_schedule
 
 ORDERS = sorted((Path(__file__).parent / "orders").glob("*.txt"))
 CSVS = sorted((Path(__file__).parent / "torch_fixtures").glob("*.csv"))

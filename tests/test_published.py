@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import pipesched
-from tests.grid import COSTS, SIZES, sized
+from tests.makers.grid import COSTS, SIZES, sized
 
 DATA = Path(__file__).parent / "data"
 

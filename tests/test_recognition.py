@@ -22,7 +22,7 @@ from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
 from pipesched.verbs.recognize import Known, known_orders, recognize
 from pipesched.verbs.why_text import known_text
-from tests import strategies
+from tests.makers import strategies
 
 CALM = settings(derandomize=True, deadline=None, max_examples=200)
 

@@ -22,9 +22,9 @@ import pipesched.stream
 from pipesched.__main__ import main
 from pipesched.runtime import launch
 from pipesched.runtime.launch import Launcher
+from tests.oracles.trace_rules import violations
 from tests.test_faults import processes
 from tests.test_readme import TOP, blocks
-from tests.trace_rules import violations
 
 Captured = pytest.CaptureFixture[str]
 

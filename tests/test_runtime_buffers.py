@@ -19,7 +19,7 @@ from pipesched.runtime import Guard, channels, clock
 from pipesched.runtime.channels import Channels
 from pipesched.runtime.messages import Message, Tags
 from pipesched.stream import Instruction, Stream
-from tests.random_programs import USERS, random_program
+from tests.makers.random_programs import USERS, random_program
 from tests.runtime import buffers
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import stream_of

@@ -1,6 +1,6 @@
 """Charts in characters: every slot stands where it runs, idle time is counted in dots, and no line is too long.
 
-The oracle is the slow simulation (`tests.simulate`) and what it says of each rank, instant by instant; the text is
+The oracle is the slow simulation (`oracles/simulate.py`) and what it says of each rank, instant by instant; the text is
 read back character by character.
 """
 
@@ -23,8 +23,9 @@ from pipesched.views.axis import Window
 from pipesched.views.chart import chart
 from pipesched.views.phases import phases
 from pipesched.views.text import Text, render
-from tests import simulate, strategies
-from tests.simulate import Played, rows, slots
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import Played, rows, slots
 
 CALM = settings(derandomize=True, deadline=None, max_examples=40)
 SIZES = [

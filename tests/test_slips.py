@@ -21,8 +21,9 @@ from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.report import Report
-from tests import simulate, strategies
-from tests.mutate import Lists
+from tests.makers import strategies
+from tests.makers.mutate import Lists
+from tests.oracles import simulate
 
 CALM = settings(derandomize=True, deadline=None, max_examples=80)
 

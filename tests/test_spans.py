@@ -26,8 +26,8 @@ from pipesched.optimizer.portfolio.safe import one_by_one
 from pipesched.optimizer.problem import Orders, Problem
 from pipesched.optimizer.search.state import Limits
 from pipesched.verbs.optimize import optimize
-from tests.brute import Instance, optimum, steps
-from tests.instances import problem_of
+from tests.makers.instances import problem_of
+from tests.oracles.brute import Instance, optimum, steps
 from tests.test_cross_check import asked
 
 SIZES = ((2, 1, 3), (2, 1, 4), (2, 2, 2), (3, 1, 2), (3, 1, 3))

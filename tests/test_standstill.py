@@ -25,14 +25,14 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.views import dag, graph, html, svg, text, trace
 from pipesched.views.chart import chart
-from tests import explorer
-from tests.explorer import MODELS
-from tests.explorer_machines import machine
-from tests.explorer_script import Script
-from tests.pages import Opened, colours
-from tests.random_programs import random_program
+from tests.makers.random_programs import random_program
+from tests.oracles import explorer
+from tests.oracles.explorer import MODELS
+from tests.oracles.explorer_machines import machine
+from tests.oracles.explorer_script import Script
+from tests.oracles.trace_rules import violations
+from tests.readers.pages import Opened, colours
 from tests.test_show import ANSI, rank_rows
-from tests.trace_rules import violations
 
 FIXTURE = Path(__file__).parent / "torch_fixtures" / "c15_both_send_first.csv"
 SIZES = [("1f1b", {"p": 3, "m": 5}), ("interleaved", {"p": 2, "v": 2, "m": 4}), ("dualpipe", {"p": 4, "m": 8})]

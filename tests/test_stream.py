@@ -27,7 +27,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.verbs import emit as emissions
-from tests import strategies
+from tests.makers import strategies
 
 EMIT = Path(__file__).resolve().parent.parent / "emit" / "v1"
 GOLDEN = {

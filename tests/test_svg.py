@@ -1,4 +1,4 @@
-"""Figures: what is drawn is read back from the SVG and held against the slow simulation (`tests.simulate`).
+"""Figures: what is drawn is read back from the SVG and held against the slow simulation (`tests.oracles.simulate`).
 
 Each operation is a group with a title and a rectangle; the numbers under the axis give the scale.
 """
@@ -29,8 +29,9 @@ from pipesched.views.axis import Window
 from pipesched.views.chart import chart
 from pipesched.views.levels import outline
 from pipesched.views.svg import MAX_OPS, Svg, render
-from tests import simulate, strategies
-from tests.simulate import Played, rows
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import Played, rows
 from tests.test_show import BROKEN, SIZES, loaded, played
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -1,6 +1,6 @@
 """When operations run: the timeline equals a slow simulation, operation by operation, at any costs.
 
-The oracle (`tests.simulate`) sweeps over dicts of fractions; both engines, rounds and events, are held against it.
+The oracle (`oracles/simulate.py`) sweeps over dicts of fractions; both engines, rounds and events, are held against it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
-from tests import simulate, strategies
-from tests.simulate import Played, rows
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import Played, rows
 
 ENGINES = ("events", "rounds", "chosen")
 CALM = settings(derandomize=True, deadline=None, max_examples=120)

@@ -24,8 +24,8 @@ from pipesched.lower import torch_actions
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.verbs import emit as emissions
-from tests import strategies
-from tests.torch_runtime import Runtime
+from tests.makers import strategies
+from tests.oracles.torch_runtime import Runtime
 
 CALM = settings(derandomize=True, deadline=None, max_examples=80)
 ORDERS = Path(__file__).parent / "orders"

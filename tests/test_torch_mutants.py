@@ -14,7 +14,7 @@ import pytest
 
 import pipesched
 from pipesched.source import Source
-from tests.torch_runtime import Runtime
+from tests.oracles.torch_runtime import Runtime
 
 FOLDER = Path(__file__).parent / "torch_fixtures"
 LOOP, VEE = (0, 1, 0, 1), (0, 1, 1, 0)

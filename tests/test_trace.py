@@ -20,9 +20,10 @@ from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import trace
 from pipesched.views.chart import chart
-from tests import simulate, strategies
-from tests.simulate import rows
-from tests.trace_rules import violations
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import rows
+from tests.oracles.trace_rules import violations
 
 CALM = settings(derandomize=True, deadline=None, max_examples=60)
 LIBRARY = {

@@ -1,6 +1,6 @@
 """Where idle time comes from: the parts add up to it exactly, and the critical path to the makespan.
 
-The oracle is the simulation of `tests.simulate`: dicts of fractions, in which every gap is walked back by hand.
+The oracle is the simulation of `tests.oracles.simulate`: dicts of fractions, in which every gap is walked back by hand.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from pipesched.verbs.timed import timed
 from pipesched.verbs.why import Why, explained
 from pipesched.verbs.why_json import as_json
 from pipesched.verbs.why_text import text
-from tests import simulate, strategies
-from tests.simulate import Played, Spot, rows
+from tests.makers import strategies
+from tests.oracles import simulate
+from tests.oracles.simulate import Played, Spot, rows
 
 CALM = settings(derandomize=True, deadline=None, max_examples=200)
 GRID = ["F=1", "F=10,I=13,W=7,C=2", "F=1,I=2,W=1/2,C=1/3,FB=5/2"]

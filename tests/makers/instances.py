@@ -14,7 +14,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.problem import Problem, Sizes, build
-from tests.brute import Instance, Step, steps
+from tests.oracles.brute import Instance, Step, steps
 
 PART = Fraction(1, 15)
 """What the instances count memory in."""

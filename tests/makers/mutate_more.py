@@ -1,4 +1,4 @@
-"""Slips at both ends of a message, in several lists, or in the form of a program (see `tests.mutate`)."""
+"""Slips at both ends of a message, in several lists, or in the form of a program (see `tests.makers.mutate`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from pipesched.model.ops import Instruction, Op
-from tests.mutate import SLIPS, Lists, Mutation, Spot, ending, message, spot, top
+from tests.makers.mutate import SLIPS, Lists, Mutation, Spot, ending, message, spot, top
 
 TWIN = {Op.SEND_F: (Op.RECV_F, 1), Op.RECV_F: (Op.SEND_F, -1), Op.SEND_B: (Op.RECV_B, -1), Op.RECV_B: (Op.SEND_B, 1)}
 

@@ -13,7 +13,7 @@ from pipesched.diagnostics import Diagnostic, Label
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
 from pipesched.report import Report
-from tests import simulate
+from tests.oracles import simulate
 
 COMPUTE = re.compile(
     r"rank (\d+), step (\d+)(?: \((.+)\))?: (\S+) waits for (\S+), which rank (\d+) runs at step (\d+)"

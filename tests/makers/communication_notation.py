@@ -16,7 +16,7 @@ from itertools import count
 
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
-from tests.random_programs import program
+from tests.makers.random_programs import program
 
 WORD = re.compile(r"(\+?)(\d+)([A-Z_]+)(\d+)(?:[<>](\d+))?(?:@(\d+))?")
 

@@ -13,8 +13,8 @@ import random
 from typing import TypeAlias
 
 from pipesched.model.program import Program
-from tests.explorer_machines import Machine, machine
-from tests.explorer_script import Script, Stops
+from tests.oracles.explorer_machines import Machine, machine
+from tests.oracles.explorer_script import Script, Stops
 
 MODELS = ("strict", "buffered(1)", "buffered(2)", "buffered(inf)", "one-stream", "pair-stream", "async")
 Readable: TypeAlias = Program | Script

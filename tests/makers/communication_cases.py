@@ -6,10 +6,10 @@ of, the derivation by hand. Nothing here comes from the code under test.
 
 from __future__ import annotations
 
-from tests.communication_notation import Case
-from tests.communication_orders import deepspeed_1f1b, fused_1f1b, gpipe, naive_1f1b, torch_1f1b
-from tests.communication_recorded import DEFERRED, DUALPIPE
-from tests.explorer import MODELS
+from tests.makers.communication_notation import Case
+from tests.makers.communication_orders import deepspeed_1f1b, fused_1f1b, gpipe, naive_1f1b, torch_1f1b
+from tests.makers.communication_recorded import DEFERRED, DUALPIPE
+from tests.oracles.explorer import MODELS
 
 CROSSED = "strict one-stream pair-stream"  # two ranks send before they receive: one free slot helps, or no order at all
 RING = "strict one-stream"  # the same over three or more ranks: no two ranks send to each other

@@ -18,11 +18,11 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
-from tests import simulate
+from tests.oracles import simulate
 
 Captured = pytest.CaptureFixture[str]
 Events = list[dict[str, Any]]
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 TORCH = [str(DATA / f"torch_profile_rank{rank}.json") for rank in range(2)]
 ASLEEP = {"F": (10, 11, 12, 13), "I": (14, 15, 16, 17), "W": (8, 9, 8, 10)}  # ms by stage, as the fixture says
 LIBRARY = {

@@ -9,9 +9,9 @@ import pipesched
 from pipesched.model.ops import Compute
 from pipesched.model.schedule import Schedule
 from pipesched.views.chart import Chart
-from tests import simulate
-from tests.browser import Page
-from tests.simulate import Played, rows
+from tests.oracles import simulate
+from tests.oracles.simulate import Played, rows
+from tests.readers.browser import Page
 
 Opened = Callable[[Chart], Page]
 ALL_SIX = {

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from tests.explorer_script import End, Script, Spot
+from tests.oracles.explorer_script import End, Script, Spot
 
 State: TypeAlias = Any  # each machine has its own, hashable
 At: TypeAlias = tuple[int, ...]  # the line at which each rank stands
