@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import pipesched.runtime
-from pipesched.runtime.agree import Card
 from pipesched.runtime.errors import LONGEST, Fault, Place, RunError
 from pipesched.runtime.exchange import _value
+from pipesched.runtime.fingerprints import Card
 from pipesched.runtime.shapes import TensorSpec
 
 HOSTILE = "\x1b[2J\u202eok\r\n::add-mask::x\0"

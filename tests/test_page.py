@@ -150,7 +150,7 @@ def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -
         assert played.start[two] == played.end[one] + late
     told = page.evaluate("document.getElementById('detail').textContent")
     ticks = drawn.costs.ticks(drawn.schedule.stages)
-    heads = critical_path(drawn.times, causes(drawn.schedule, drawn.needs, drawn.times, ticks))
+    heads = critical_path(drawn.times, causes(drawn.schedule, drawn.dependencies, drawn.times, ticks))
     assert path == [i - int(drawn.schedule.joined[i]) for i in heads]  # as `why` tells it
     assert f"critical path: {len(path)} operations" in told and f"length {shown(played.makespan)} =" in told
 

@@ -16,8 +16,8 @@ from pipesched.analysis.deadlock import holds
 from pipesched.analysis.models import ASYNC
 from pipesched.model.program import Program
 from pipesched.runtime import Guard, channels, clock
-from pipesched.runtime.channels import Channels
 from pipesched.runtime.messages import Message, Tags
+from pipesched.runtime.transport import Channels
 from pipesched.stream import Instruction, Stream
 from tests.makers.random_programs import USERS, random_program
 from tests.runtime import buffers

@@ -14,8 +14,8 @@ from torch import nn
 import pipesched
 from pipesched.compile import lower
 from pipesched.model.schedule import Schedule
+from pipesched.runtime.building import look, shown
 from pipesched.runtime.messages import SYNC, Message, Tags
-from pipesched.runtime.tied import look, shown
 from pipesched.source import Source
 from pipesched.stream import Instruction, Stream, loads
 from tests.runtime import cases, faults

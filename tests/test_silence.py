@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipesched.runtime.agree import Card, disagreement
 from pipesched.runtime.errors import Fault, Place
+from pipesched.runtime.fingerprints import Card, disagreement
 from pipesched.runtime.launch import Break, Outcome, RankResult
 from pipesched.runtime.silence import DONE, IDLE, RUNNING, Beat, Silence
 

@@ -1,7 +1,14 @@
-"""What a runtime makes sure of before its first step."""
+"""What a runtime makes sure of before its first step: modules, replicas, boundaries, and weights that look tied.
+
+A weight that the first and the last stage share is, once the stages are on two ranks, two tensors, and each gets only
+a part of its gradient: nothing fails, the model just trains wrong. Nothing declares it, but such weights begin with the
+same values. So every rank shows a digest of a few numbers of every weight, and equal ones are pointed at, unless all
+weights of both stages are equal: then the stages are copies, not tied.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import permutations, zip_longest
@@ -11,14 +18,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pipesched.runtime.channels import Pair
 from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError, printable
 from pipesched.runtime.exchange import broadcast
 from pipesched.runtime.reduce import Held, Tied, holders
 from pipesched.runtime.replicas import replicated
 from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, tensors_of
 from pipesched.runtime.supported import unsupported
-from pipesched.runtime.tied import LooksTied, look, shown
+from pipesched.runtime.transport import Pair
 from pipesched.stream import Stream
 
 
@@ -221,3 +227,41 @@ def split_batch(value: Any, count: int, what: str) -> list[Any] | None:
     if len(made) != count:
         raise ValueError(f"{len(made)} microbatches of {what}; the stream runs {count}")
     return made
+
+
+SAMPLE = 64  # numbers of a weight that are shown
+
+Shown = Mapping[str, str]
+"""By the weight's name what stands for its shape, dtype and numbers; without weights whose numbers are all one."""
+
+
+class LooksTied(UserWarning):
+    """Two weights on different ranks begin with the same values, and are not declared as tied."""
+
+
+def shown(module: nn.Module) -> dict[str, str]:
+    """A few numbers of each weight of a stage, as a digest: equal ones are equal, bit by bit."""
+    found = {}
+    for name, weight in module.named_parameters():
+        sample = weight.detach().flatten()[:SAMPLE].cpu()
+        if sample.numel() > 1 and not bool((sample == sample[0]).all()):
+            digest = hashlib.sha256(bytes(sample.contiguous().view(torch.uint8).tolist()))
+            found[name] = f"{TensorSpec.of(weight)} {digest.hexdigest()}"
+    return found
+
+
+def look(stages: Sequence[Shown], ranks: Sequence[int], declared: Sequence[Sequence[tuple[int, str]]]) -> list[str]:
+    """What to warn of. stages: what each stage shows; ranks: who holds each."""
+    known = [set(group) for group in declared]
+    first: dict[str, tuple[int, str]] = {}
+    found = []
+    for stage, weights in enumerate(stages):
+        for name, sample in weights.items():
+            other, named = first.setdefault(sample, (stage, name))
+            pair = {(other, named), (stage, name)}
+            if ranks[other] == ranks[stage] or any(pair <= group for group in known):
+                continue
+            if len(weights) > 1 and sorted(weights.values()) == sorted(stages[other].values()):
+                continue
+            found.append(f"{named!r} of stage {other} and {name!r} of stage {stage} begin with the same values")
+    return found

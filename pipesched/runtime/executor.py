@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pipesched.runtime.agree import agree
 from pipesched.runtime.backward import Gradients
 from pipesched.runtime.building import (
     check_copies,
@@ -31,13 +30,14 @@ from pipesched.runtime.building import (
     signature,
     split_batch,
 )
-from pipesched.runtime.channels import Channels
+from pipesched.runtime.fingerprints import agree
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
 from pipesched.runtime.reduce import Held, Reduction, Tied
 from pipesched.runtime.replicas import check_replicas, replicated
 from pipesched.runtime.shapes import Boundary, gradients
 from pipesched.runtime.stages import Loss, Stage
 from pipesched.runtime.supported import check_supported
+from pipesched.runtime.transport import Channels
 from pipesched.stream import Instruction, Stream
 
 Hook = Callable[[Instruction, int], None]

@@ -1,20 +1,93 @@
-"""Measures a runtime: when each instruction began and ended, for `pipesched show --measured` and `calibrate`.
+"""When each instruction of a rank began and ended, and how much of that it waited for messages.
+
+    begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
 
     recorder = Recorder(runtime)              before the first step that is to be measured
     runtime.step(inputs, targets)             as often as you like; the first one warms up
-    Path(f"rank{rank}.json").write_text(recorder.dumps())
+    Path(f"rank{rank}.json").write_text(recorder.dumps())     for `pipesched show --measured` and `calibrate`
 
-A file a rank. Ranks are put side by side by the clocks of their machines.
+Seconds on the clock that all processes of a machine share, so that the ranks of a local run can be put side by side;
+ranks of several machines, by the clocks of their machines. Where a compute has a pace, the clock and not the number of
+cores decides how long a step takes: computes of small nets are done long before, and a rank that sleeps needs no core.
+
+On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. So the GPU is waited for at
+the end of every instruction, and of every wait: this costs what asynchronous launches win.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from pipesched.runtime.clock import Clock, now, settling
+import torch
+
 from pipesched.runtime.executor import Runtime
-from pipesched.runtime.recorded import dumps
+from pipesched.runtime.trace_events import dumps
 from pipesched.stream import Instruction
+
+now = time.monotonic
+
+
+def settling(device: torch.device) -> Callable[[], object]:
+    """What waits until a device is done; a CPU is when a call returns."""
+    return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+
+
+class Clock:
+    """The times of one rank, by step.
+
+    spans: [begin, end]. steps: [index, begin, end, waited] of each instruction, in order.
+    """
+
+    def __init__(self, pace: Mapping[str, Sequence[float]], settle: Callable[[], object] = lambda: None) -> None:
+        """pace: as in `launch.Job`. settle: waits until all that was begun here is done."""
+        self._pace, self._settle = pace, settle
+        self.spans: list[list[float]] = []
+        self.steps: list[list[list[float]]] = []
+        self._begin = self._waited = 0.0
+
+    def step(self) -> None:
+        """A step begins."""
+        self.steps.append([])
+        self.spans.append([now(), 0.0])
+
+    def before(self, instruction: Instruction, index: int) -> None:
+        """A hook of the runtime."""
+        self._begin, self._waited = now(), 0.0
+
+    def after(self, instruction: Instruction, index: int) -> None:
+        """A hook of the runtime."""
+        self._settle()
+        left = self._begin + self._waited + self._least(instruction) - now()
+        if left > 0:
+            time.sleep(left)
+        end = now()
+        self.steps[-1].append([index, self._begin, end, self._waited])
+        self.spans[-1][1] = end
+
+    def _least(self, instruction: Instruction) -> float:
+        """The seconds that an instruction takes at least. A pair of F and I is the sum of its parts."""
+        parts = instruction.parts or (instruction,)
+        if [part.op for part in parts] == ["F", "B"]:
+            return self._pace["FB"][parts[0].stage] if self._pace else 0.0
+        return sum(self._pace[part.op][part.stage] for part in parts if part.op in self._pace)
+
+    def watch(self, runtime: Runtime) -> None:
+        """Times each wait of a runtime."""
+        runtime._channels.take = self._timed(runtime._channels.take)  # type: ignore[method-assign, assignment]
+
+    def _timed(self, take: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def timed(message: Any) -> Any:
+            self._settle()
+            began = now()
+            taken = take(message)
+            self._settle()
+            self._waited += now() - began
+            return taken
+
+        return timed
 
 
 class Recorder:

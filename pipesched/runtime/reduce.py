@@ -18,10 +18,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from pipesched.runtime.channels import Channels
 from pipesched.runtime.messages import SYNC, TIED, Message
 from pipesched.runtime.replicas import Replica, replicated
 from pipesched.runtime.shapes import TensorSpec
+from pipesched.runtime.transport import Channels
 from pipesched.stream import Stream
 
 Held = tuple[int, int]  # route, stage

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pipesched.runtime.agree import ranks_text
 from pipesched.runtime.errors import OUTSIDE, RANK_LOST, STALLED, STEPS_DIFFER, Fault, Place, printable
+from pipesched.runtime.fingerprints import ranks_text
 
 IDLE, RUNNING, DONE = "between two steps", "runs", "has finished"
 _SLOW = "an instruction that needs longer than that wants a larger timeout"

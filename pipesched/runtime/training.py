@@ -1,4 +1,9 @@
-"""What a rank of ``pipesched run`` does: build its stages, train, and compare with the model in one piece.
+"""What a rank of ``pipesched run`` does: build its stages, train, and compare with the undivided model.
+
+    error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model: the microbatches one after the other
+                        through all stages, gradients of their mean loss
+    activations alive   each forward of a stage gets a token, and everything that autograd saves during it holds the
+                        token; when the last of it is freed the activation is no longer alive
 
 The result is plain data: the losses, the largest error of a gradient and where, the most activations alive, and the
 times of every instruction.
@@ -6,29 +11,58 @@ times of every instruction.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from pipesched.runtime.breaking import Broken
-from pipesched.runtime.clock import Clock, settling
-from pipesched.runtime.counted import Alive
-from pipesched.runtime.errors import NEEDS, STALLED, Fault, Place, RunError
+from pipesched.runtime.errors import NEEDS, STALLED, Fault, Place, RunError, printable
 from pipesched.runtime.executor import Runtime
-from pipesched.runtime.guard import Guard, finite
+from pipesched.runtime.guard import LATE, Guard, finite
 from pipesched.runtime.launch import START, Job
-from pipesched.runtime.local import End, Local, Step
 from pipesched.runtime.nets import Net
-from pipesched.runtime.undivided import Difference, Undivided, descend, difference, gradients
+from pipesched.runtime.recorder import Clock, settling
 from pipesched.stream import Instruction, Stream, loads
 
 _GROUP_TIMEOUT = timedelta(minutes=30)  # the watchdog and the supervisor are faster
+RATE = 0.05
+"""Of plain gradient descent, which both ways of training use."""
+
+Held = tuple[int, int]
+End = Callable[[Fault], NoReturn]
+Step = Callable[[Tensor | None, Tensor | None], float | None]
+"""One step of an engine: inputs where stage 0 is, targets where the last stage is; the mean loss where it is known."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """One rank. modules: by (route, stage)."""
+
+    job: Job
+    rank: int
+    device: torch.device
+    stream: Stream
+    net: Net
+    modules: dict[Held, nn.Module]
+
+    def batch(self, step: int) -> tuple[Tensor | None, Tensor | None]:
+        """Inputs and targets of a step, where this rank needs them."""
+        inputs, targets = (x.to(self.device) for x in self.net.batch(step, self.stream.microbatches))
+        stages = {stage for _, stage in self.modules}
+        return inputs if 0 in stages else None, targets if self.stream.stages - 1 in stages else None
 
 
 def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
@@ -89,11 +123,7 @@ def _stream(job: Job, rank: int) -> Stream:
 
 
 def _engine(local: Local, clock: Clock, end: End) -> Any:
-    if local.job.engine == "torch":
-        from pipesched.runtime.training_torch import torch_engine
-
-        return torch_engine(local)
-    return _own_engine(local, clock, end)
+    return _torch_engine(local) if local.job.engine == "torch" else _own_engine(local, clock, end)
 
 
 @contextmanager
@@ -130,6 +160,60 @@ def _own_engine(local: Local, clock: Clock, end: End) -> Iterator[Step]:
         yield step
 
 
+@contextmanager
+def _torch_engine(local: Local) -> Iterator[Step]:
+    """torch's own runtime; only ranks with the last stage know the loss.
+
+    It has no guard, which sees our instructions alone: a message that does not come within the timeout is a stall, as
+    the transport reports it.
+    """
+    from torch.distributed.pipelining import PipelineStage
+
+    from pipesched.runtime.torch_engine import torch_runtime
+
+    patient = dist.new_group(timeout=timedelta(seconds=local.job.timeout))
+    stages = [
+        PipelineStage(module, stage, local.stream.stages, local.device, group=patient)
+        for (_, stage), module in sorted(local.modules.items())
+    ]
+    with TemporaryDirectory() as folder:
+        order = local.stream if local.job.csv is None else Path(folder) / "order.csv"
+        if isinstance(order, Path):
+            order.write_text(local.job.csv or "", "utf-8")
+        runtime = torch_runtime(
+            order,
+            stages,
+            local.stream.microbatches,
+            local.net.loss,
+            verify=_judge(local.job.judge),
+            **local.job.options,
+        )
+
+    def step(inputs: Tensor | None, targets: Tensor | None) -> float | None:
+        losses: list[Tensor] = []
+        given = () if inputs is None else (inputs,)
+        try:
+            runtime.step(*given, target=targets, losses=losses, return_outputs=False)
+        except RuntimeError as error:
+            if not LATE.search(str(error)):
+                raise
+            said = " ".join(str(error).split())
+            message = f"nothing moves: a message did not come within {local.job.timeout:g} s"
+            raise RunError(Fault(STALLED, message, Place(local.rank), (printable(said),))) from error
+        return None if targets is None else float(torch.stack(losses).detach().double().mean())
+
+    yield step
+
+
+def _judge(name: str | None) -> Callable[[str], object] | None:
+    """The function of a name such as ``module:function``: a runtime is told who judges, and does not choose."""
+    if name is None:
+        return None
+    module, _, function = name.partition(":")
+    found: Callable[[str], object] = getattr(import_module(module), function)
+    return found
+
+
 def _train(local: Local, step: Step) -> dict[str, Any]:
     """The losses of every step, and of the undivided model; the largest error of all gradients, with its place."""
     whole = Undivided(local.net, local.stream.microbatches, local.device)
@@ -146,3 +230,101 @@ def _train(local: Local, step: Step) -> dict[str, Any]:
         descend(modules)
         whole.descend()
     return {"losses": losses, "undivided": undivided, "error": worst.error, "tensor": worst.tensor, "step": at}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far a step is from the undivided one: the largest error, and the tensor that has it."""
+
+    error: float
+    tensor: str
+
+
+class Undivided:
+    """The whole model, trained step by step."""
+
+    def __init__(self, net: Net, microbatches: int, device: torch.device | str = "cpu") -> None:
+        self._net, self._microbatches, self._device = net, microbatches, device
+        self.stages = [net.stage(index).to(device) for index in range(net.stages)]
+
+    def step(self, number: int) -> float:
+        """One step; leaves the gradients, and returns the mean loss."""
+        total = 0.0
+        inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
+        for x, target in zip(inputs.chunk(self._microbatches), targets.chunk(self._microbatches), strict=True):
+            for stage in self.stages:
+                x = stage(x)
+            loss = self._net.loss(x, target) / self._microbatches
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        return total
+
+    def descend(self) -> None:
+        """The optimizer's step."""
+        descend(self.stages)
+
+
+@torch.no_grad()
+def descend(modules: Sequence[nn.Module]) -> None:
+    """Gradient descent, after which no tensor has a gradient."""
+    for module in modules:
+        for weight in module.parameters():
+            if weight.grad is not None:
+                weight.sub_(RATE * weight.grad)
+                weight.grad = None
+
+
+def gradients(stage: int, module: nn.Module) -> dict[str, Tensor]:
+    """Copies of the gradients of a stage, by ``STAGE.NAME``; zeros where there is none."""
+    named = module.named_parameters()
+    return {f"{stage}.{name}": torch.zeros_like(w) if w.grad is None else w.grad.clone() for name, w in named}
+
+
+def difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Difference:
+    """The largest error of all tensors; infinite where one is not a number, 0 without tensors."""
+    errors = [Difference(_error(gradient, expected[name]), name) for name, gradient in found.items()]
+    return max(errors, key=lambda x: x.error, default=Difference(0.0, ""))
+
+
+def _error(found: Tensor, expected: Tensor) -> float:
+    scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
+    if distance != distance:
+        return math.inf
+    return distance / scale if scale else (math.inf if distance else 0.0)
+
+
+class _Token:
+    """One forward of one stage."""
+
+
+class Alive:
+    """The forwards of some modules whose saved tensors are alive; `peak` is the most at once."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.peak = 0
+        self._open: list[saved_tensors_hooks] = []
+
+    def watch(self, module: nn.Module) -> None:
+        """Counts the forwards of a module from now on."""
+        module.register_forward_pre_hook(self._begin)
+        module.register_forward_hook(self._end, always_call=True)
+
+    def _begin(self, module: nn.Module, inputs: Any) -> None:
+        token = _Token()
+        self.now += 1
+        weakref.finalize(token, self._free).atexit = False
+        hooks = saved_tensors_hooks(lambda tensor: (tensor.detach(), token), _unpack)  # an output holds its own graph
+        hooks.__enter__()
+        self._open.append(hooks)
+
+    def _end(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        self._open.pop().__exit__()
+        self.peak = max(self.peak, self.now)
+
+    def _free(self) -> None:
+        self.now -= 1
+
+
+def _unpack(packed: tuple[Tensor, _Token]) -> Tensor:
+    return packed[0]

@@ -21,7 +21,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact, shown
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W
-from pipesched.runtime import recorded
+from pipesched.runtime import trace_events
 from pipesched.runtime.launch import Job, Outcome
 from pipesched.stream import loads
 from pipesched.verbs.emit import Emission
@@ -214,7 +214,7 @@ def pace_of(emission: Emission, pace: float) -> dict[str, tuple[float, ...]]:
 
 def trace(job: Job, outcome: Outcome) -> str:
     """When each instruction began and ended, as Chrome's trace events."""
-    return recorded.dumps(loads(job.stream), {rank.rank: rank.data["steps"] for rank in outcome.ranks if rank.data})
+    return trace_events.dumps(loads(job.stream), {rank.rank: rank.data["steps"] for rank in outcome.ranks if rank.data})
 
 
 def _ends(losses: Sequence[float]) -> list[float]:
