@@ -15,7 +15,8 @@ from pipesched.analysis.channels import pair
 from pipesched.analysis.deadlock import holds
 from pipesched.analysis.models import ASYNC
 from pipesched.model.program import Program
-from pipesched.runtime import Guard, channels, clock
+from pipesched.runtime import Guard, recorder
+from pipesched.runtime import transport as channels
 from pipesched.runtime.messages import Message, Tags
 from pipesched.runtime.transport import Channels
 from pipesched.stream import Instruction, Stream
@@ -262,8 +263,8 @@ def test_a_wait_is_as_long_as_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -
         behind[0] += 5.0
         return message
 
-    monkeypatch.setattr(clock, "now", lambda: time[0])
-    timed, line = clock.Clock({}, settle), SimpleNamespace(take=take)
+    monkeypatch.setattr(recorder, "now", lambda: time[0])
+    timed, line = recorder.Clock({}, settle), SimpleNamespace(take=take)
     timed.watch(SimpleNamespace(_channels=line))
     timed.step()
     timed.before(Instruction("F", 1, 0), 0)

@@ -50,7 +50,7 @@ def check_modules(
 
 
 def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
-    """What a rank tells of its weights, as JSON: by route/stage names, shapes, dtypes, who shares each, a digest."""
+    """What a rank reports of its weights, as JSON: by route/stage names, shapes, dtypes, who shares each, a digest."""
     refused = unsupported(modules)
     if refused is not None:
         return {"unsupported": refused}
@@ -105,7 +105,7 @@ def check_tied(stream: Stream, notes: Sequence[Mapping[str, Any]], tied: Tied) -
 
 
 def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
-    """Whether both copies of every stage have the same weights, shared in the same way, and begin with the same values.
+    """Whether both copies of every stage have the same weights, shared alike, and begin with the same values.
 
     Every rank finds the same. Of the values a few are compared.
 
@@ -115,12 +115,12 @@ def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
     for stage in range(stream.stages):
         copies = [(route.ranks[stage], number) for number, route in enumerate(stream.placement)]
         (first, _), *_ = copies
-        for told, what in (("weights", "have different weights"), ("shown", "begin with different values")):
-            told_by = [(rank, notes[rank][told][_key((number, stage))]) for rank, number in copies]
-            for rank, weights in told_by:
-                if weights != told_by[0][1]:
+        for key, what in (("weights", "have different weights"), ("shown", "begin with different values")):
+            reported = [(rank, notes[rank][key][_key((number, stage))]) for rank, number in copies]
+            for rank, weights in reported:
+                if weights != reported[0][1]:
                     message = f"the copies of stage {stage} on ranks {first} and {rank} {what}"
-                    found = (_difference(told_by[0][1], weights, first, rank),)
+                    found = (_difference(reported[0][1], weights, first, rank),)
                     raise RunError(Fault(BOUNDARY, message, Place(rank), found, "build both copies from one seed"))
 
 
@@ -149,7 +149,7 @@ def infer_boundaries(
     group: dist.ProcessGroup | None,
     device: torch.device,
 ) -> tuple[Boundary, ...]:
-    """What enters each stage: as given, or by a forward that goes from rank to rank, values left out.
+    """What enters each stage: as given, or by a forward that runs from rank to rank, values left out.
 
     Raises:
         RunError: PS824 on every rank, a stage that failed or gave no tensors.
@@ -167,11 +167,11 @@ def infer_boundaries(
         made: Boundary | str | None = None
         if maker == rank:
             made = _entering(stage, found, modules, cast("Tensor | Sequence[Tensor] | None", example), device)
-        told = made if len(stream.ranks) == 1 else _tell(made, maker, group)
-        if isinstance(told, str):
-            raise RunError(Fault(BOUNDARY, told, Place(maker), (), "run the stages one after the other on one rank"))
-        assert told is not None
-        found.append(told)
+        known = made if len(stream.ranks) == 1 else _broadcast(made, maker, group)
+        if isinstance(known, str):
+            raise RunError(Fault(BOUNDARY, known, Place(maker), (), "run the stages one after the other on one rank"))
+        assert known is not None
+        found.append(known)
     return tuple(found)
 
 
@@ -189,14 +189,14 @@ def _entering(
         if stage == 0:
             return specs(tensors_of(example, "the example"))
         return dry_forward(modules[0, stage - 1], found[-1], device, f"the output of stage {stage - 1}")
-    except Exception as error:  # it is told to the other ranks, which would wait for this one
+    except Exception as error:  # it is sent to the other ranks, which would wait for this one
         return f"stage {max(stage - 1, 0)} cannot run on {found[-1:] or 'its example'}: {type(error).__name__}: {error}"
 
 
-def _tell(value: Boundary | str | None, maker: int, group: dist.ProcessGroup | None) -> Boundary | str:
+def _broadcast(value: Boundary | str | None, maker: int, group: dist.ProcessGroup | None) -> Boundary | str:
     sent = [spec.plain() for spec in value] if isinstance(value, tuple) else value
-    told = broadcast(sent, maker, group)
-    return printable(told) if isinstance(told, str) else tuple(map(TensorSpec.of_plain, told))
+    received = broadcast(sent, maker, group)
+    return printable(received) if isinstance(received, str) else tuple(map(TensorSpec.of_plain, received))
 
 
 def pairs_of(stream: Stream, tied: Tied) -> set[Pair]:
@@ -232,7 +232,7 @@ def split_batch(value: Any, count: int, what: str) -> list[Any] | None:
 SAMPLE = 64  # numbers of a weight that are shown
 
 Shown = Mapping[str, str]
-"""By the weight's name what stands for its shape, dtype and numbers; without weights whose numbers are all one."""
+"""By the weight's name a digest of its shape, dtype and numbers; without weights whose numbers are all one."""
 
 
 class LooksTied(UserWarning):

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-NEEDS = "PS820"  # torch, a backend, a device or a way to another rank is not here
+NEEDS = "PS820"  # torch, a backend, a device or a route to another rank is not here
 STREAMS_DIFFER = "PS821"
 STALLED = "PS822"
 RANK_LOST = "PS823"

@@ -1,4 +1,4 @@
-"""What ranks tell each other before step 1: JSON, a text each, as bytes in a collective of their group.
+"""What ranks send each other before step 1: JSON, a text each, as bytes in a collective of their group.
 
     everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
     broadcast(value, 1)      value of rank 1                            on every rank

@@ -1,6 +1,6 @@
 """All ranks run the same stream, or none runs.
 
-Two valid files that differ train silently wrong or hang, and no transport notices. So before step 1 every rank tells
+Two valid files that differ train silently wrong or hang, and no transport notices. So before step 1 every rank sends
 all others the fingerprint of its stream, which is a digest of placement and instructions of *all* ranks: equal
 fingerprints, one program.
 """
@@ -21,7 +21,7 @@ from pipesched.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a rank says of itself. note: anything else that the ranks tell each other on this occasion."""
+    """What a rank says of itself. note: anything else that the ranks send each other on this occasion."""
 
     fingerprint: str
     title: str
@@ -38,7 +38,7 @@ class Card:
             fingerprint, title, note = (data[key] for key in ("fingerprint", "title", "note"))
             return cls(printable(fingerprint), printable(title), dict(note))
         except (TypeError, KeyError, ValueError):
-            message = f"rank {rank} tells nothing of its stream that can be read"
+            message = f"what rank {rank} sends of its stream cannot be read"
             raise RunError(
                 Fault(STREAMS_DIFFER, message, Place(rank), help="run one version of pipesched on every rank")
             ) from None

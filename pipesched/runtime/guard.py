@@ -137,7 +137,7 @@ class Guard:
             self._hooks[1](instruction, index)
 
     def _where(self) -> Beat:
-        """What the watchdog tells of this rank; called in its thread."""
+        """What the watchdog reports of this rank; called in its thread."""
         seen = of_thread(self._thread)
         place = self._place()
         if seen.inside and seen.ours and seen.collective and not (place.instruction or place.waits):

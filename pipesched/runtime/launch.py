@@ -3,8 +3,8 @@
     caller ──a job a line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
            <──its outcome───            <──a line each──
 
-The supervisor imports torch once, whatever the number of ranks and jobs. It ends its ranks when the caller goes away,
-and they end when it goes away: each end holds a pipe whose closing the other one sees, however a process dies. This
+The supervisor imports torch once, whatever the number of ranks and jobs. It ends its ranks when the caller is gone,
+and they end when it is gone: each end holds a pipe whose closing the other one sees, however a process dies. This
 module is the caller's side and needs no torch.
 """
 
@@ -65,7 +65,7 @@ class Job:
 
     timeout: seconds without any progress that are a stall. pace: the seconds that a compute takes at least, by kind
     (F, I, W, B, FB) and stage. agree: whether ranks compare their streams first.
-    trace: whether to tell when each instruction began and ended. engine: pipesched, or torch, which then may get a CSV
+    trace: whether to record when each instruction began and ended. engine: pipesched, or torch, which may get a CSV
     with messages in the place of the stream's computes; judge: ``module:function``, of what torch made of the order;
     options: of torch's class.
     """
@@ -136,9 +136,9 @@ class Outcome:
         """What went wrong first, with what the system says of ranks that could not say it themselves."""
         silent = sorted((r for r in self.ranks if r.fault is None and r.data is None), key=lambda r: r.seconds)
         notes = tuple(f"rank {r.rank} {r.end}" for r in silent)
-        told = sorted((r for r in self.ranks if r.fault is not None), key=lambda r: r.seconds)
-        if told:
-            first = told[0].fault
+        reported = sorted((r for r in self.ranks if r.fault is not None), key=lambda r: r.seconds)
+        if reported:
+            first = reported[0].fault
             assert first is not None
             return Fault(first.code, first.message, first.place, first.notes + notes, first.help)
         if silent:

@@ -1,6 +1,6 @@
 """Messages and their tags.
 
-A message is one activation or one gradient between neighbouring stages, and its name tells all ranks the same thing:
+A message is one activation or one gradient between neighbouring stages, and its name means the same on all ranks:
 the stage that *made* it, whichever end speaks. Its tag is a number that no other message of the program has, so a
 transport that honours tags (gloo) delivers right whatever the order of posts; one that does not (NCCL) delivers by
 order on each channel, which is what the verifier has checked.

@@ -1,6 +1,6 @@
 """Signed texts between every two ranks. Nobody serves, nothing listens once all have met, and nothing here blocks.
 
-    meet     every rank listens on one address, tells it to all through their group, connects to the lower ranks and
+    meet     every rank listens on one address, sends it to all through their group, connects to the lower ranks and
              is connected to by the higher ones; then it listens no more
     hello    <─ a number that is used once          ─> rank, HMAC(key, "hello")
     text     length, HMAC(key, sender, how many before it, text), text
@@ -70,7 +70,7 @@ class _Link:
     incoming: bytearray = field(default_factory=bytearray)
 
     def say(self, text: bytes) -> None:
-        """Sends a text, if those before it are on their way."""
+        """Sends a text, if those before it have left."""
         if not self.outgoing:
             self.outgoing += _HEAD.pack(len(text)) + self._mac(self.me, self.sent, text) + text
             self.sent += 1
@@ -192,16 +192,16 @@ def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float)
     host = _address(rank, everybody({"machine": _machine(), "address": _own_address()}, group))
     with socket.create_server((host, 0), family=_family(host), backlog=max(ranks, _STRANGERS)) as listener:
         mine = {"host": host, "port": listener.getsockname()[1], "secret": secrets.token_hex(32) if rank == 0 else ""}
-        told = everybody(mine, group)
-        secret = bytes.fromhex(told[0]["secret"])
-        links = [_connect(told[other], rank, other, secret, timeout) for other in range(rank)]
+        cards = everybody(mine, group)
+        secret = bytes.fromhex(cards[0]["secret"])
+        links = [_connect(cards[other], rank, other, secret, timeout) for other in range(rank)]
         links += _accept(listener, rank, ranks, secret)
     return Peers(links)
 
 
-def _connect(told: Mapping[str, Any], rank: int, other: int, secret: bytes, timeout: float) -> _Link:
+def _connect(cards: Mapping[str, Any], rank: int, other: int, secret: bytes, timeout: float) -> _Link:
     """To a rank that listens."""
-    at = told["host"], told["port"]
+    at = cards["host"], cards["port"]
     try:
         made = socket.create_connection(at, timeout)
         nonce = b""
@@ -234,7 +234,7 @@ def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> li
 
 
 def _hellos(listener: socket.socket, most: int) -> Generator[tuple[socket.socket, bytes, bytes]]:
-    """Whoever connects, the number that it was given, and what it says of itself. Of too many the oldest goes."""
+    """Whoever connects, the number that it was given, and what it says of itself. Of too many the oldest is closed."""
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as left:
         selector.register(listener, selectors.EVENT_READ)
         left.callback(lambda: [key.fileobj.close() for key in _others(selector, listener)])
@@ -292,16 +292,16 @@ def _own_address() -> str:
     return _towards(os.environ.get("MASTER_ADDR") or _NOWHERE)
 
 
-def _address(rank: int, told: Sequence[Mapping[str, str]]) -> str:
+def _address(rank: int, cards: Sequence[Mapping[str, str]]) -> str:
     """Where this rank listens: on the loopback where all are on one machine.
 
     Raises:
         RunError: PS820, no address leads to another machine.
     """
-    if len({one["machine"] for one in told}) == 1:
+    if len({one["machine"] for one in cards}) == 1:
         return LOOPBACK
-    elsewhere = [one["address"] for one in told if one["machine"] != told[rank]["machine"]]
-    found = [told[rank]["address"], *(_towards(other) for other in elsewhere if not _local(other)), _towards(_NOWHERE)]
+    elsewhere = [one["address"] for one in cards if one["machine"] != cards[rank]["machine"]]
+    found = [cards[rank]["address"], *(_towards(other) for other in elsewhere if not _local(other)), _towards(_NOWHERE)]
     for address in found:
         if not _local(address):
             return address
@@ -314,7 +314,7 @@ def _local(address: str) -> bool:
 
 
 def _towards(host: str) -> str:
-    """The address of this machine on the way to a host, or nothing. No packet is sent."""
+    """The address of this machine towards a host, or nothing. No packet is sent."""
     with contextlib.suppress(OSError):
         for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
             with socket.socket(family, kind) as probe:

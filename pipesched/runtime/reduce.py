@@ -95,7 +95,7 @@ class Reduction:
     def _tie(self, group: Sequence[tuple[int, str]]) -> None:
         """One gradient for all weights of a group: the sum over its stages, in the order in which they are named.
 
-        Of copies, which are equal by now, that of the first route speaks. Every holder goes through stages and
+        Of copies, which are equal by now, that of the first route speaks. Every holder takes stages and
         targets in one order, so this is no cycle even where sends block.
         """
         mine = {

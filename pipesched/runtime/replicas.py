@@ -7,7 +7,7 @@
 DDP averages by hooks in the first backward after each forward. Of m microbatches that is a part, and a split backward
 never reaches the hooks. So the microbatches pass it by, their gradients add up on each replica, and at REDUCE_GRAD,
 behind the last backward of the stage, DDP gets a forward and a backward of its own, which reach every weight and add
-nothing: its buckets, its communication hook and its buffers take their usual way. Averages are linear, so it does not
+nothing: its buckets, its communication hook and its buffers work as usual. Averages are linear, so it does not
 matter what else is added to a gradient before or after.
 """
 

@@ -1,6 +1,6 @@
-"""From what the ranks tell of themselves to a verdict: does anything move, is everybody there.
+"""From what the ranks report of themselves to a verdict: does anything move, is everybody there.
 
-    a rank tells nothing for the timeout                                  gone: stopped, or its machine is       PS823
+    a rank reports nothing for the timeout                                gone: stopped, or its machine is       PS823
     a rank has left after k steps, another one is in step k + 1, or for
         the timeout in a collective that is not the pipeline's            the loops differ                       PS836
     no rank finishes an instruction for the timeout, somebody is in a step:
@@ -33,7 +33,7 @@ ELSEWHERE = "look for the rank of that group that is not there, such as another 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a rank tells of itself.
+    """What a rank reports of itself.
 
     state: `IDLE`, `RUNNING` or `DONE`. moves, steps: instructions finished and steps begun so far. at: the line of the
     user's code. outside: whether it is in a collective that is not the pipeline's.
@@ -65,12 +65,12 @@ class Beat:
         return asdict(self)
 
     @property
-    def told(self) -> Place:
+    def shown(self) -> Place:
         """The place, with what the rank does there."""
         return replace(self.place, waits=self.place.waits or ", ".join(filter(None, (self.state, self.at))))
 
     def __str__(self) -> str:
-        return str(self.told)
+        return str(self.shown)
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Silence:
 
     @classmethod
     def begin(cls, ranks: int, timeout: float, now: float) -> Silence:
-        """Nobody has told anything yet, and everybody has the timeout to do so."""
+        """Nobody has reported anything yet, and everybody has the timeout to do so."""
         return cls(timeout, {}, now, dict.fromkeys(range(ranks), now))
 
     @property
@@ -95,7 +95,7 @@ class Silence:
         return max(self.timeout / 4, 0.2)
 
     def hear(self, rank: int, beat: Beat, now: float) -> None:
-        """What a rank tells."""
+        """What a rank reports."""
         before = self.beats.get(rank)
         if before is None or (before.moves, before.steps, before.state) != (beat.moves, beat.steps, beat.state):
             self.moved = now
@@ -120,7 +120,7 @@ class Silence:
         return outside[0] if outside and self._stands(now) and len(self._in(IDLE)) == len(self.seen) else None
 
     def left(self, rank: int) -> bool:
-        """Whether the rank has said that it goes."""
+        """Whether the rank has said that it leaves."""
         return rank in self.beats and self.beats[rank].state == DONE
 
     def stalled(self) -> Fault:
@@ -131,12 +131,12 @@ class Silence:
         idle = [beat for beat in self._in(IDLE) if not beat.outside]
         message = f"nothing moves: no rank finished an instruction for {self.timeout:g} s"
         if busy:
-            return Fault(STALLED, message, busy[0].told if busy[0].at else busy[0].place, help=_SLOW)
+            return Fault(STALLED, message, busy[0].shown if busy[0].at else busy[0].place, help=_SLOW)
         if idle:
-            return Fault(STALLED, message, idle[0].told, help=_OUTSIDE)
+            return Fault(STALLED, message, idle[0].shown, help=_OUTSIDE)
         if elsewhere:
             endless = "a collective outside of the pipeline does not end"
-            return Fault(OUTSIDE, endless, elsewhere[0].told, (message,), ELSEWHERE)
+            return Fault(OUTSIDE, endless, elsewhere[0].shown, (message,), ELSEWHERE)
         return Fault(STALLED, message, running[0].place, help=_CYCLE)
 
     def lost(self, ranks: Sequence[int], how: str) -> Fault:
@@ -163,7 +163,7 @@ class Silence:
                     count = f"{left.steps} step{'s' if left.steps != 1 else ''}"
                     here, there = left.place.rank, other.place.rank
                     message = f"rank {here} has left after {count}, and rank {there} is in step {other.steps}"
-                    return Fault(STEPS_DIFFER, message, left.told, help=_SAME)
+                    return Fault(STEPS_DIFFER, message, left.shown, help=_SAME)
         return None
 
     def _alone(self) -> Fault | None:
@@ -171,7 +171,7 @@ class Silence:
         waiting = [beat for beat in self._in(IDLE) if beat.outside]
         for left in self._in(DONE) if waiting else []:
             message = f"rank {left.place.rank} has left, and rank {waiting[0].place.rank} waits {waiting[0].at}"
-            return Fault(STEPS_DIFFER, message, left.told, help=_SAME)
+            return Fault(STEPS_DIFFER, message, left.shown, help=_SAME)
         return None
 
     def _stands(self, now: float) -> bool:

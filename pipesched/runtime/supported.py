@@ -90,7 +90,7 @@ def _of(module: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def check_supported(notes: Sequence[Mapping[str, Any]]) -> None:
-    """Whether no rank has such a module. notes: what each rank tells of itself.
+    """Whether no rank has such a module. notes: what each rank reports of itself.
 
     Raises:
         RunError: PS831 on every rank.

@@ -43,7 +43,7 @@ def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[di
         for index, begin, end, waited in step:
             instruction = stream.ranks[rank][int(index)]
             times = {"start": round(begin - zero, 9), "end": round(end - zero, 9), "waited": round(waited, 9)}
-            args = {"rank": rank, **_told(instruction), "step": number, "index": int(index), **times}
+            args = {"rank": rank, **_args(instruction), "step": number, "index": int(index), **times}
             where = {"ph": "X", "pid": rank, "tid": 0, **_span(begin - zero, end - zero)}
             yield {**where, "name": str(instruction), "cat": instruction.op, "args": args}
 
@@ -54,9 +54,9 @@ def _span(begin: float, end: float) -> dict[str, float]:
     return {"ts": low, "dur": max(round(high - low, 3), 0.001)}
 
 
-def _told(instruction: Instruction) -> dict[str, Any]:
-    """An overlap under its first part, with the second beside it, as in the trace of a schedule."""
+def _args(instruction: Instruction) -> dict[str, Any]:
+    """An overlap under its first part, with the second in `with`, as in the trace of a schedule."""
     first, *others = instruction.parts or (instruction,)
-    told = {"op": first.op, "stage": first.stage, "microbatch": first.microbatch}
-    told = {key: value for key, value in told.items() if value != -1}
-    return {**told, "with": _told(others[0])} if others else told
+    args = {"op": first.op, "stage": first.stage, "microbatch": first.microbatch}
+    args = {key: value for key, value in args.items() if value != -1}
+    return {**args, "with": _args(others[0])} if others else args

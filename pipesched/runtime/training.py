@@ -206,7 +206,7 @@ def _torch_engine(local: Local) -> Iterator[Step]:
 
 
 def _judge(name: str | None) -> Callable[[str], object] | None:
-    """The function of a name such as ``module:function``: a runtime is told who judges, and does not choose."""
+    """The function of a name such as ``module:function``: the caller chooses who judges, not the runtime."""
     if name is None:
         return None
     module, _, function = name.partition(":")

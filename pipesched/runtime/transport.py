@@ -105,7 +105,7 @@ class Channels:
 
     @property
     def queues(self) -> bool:
-        """Whether a wait does not block the process: it goes on, and enqueues instructions behind the message."""
+        """Whether a wait does not block the process: it continues, and enqueues instructions behind the message."""
         return not self._transport.host
 
     @property
@@ -294,7 +294,7 @@ def done(works: Sequence[dist.Work]) -> bool:
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
-    """What carries the tensors of a device; gloo if there is nothing for them but the way through the host."""
+    """What carries the tensors of a device; gloo if there is nothing for them but the copy through the host."""
     if not dist.is_initialized():
         return "gloo"
     by_device = dict(part.split(":") for part in str(dist.get_backend_config(group)).split(","))

@@ -1,7 +1,7 @@
 """A fault of one rank becomes the fault of every rank, and a stall becomes a fault, within the timeout.
 
-Each rank has a thread that tells all others where the rank is and which fault it knows of, hears the same of them, and
-judges by itself (`silence.Silence`): a rank that is stopped, even the first, stops nobody's judgement.
+Each rank has a thread that reports to all others where the rank is and which fault it knows of, hears the same of
+them, and judges by itself (`silence.Silence`): a rank that is stopped, even the first, stops nobody's judgement.
 
     rank 1 ── step 1, instruction 4 (1RECV_F1) waits for … ──> rank 0, rank 2, …
     rank 2 ── fault PS825 ───────────────────────────────────> rank 0, rank 1, …    each takes it, and tells it on
@@ -9,7 +9,7 @@ judges by itself (`silence.Silence`): a rank that is stopped, even the first, st
 Of faults that were found at the same moment one counts, the same on every rank: what a rank raised before what others
 saw of it. A connection that breaks in the transport is a weak sign, and a better one is waited for. Time in which this
 thread did not run, as in a process that was stopped and goes on, counts as no time. A thread cannot wake a main thread
-that sits in a transport's wait, so after a grace the process ends there, with the fault told first.
+that sits in a transport's wait, so after a grace the process ends there, with the fault reported first.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Watch(threading.Thread):
         self._looked = now
 
     def _found(self) -> Fault | None:
-        """The fault that is told, that this rank raised, that it sees, or of which it has a weak sign."""
+        """The fault that is reported, that this rank raised, that it sees, or of which it has a weak sign."""
         if self._told:
             return min(self._told.values(), key=_order)
         if self._raised is not None:

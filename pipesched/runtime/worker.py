@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from pipesched.runtime.errors import RAISED, Fault, Place, RunError
 from pipesched.runtime.launch import ALIVE, EXTRA, Job
 
-BAD = 1  # the exit status of a rank that tells a fault
+BAD = 1  # the exit status of a rank that reports a fault
 _CHUNK = 1 << 16
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in _lines():
         results = Ranks(Job.loads(line), training.train).run()
-        _tell(1, results)
+        _send(1, results)
     os._exit(0)  # there is nothing to clean up, and taking torch apart takes a second
 
 
@@ -60,9 +60,9 @@ class _Rank:
     stopped: bool = False
 
     def result(self) -> dict[str, Any]:
-        line, end, _ = self.text.partition(b"\n")  # the watchdog and the main thread may both have told
-        told: dict[str, Any] = json.loads(line) if end else {"data": None, "fault": None}
-        return {"rank": self.number, "status": self.status, "seconds": self.seconds, "stopped": self.stopped, **told}
+        line, end, _ = self.text.partition(b"\n")  # the watchdog and the main thread may both have written
+        result: dict[str, Any] = json.loads(line) if end else {"data": None, "fault": None}
+        return {"rank": self.number, "status": self.status, "seconds": self.seconds, "stopped": self.stopped, **result}
 
 
 class Ranks:
@@ -77,7 +77,7 @@ class Ranks:
     def run(self) -> list[dict[str, Any]]:
         """Forks them, waits for them, and returns their results; ends the process if the caller is gone."""
         with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
-            mine, theirs = os.pipe()  # nobody writes: its end tells a rank that the supervisor is gone
+            mine, theirs = os.pipe()  # nobody writes: its end means to a rank that the supervisor is gone
             try:
                 for number in range(self._job.ranks):
                     self._ranks.append(self._fork(number, folder, mine, theirs))
@@ -147,16 +147,16 @@ def _be_rank(job: Job, number: int, folder: str, lifeline: int, pipe: int, train
         threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)  # the supervisor's stdout is for outcomes
-        _tell(pipe, {"data": train(job, number, folder, lambda fault: _fail(pipe, fault)), "fault": None})
+        _send(pipe, {"data": train(job, number, folder, lambda fault: _fail(pipe, fault)), "fault": None})
         status = 0
     except RunError as error:
         if error.fault.code == RAISED and error.fault.place and error.fault.place.rank == number:
             traceback.print_exception(error.__cause__)
-        _tell(pipe, {"data": None, "fault": error.fault.dumps()})
+        _send(pipe, {"data": None, "fault": error.fault.dumps()})
     except BaseException as error:
         traceback.print_exc()
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        _tell(pipe, {"data": None, "fault": Fault(RAISED, said, Place(number)).dumps()})
+        _send(pipe, {"data": None, "fault": Fault(RAISED, said, Place(number)).dumps()})
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
@@ -165,12 +165,12 @@ def _be_rank(job: Job, number: int, folder: str, lifeline: int, pipe: int, train
 
 def _fail(pipe: int, fault: Fault) -> NoReturn:
     """The last resort of the watchdog: this rank's main thread is stuck."""
-    _tell(pipe, {"data": None, "fault": fault.dumps()})
+    _send(pipe, {"data": None, "fault": fault.dumps()})
     os._exit(BAD)
 
 
-def _tell(pipe: int, told: object) -> None:
-    data = (json.dumps(told) + "\n").encode()
+def _send(pipe: int, value: object) -> None:
+    data = (json.dumps(value) + "\n").encode()
     while data:
         data = data[os.write(pipe, data) :]
 

@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from pipesched.runtime import Runtime, boundaries_of, channels
+from pipesched.runtime import Runtime, boundaries_of
+from pipesched.runtime import transport as channels
 from pipesched.stream import Instruction, Stream
 from tests.runtime.asleep import Asleep
 from tests.runtime.live import Counted, Live
