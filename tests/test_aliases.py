@@ -1,4 +1,4 @@
-"""What people type for a schedule, an option or a unit is understood, or told what to type instead."""
+"""What people type for a schedule, an option or a unit is understood, or answered with what to type instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number is told as one number: the bubble, per cent, and the decimals beside what is exact in JSON."""
+"""A number is one number wherever it is shown: the bubble, per cent, and the decimals next to the exact value in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` as a user meets it: what it prints, in every form, and how a mistake on the command line is told."""
+"""`verify` as a user meets it: what it prints, in every form, and how a mistake on the command line is reported."""
 
 from __future__ import annotations
 

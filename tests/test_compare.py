@@ -1,4 +1,4 @@
-"""Schedules beside each other: the tables of the literature, each by one command, exactly.
+"""Schedules side by side: the tables of the literature, each by one command, exactly.
 
 The closed forms are written out here: (p-1)/m, (p-1)/(v m) for idle / work, and (p-1)/(m+p-1) for idle / makespan.
 """

@@ -1,4 +1,4 @@
-"""What waits in a cycle is shown as that cycle: for each rank where it stands, in the file, and what it waits for.
+"""A circular wait is shown as that cycle: for each rank its operation, its line in the file, and what it waits for.
 
 Cycles of known length are planted in a .ps file, in a torch CSV and in rings of ranks.
 """

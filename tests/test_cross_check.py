@@ -1,4 +1,4 @@
-"""Everything that can tell the least makespan or span tells the same one.
+"""All that compute the least makespan or span compute the same one.
 
     trying everything   up to 18 operations: `brute`, which knows nothing of microbatch order, clauses or bounds
     engines             Z3, CaDiCaL, Glucose, CP-SAT: sat at the optimum, unsat a tick below

@@ -15,7 +15,8 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.optimizer.bounds import tighten, windows
 from pipesched.optimizer.engines import ENGINES, decide
 from pipesched.optimizer.question import Question
-from tests.oracles.walk import Case, least, linear, random_case
+from tests.makers.instances import linear, problem_of_case
+from tests.oracles.walk import Case, least, random_case
 
 TOP = Path(__file__).resolve().parent.parent
 CASES = [random_case(seed) for seed in range(90)]
@@ -41,7 +42,7 @@ def test_an_engine_agrees_with_trying_everything(
     for case in CASES[part::3]:
         optimum = optima[case]
         for bound in [60] if optimum is None else [optimum - 2, optimum - 1, optimum, optimum + 1]:
-            answer = decide(Question(case.problem(), bound, engine=engine))
+            answer = decide(Question(problem_of_case(case), bound, engine=engine))
             right = "sat" if optimum is not None and bound >= optimum else "unsat"
             instant = case.release == "torch" and not all(case.input) and not all(case.weight)
             assert answer.verdict == right or (instant and answer.verdict == "unknown"), (case, bound, answer)
@@ -72,7 +73,7 @@ def test_what_one_rank_cannot_do_all_cannot_do() -> None:
     verdicts = set()
     for seed in range(40):
         case = random_case(seed)
-        problem = case.problem()
+        problem = problem_of_case(case)
         for bound in range(4, 24, 3):
             whole = decide(Question(problem, bound))
             for ranks in [(r,) for r in range(case.ranks)] + [(0, case.ranks - 1)]:
@@ -88,7 +89,7 @@ def test_all_ranks_by_name_are_the_whole() -> None:
     for seed in range(40):
         case = random_case(seed)
         for bound in range(4, 24, 4):
-            question = Question(case.problem(), bound)
+            question = Question(problem_of_case(case), bound)
             listed = replace(question, ranks=tuple(range(case.ranks)))
             assert decide(question).verdict == decide(listed).verdict, (case, bound)
 
@@ -96,7 +97,7 @@ def test_all_ranks_by_name_are_the_whole() -> None:
 def test_ranks_alone_refute_only_what_cannot_be(optima: dict[Case, int | None]) -> None:
     """The lattice never refutes what is in reach, and on one rank, where nothing is left out, all that is not."""
     for case, optimum in optima.items():
-        problem = case.problem()
+        problem = problem_of_case(case)
         if optimum is None or (case.ranks > 1 and tighten.least(problem, 0) <= optimum):
             continue
         assert case.ranks == 1 and tighten.least(problem, 0) == optimum, case
@@ -109,7 +110,7 @@ def test_the_lattice_is_an_engine_that_refutes(optima: dict[Case, int | None]) -
     for case, optimum in optima.items():
         for bound in range(2, 20, 3):
             for ranks in (None, (0,), (case.ranks - 1,)):
-                answer = decide(Question(case.problem(), bound, engine="lattice", ranks=ranks))
+                answer = decide(Question(problem_of_case(case), bound, engine="lattice", ranks=ranks))
                 said.add(answer.verdict)
                 assert answer.verdict in ("unsat", "unknown")
                 assert answer.verdict == "unknown" or optimum is None or bound < optimum, (case, bound, ranks)
@@ -156,7 +157,7 @@ def test_a_periodic_part_is_what_it_says(engine: str) -> None:
     verdicts = set()
     for window in [(a, a + w, n, k) for a in range(7) for w in (0, 1, 3) for n in (0, 1, 2, 5) for k in (1, 2, 3, 4)]:
         exists = any(periodic(f, window) and periodic(b, window) for f, b in every)
-        answer = decide(Question(case.problem(), bound, engine=engine, window=window))
+        answer = decide(Question(problem_of_case(case), bound, engine=engine, window=window))
         assert answer.verdict == ("sat" if exists else "unsat"), window
         verdicts.add(exists)
     assert verdicts == {True, False}
@@ -165,7 +166,7 @@ def test_a_periodic_part_is_what_it_says(engine: str) -> None:
 def test_a_forward_without_length_is_declined() -> None:
     """Where F takes no time, the answer is unknown, with the reason."""
     case = replace(random_case(0), forward=(0,) * len(random_case(0).forward))
-    assert decide(Question(case.problem(), 20)).reason == "a forward takes no time"
+    assert decide(Question(problem_of_case(case), 20)).reason == "a forward takes no time"
 
 
 @pytest.mark.parametrize("engine", SOLVERS)
@@ -176,7 +177,7 @@ def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
     code = (
         "import signal\nfrom pipesched.optimizer.engines import decide\n"
         "from pipesched.optimizer.question import Question\n"
-        f"from tests.oracles.walk import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
+        f"from tests.makers.instances import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
         "try:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     )
     done = subprocess.run(
@@ -215,6 +216,6 @@ def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_heads_and_tails_leave_every_best_schedule(optima: dict[Case, int | None]) -> None:
     """No longest path is above the least makespan."""
     for case, optimum in optima.items():
-        problem = case.problem()
+        problem = problem_of_case(case)
         if optimum is not None:
             assert windows.paths(problem).least(problem) <= optimum

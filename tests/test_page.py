@@ -1,4 +1,4 @@
-"""The page in a real headless Chromium: what it tells of what is under the pointer, and what a click shows.
+"""The page in a real headless Chromium: what it says of what is under the pointer, and what a click shows.
 
 What it must tell comes from a schedule's own lists and from a run played by hand (`simulate.py`).
 """

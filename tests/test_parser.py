@@ -1,4 +1,4 @@
-"""Text -> tree: the words of a tree are read as that tree, and of every other text each mistake is told."""
+"""Text -> tree: the words of a tree are read as that tree, and of every other text each mistake is reported."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 from pipesched.optimizer.engines import decide
 from pipesched.optimizer.engines.pool import Pool
 from pipesched.optimizer.question import Question
-from tests.oracles.walk import linear
+from tests.makers.instances import linear
 
 
 def hard() -> Question:

@@ -12,8 +12,8 @@ from pipesched.optimizer.engines import decide
 from pipesched.optimizer.engines.decide import clauses, task
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.question import Question
+from tests.makers.instances import linear
 from tests.oracles.rup import refusal
-from tests.oracles.walk import linear
 
 REFUTED = {
     "linear": (linear(4, 8, 3), 30, None),

@@ -1,4 +1,4 @@
-"""An order that is published is told so, and no order is told to be one that it is not.
+"""A published order is recognized, and no order is taken for one that it is not.
 
 The oracle compares lists of operations.
 """

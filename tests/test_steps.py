@@ -23,7 +23,7 @@ from pipesched.optimizer.engines.pool import Pool
 from pipesched.optimizer.problem import Orders
 from pipesched.optimizer.question import Answer, Question
 from pipesched.optimizer.search.lanes import Found, Lanes, Slice, Told
-from tests.oracles.walk import linear
+from tests.makers.instances import linear
 
 BUSY = "while True: pass"
 

@@ -1,4 +1,4 @@
-"""A trace keeps the format's rules, and tells the times, the messages and the memory that a simulated run has."""
+"""A trace keeps the format's rules, and has the times, the messages and the memory of a simulated run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `pipesched show`, `why`, `compare` and `diff` scale, as whole processes, beside what they may take.
+"""How `pipesched show`, `why`, `compare` and `diff` scale, as whole processes, against what they may take.
 
     python -m tests.bench.pictures
     python -m tests.bench.pictures --runs 5

@@ -1,4 +1,4 @@
-"""How `pipesched verify` and `emit` scale, as a whole process, beside torch 2.13 on the same order in the same run.
+"""How `pipesched verify` and `emit` scale, as a whole process, against torch 2.13 on the same order in the same run.
 
     python -m tests.bench.scale                 all rows: about two minutes, most of them torch's
     python -m tests.bench.scale --runs 5 --no-torch

@@ -1,4 +1,4 @@
-"""Orders recorded from published code, in the notation of `communication_cases`.
+"""Orders recorded from published code, in the notation of `communication_notation.py`.
 
 DEFERRED: torch 2.13's lowering with `defer_pp_recv=True`, 2 ranks; what is local to a rank is left out.
 DUALPIPE: DualPipe's `step()`, by (p, m); what it hands to one batch_isend_irecv is one batch.

@@ -1,4 +1,4 @@
-"""The instances of `brute` as the tool sees them, and schedules for them."""
+"""The instances of `oracles/brute.py` and `oracles/walk.py` as the tool sees them, and schedules for them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.problem import Problem, Sizes, build
 from tests.oracles.brute import Instance, Step, steps
+from tests.oracles.walk import Case
 
 PART = Fraction(1, 15)
 """What the instances count memory in."""
@@ -105,3 +106,22 @@ def _compute(step: Step) -> Compute:
 
 def schedule_of(x: Instance, orders: list[list[Compute]]) -> Schedule:
     return Schedule.from_orders(orders, placement_of(x))
+
+
+def problem_of_case(case: Case) -> Problem:
+    """The problem of a case of `walk`."""
+    size = np.array(case.size)
+    at_input, at_weight = (np.array([int(x * share) for x in case.size]) for share in case.shares)
+    f, i, w, c, caps = map(np.array, (case.forward, case.input, case.weight, case.message, case.caps))
+    sizes = Sizes(Fraction(1), f, i, w, i + w, c, Fraction(1, 30), size, at_input, at_weight, caps)
+    return build(Placement(np.array(case.routes), np.array(case.route_of), case.ranks), sizes, fused=case.fused)
+
+
+def linear(ranks: int, microbatches: int, cap: int, *, folded: bool = False) -> Problem:
+    """Unit costs, split, cap in activations; stages 0 .. p-1, and back where folded."""
+    stages = (*range(ranks), *(reversed(range(ranks)) if folded else ()))
+    one = (1,) * len(stages)
+    caps, sizes = (cap * 30,) * ranks, (30,) * len(stages)
+    none = (0,) * len(stages)
+    case = Case(ranks, (stages,), (0,) * microbatches, one, one, one, none, sizes, "W", caps, False)
+    return problem_of_case(case)

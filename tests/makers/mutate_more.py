@@ -1,4 +1,4 @@
-"""Slips at both ends of a message, in several lists, or in the form of a program (see `tests.makers.mutate`)."""
+"""Slips at both ends of a message, in several lists, or in the form of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules as .ps text and back: what the tests of `formats.ps_write` share."""
+"""Schedules as .ps text and back: what the tests of the printer of schedules share."""
 
 from __future__ import annotations
 

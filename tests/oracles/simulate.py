@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from pipesched.model import costs as model
+from pipesched.model.costs import Costs as Given
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -25,7 +25,7 @@ Spot: TypeAlias = tuple[int, int]  # rank, position in its list
 Costs: TypeAlias = Mapping[str, Sequence[Fraction] | None]  # F, I, W, B, C by stage; FB by stage, or None: the sum
 
 
-def rows(costs: model.Costs, stages: int) -> Costs:
+def rows(costs: Given, stages: int) -> Costs:
     """What was given, by stage, and what follows from it there; C is 0; FB is the sum of its parts where it is None."""
     given = {key: x if isinstance(x, tuple) else (x,) * stages for key, x in costs.given.items()}
     each = [of_stage({key: row[s] for key, row in given.items()}) for s in range(stages)]

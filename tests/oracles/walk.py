@@ -2,7 +2,7 @@
 
 Tick by tick: every task whose inputs are there may begin on a rank that is free, or wait. It knows nothing of
 microbatch order, of windows or of counters; memory is what the rank has taken and freed so far, one task after the
-other. Shares no code with the optimizer.
+other. Shares no code with the tool.
 """
 
 from __future__ import annotations
@@ -10,12 +10,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from fractions import Fraction
-
-import numpy as np
-
-from pipesched.model.placement import Placement
-from pipesched.model.release import Release
-from pipesched.optimizer.problem import Problem, Sizes, build
 
 
 @dataclass(frozen=True)
@@ -34,16 +28,14 @@ class Case:
     caps: tuple[int, ...]
     fused: bool
 
-    def problem(self) -> Problem:
-        rule = Release.parse(self.release)
-        placement = Placement(np.array(self.routes), np.array(self.route_of), self.ranks)
-        size = np.array(self.size)
-        at_input, at_weight = (
-            np.array([int(x * share) for x in self.size]) for share in (rule.at_input, rule.at_weight)
-        )
-        f, i, w, c, caps = (np.array(x) for x in (self.forward, self.input, self.weight, self.message, self.caps))
-        sizes = Sizes(Fraction(1), f, i, w, i + w, c, Fraction(1, 30), size, at_input, at_weight, caps)
-        return build(placement, sizes, fused=self.fused)
+    @property
+    def shares(self) -> tuple[Fraction, Fraction]:
+        """What I and W free of what the F took."""
+        if self.release.startswith("split:"):
+            at_weight = Fraction(self.release[6:])
+        else:
+            at_weight = {"W": Fraction(1), "I": Fraction(0), "torch": Fraction(8, 5)}[self.release]
+        return 1 - at_weight, at_weight
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,7 @@ class Task:
 
 def tasks(case: Case) -> list[Task]:
     """Every operation of a case, from the definitions of F, I, W and B."""
-    rule = Release.parse(case.release)
+    at_input, at_weight = case.shares
     number: dict[tuple[str, int, int], int] = {}
     made: list[Task] = []
 
@@ -85,8 +77,8 @@ def tasks(case: Case) -> list[Task]:
             if case.fused:
                 add("B", i, s, case.input[s] + case.weight[s], 0, Fraction(-size), "F+0", above)
             else:
-                add("I", i, s, case.input[s], 0, -size * rule.at_input, "F+0", above)
-                add("W", i, s, case.weight[s], 0, -size * rule.at_weight, "I+0")
+                add("I", i, s, case.input[s], 0, -size * at_input, "F+0", above)
+                add("W", i, s, case.weight[s], 0, -size * at_weight, "I+0")
     return made
 
 
@@ -182,12 +174,3 @@ def random_case(seed: int) -> Case:
         caps,
         fused,
     )
-
-
-def linear(ranks: int, microbatches: int, cap: int, *, folded: bool = False) -> Problem:
-    """Unit costs, split, cap in activations; stages 0 .. p-1, and back where folded."""
-    stages = (*range(ranks), *(reversed(range(ranks)) if folded else ()))
-    one = (1,) * len(stages)
-    caps, sizes = (cap * 30,) * ranks, (30,) * len(stages)
-    none = (0,) * len(stages)
-    return Case(ranks, (stages,), (0,) * microbatches, one, one, one, none, sizes, "W", caps, False).problem()
