@@ -1,4 +1,4 @@
-"""A number is one number wherever it is shown: the bubble, per cent, and the decimals next to the exact value in JSON."""
+"""A number is one number wherever it is shown: the bubble, per cent, and the decimals next to what is exact in JSON."""
 
 from __future__ import annotations
 
