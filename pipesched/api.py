@@ -32,6 +32,7 @@ from pipesched.model.numbers import cap_help, number
 from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import DEFAULT, TorchVersion, installed_version, parse_version
 from pipesched.report import Report
 from pipesched.source import Source
 
@@ -108,7 +109,7 @@ def verify(
         _caps(mem_cap),
         comm,
         _whole("max_ops", max_ops),
-        version(torch_version) or _version_of(target),
+        _version(torch_version) or _version_of(target),
         fsdp,
         None if stages is None else _whole("stages", stages),
         sizes.get("m"),
@@ -136,26 +137,23 @@ def _named(target: object, sizes: dict[str, int], *, computes: bool = False) -> 
     return (read(name), {**found[1], **sizes}) if found and name else (_source(target), sizes)
 
 
-def _version_of(target: object) -> tuple[int, int] | None:
+def _version_of(target: object) -> TorchVersion | None:
     """The version of torch whose schedule this is, if it is one."""
     if not hasattr(target, "pipeline_order"):
         return None
-    from importlib.metadata import version as installed
-
     try:
-        return version(".".join(installed("torch").split(".")[:2]))
+        return installed_version()
     except (ImportError, PipeschedError):
         return None
 
 
-def from_torch_csv(target: Target, *, torch_version: str = "2.13") -> Schedule | Program:
+def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule | Program:
     """A torch pipelining CSV: a Schedule if it is compute_only, a Program if it is compute_comms.
 
     Raises:
         PipeschedError: PS3xx, PS8xx, the cells that are no actions.
     """
-    chosen = version(torch_version)
-    return torch_csv.read(_source(target), torch_version=chosen or (2, 13))
+    return torch_csv.read(_source(target), torch_version=_version(torch_version) or DEFAULT)
 
 
 def emit(
@@ -177,7 +175,7 @@ def emit(
         raise fail(Code.USAGE, f"no target is called {to!r}", help="targets are stream, torch-csv and torch-comms")
     source, sizes = _named(target, _sizes(parameters))
     options = Options(
-        sizes, max_ops=_whole("max_ops", max_ops), torch_version=version(torch_version), microbatches=sizes.get("m")
+        sizes, max_ops=_whole("max_ops", max_ops), torch_version=_version(torch_version), microbatches=sizes.get("m")
     )
     made = make(source, options, to)
     if made.order is None:
@@ -287,28 +285,14 @@ def require_right(text: str, *, comm: str = "strict") -> Report:
     Raises:
         PipeschedError: everything that is wrong with it.
     """
-    from importlib.metadata import version as installed
-
-    report = verify(
-        Source("torch's lowering", text), comm=comm, torch_version=".".join(installed("torch").split(".")[:2])
-    )
+    report = verify(Source("torch's lowering", text), comm=comm, torch_version=str(installed_version()))
     if not report.ok:
         raise PipeschedError(report.diagnostics)
     return report
 
 
-def version(text: str | None) -> tuple[int, int] | None:
-    """``2.13`` as (2, 13).
-
-    Raises:
-        PipeschedError: PS225, not a version from 2.10 to 2.15.
-    """
-    if text is None:
-        return None
-    parts = _text("a version of torch", text).split(".")
-    if len(parts) < 2 or parts[0] != "2" or not parts[1].isdecimal() or not 10 <= int(parts[1][:9]) <= 15:
-        raise fail(Code.USAGE, f"torch {text} is not supported", help="versions 2.10 to 2.15 are")
-    return 2, int(parts[1])
+def _version(text: str | None) -> TorchVersion | None:
+    return None if text is None else parse_version(_text("a version of torch", text))
 
 
 def _loaded(target: Schedule | Program, options: Options) -> Loaded:

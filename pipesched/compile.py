@@ -21,7 +21,7 @@ from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
-from pipesched.examine import TORCH, Examination, Loaded, Options, sizes
+from pipesched.examine import Examination, Loaded, Options, sizes
 from pipesched.formats import sniff
 from pipesched.formats.rows import require_ranks
 from pipesched.inputs import built_in, read
@@ -35,6 +35,7 @@ from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import DEFAULT
 from pipesched.model.verdict import Verdict, engine_name
 from pipesched.report import Claim, Report
 from pipesched.source import Source
@@ -155,7 +156,7 @@ def _reader(kind: sniff.Kind, options: Options) -> Callable[[Source], Schedule |
 
     return partial(
         torch_csv.read,
-        torch_version=options.torch_version or TORCH,
+        torch_version=options.torch_version or DEFAULT,
         stages=options.stages,
         microbatches=options.microbatches,
         placement=options.placement,

@@ -43,9 +43,9 @@ from pipesched.model.numbers import require_counts
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.report import Claim, Communication, Memory, Report, Subject, Time
 
-TORCH = (2, 13)  # the version whose rules hold for a CSV unless another is named
 UNIT = "microbatches through 1/p of the model"
 
 
@@ -61,7 +61,7 @@ class Options:
     mem_cap: tuple[Fraction, ...] | None = None
     comm: str = "strict"
     max_ops: int = MAX_OPS
-    torch_version: tuple[int, int] | None = None
+    torch_version: TorchVersion | None = None
     fsdp: bool = False
     stages: int | None = None
     microbatches: int | None = None
@@ -210,7 +210,7 @@ class Examination:
             yield from check_torch(
                 loaded.program,
                 loaded.schedule,
-                version=options.torch_version or TORCH,
+                version=options.torch_version or DEFAULT,
                 fsdp=options.fsdp,
                 explicit_version=options.torch_version is not None,
             )

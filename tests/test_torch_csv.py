@@ -20,9 +20,10 @@ from pipesched.formats.torch_fast import read_plain_row
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import parse_version
 from pipesched.source import Source
 
-V213, V215 = (2, 13), (2, 15)
+V213, V215 = parse_version("2.13"), parse_version("2.15")
 
 MICROBATCH = ["F", "I", "W", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B"]
 WHOLE_STAGE = ["UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"]

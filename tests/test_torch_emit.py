@@ -22,6 +22,7 @@ from pipesched.compile import Options
 from pipesched.formats import torch_csv, torch_write
 from pipesched.lower import torch_actions
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import parse_version
 from pipesched.source import Source
 from pipesched.verbs import emit as emissions
 from tests.makers import strategies
@@ -51,7 +52,7 @@ def source(name: str) -> Source:
 
 
 def emitted(name: str, sizes: dict[str, int], target: str, version: tuple[int, int] = (2, 13)) -> str:
-    emission = emissions.emit(source(name), Options(sizes, torch_version=version), target)
+    emission = emissions.emit(source(name), Options(sizes, torch_version=parse_version(f"2.{version[1]}")), target)
     assert emission.report.ok, str(emission.report)
     return "".join(emission.pieces())
 
@@ -193,7 +194,9 @@ def test_2_15_waits_once_for_every_send_and_reduction(name: str, sizes: dict[str
 def test_a_program_moves_between_versions(version: tuple[int, int], other: tuple[int, int]) -> None:
     """A file for one torch becomes the file for another: waits come and go, the rest stays."""
     text = emitted("interleaved", {"p": 2, "v": 2, "m": 4}, "torch-comms", version)
-    emission = emissions.emit(Source("a.csv", text), Options(torch_version=other), "torch-comms")
+    emission = emissions.emit(
+        Source("a.csv", text), Options(torch_version=parse_version(f"2.{other[1]}")), "torch-comms"
+    )
 
     assert "".join(emission.pieces()) == emitted("interleaved", {"p": 2, "v": 2, "m": 4}, "torch-comms", other)
 

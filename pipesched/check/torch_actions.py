@@ -1,4 +1,4 @@
-"""The actions that a version of torch has, and the waits that it wants (2.15).
+"""The actions that a version of torch accepts, and the waits that it needs (since 2.15).
 
 From 2.15 on every send is waited for by name, and so is every reduction, of which a rank has one at a time:
 
@@ -20,55 +20,51 @@ from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
-
-WAITS_SINCE = (2, 15)
-
-_WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B, Op.WAIT_REDUCE_GRAD)
-_REFUSED = "torch 2.15 refuses the file"
+from pipesched.model.torch_versions import ACTIONS, VERSIONS, WAITS, TorchVersion, first_with
 
 
-def check_actions(program: Program, *, version: tuple[int, int]) -> Iterator[Diagnostic]:
+def check_actions(program: Program, *, version: TorchVersion) -> Iterator[Diagnostic]:
     """PS807 actions that this version does not know; PS808, from 2.15 on, waits that are missing or out of place."""
     yield from _unknown(program, version)
-    if version < WAITS_SINCE:
+    if not version.needs_waits:
         return
-    if bool(np.any(np.isin(program.op, _WAITS))):
-        yield from _send_waits(program)
-        yield from _reduction_waits(program)
+    refused = f"torch {version} refuses the file"
+    if bool(np.any(np.isin(program.op, list(WAITS)))):
+        yield from _send_waits(program, refused)
+        yield from _reduction_waits(program, refused)
     else:
-        yield from _no_waits(program)
+        yield from _no_waits(program, refused)
 
 
-def _unknown(program: Program, version: tuple[int, int]) -> Iterator[Diagnostic]:
-    """STEP is no action of torch either, but there the caller steps, so nothing is lost."""
-    unknown = program.op == Op.SYNC
-    if version < WAITS_SINCE:
-        unknown |= np.isin(program.op, _WAITS)
+def _unknown(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
+    """STEP is not an action of torch either, but there the caller steps, so nothing is lost."""
+    unknown = ~np.isin(program.op, [*version.accepts, Op.STEP])
     for index, more in some(np.flatnonzero(unknown).tolist()):
-        name = Op(int(program.op[index])).name
-        since = "no version has it" if name == "SYNC" else "it came with 2.15"
+        op = Op(int(program.op[index]))
+        since = f"it came with {first_with(op)}" if op in ACTIONS else "no version has it"
         yield Diagnostic(
             Code.TORCH_VERSION,
-            f"torch {version[0]}.{version[1]} has no {name}: {since}",
+            f"torch {version} has no {op.name}: {since}",
             (label(program, index, f"{program[index]}"),),
             notes(more),
         )
 
 
-def _no_waits(program: Program) -> Iterator[Diagnostic]:
+def _no_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
     """A file from before 2.15: one finding, not one a send."""
     wanting = np.flatnonzero(program.sends | (program.op == Op.REDUCE_GRAD))
     if len(wanting):
+        without = [version for version in VERSIONS if not version.needs_waits]
         yield Diagnostic(
             Code.TORCH_WAIT,
-            f"none of the {len(wanting):,} sends and reductions is waited for: {_REFUSED}",
+            f"none of the {len(wanting):,} sends and reductions is waited for: {refused}",
             (label(program, int(wanting[0]), "the first that wants its WAIT"),),
-            ("torch 2.14 and earlier have no waits, and misread them",),
+            (f"torch {without[-1]} and earlier have no waits, and misread them",),
             "write WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD, or let torch lower the computes alone",
         )
 
 
-def _send_waits(program: Program) -> Iterator[Diagnostic]:
+def _send_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
     """Every message of a rank is one send and then one wait: sorted by message, a list of such pairs."""
     index = np.flatnonzero(program.sends | np.isin(program.op, (Op.WAIT_SEND_F, Op.WAIT_SEND_B)))
     key = _message(program, index)
@@ -80,7 +76,7 @@ def _send_waits(program: Program) -> Iterator[Diagnostic]:
     wrong = np.flatnonzero((size != 2) | ~send[begin] | send[begin + 1])
     groups = sorted(index[begin[i] : begin[i] + size[i]].tolist() for i in wrong.tolist())
     for group, more in some(groups):
-        yield _tell_send(program, group, more)
+        yield _tell_send(program, group, refused, more)
 
 
 def _message(program: Program, index: Ints) -> Ints:
@@ -91,7 +87,7 @@ def _message(program: Program, index: Ints) -> Ints:
     return np.asarray((held * microbatches + program.microbatch[index]) * 2 + gradient)
 
 
-def _tell_send(program: Program, group: list[int], more: str) -> Diagnostic:
+def _tell_send(program: Program, group: list[int], refused: str, more: str) -> Diagnostic:
     """What is wrong with the sends and waits of one message, in the order of the list."""
     sends = [i for i in group if program.sends[i]]
     waits = [i for i in group if not program.sends[i]]
@@ -112,10 +108,10 @@ def _tell_send(program: Program, group: list[int], more: str) -> Diagnostic:
         what = f"{name} has no {wait}"
         labels = [label(program, sends[0], "nothing waits for this send")]
         help = f"add {wait} where the other rank has posted its receive for sure, at the latest at the end of the row"
-    return Diagnostic(Code.TORCH_WAIT, f"{what}: {_REFUSED}", tuple(labels), notes(more), help)
+    return Diagnostic(Code.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
 
-def _reduction_waits(program: Program) -> Iterator[Diagnostic]:
+def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
     """A rank has at most one reduction under way, and waits for each."""
     index = np.flatnonzero(np.isin(program.op, (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD)))
     found: list[tuple[int, int, str, str]] = []
@@ -125,7 +121,7 @@ def _reduction_waits(program: Program) -> Iterator[Diagnostic]:
         labels = [label(program, i, here)]
         labels += [label(program, other, "still under way")] if other >= 0 else []
         help = "REDUCE_GRAD, then WAIT_REDUCE_GRAD of the same stage, before the next REDUCE_GRAD of the rank"
-        yield Diagnostic(Code.TORCH_WAIT, f"{what}: {_REFUSED}", tuple(labels), notes(more), help)
+        yield Diagnostic(Code.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
 
 def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, str, str]]:

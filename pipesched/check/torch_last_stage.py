@@ -5,7 +5,7 @@ the i-th entry. The place in the list is the only name that a loss has:
 
     forwards 1, 0     losses [loss of 1, loss of 0]     B0 starts from the loss of 1
 
-Source: `_maybe_compute_loss` and `_maybe_get_loss` of ``torch.distributed.pipelining.schedules``, 2.10 to 2.15.
+Source: `_maybe_compute_loss` and `_maybe_get_loss` of ``torch.distributed.pipelining.schedules``, all versions.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import NEWEST
 
 
 def check_last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
@@ -45,6 +46,6 @@ def _tell(order: Program | Schedule, index: int, before: int, place: int, more: 
             label(order, index, f"its loss is taken for the one of microbatch {place}"),
             label(order, before, f"microbatch {late} runs before it"),
         ),
-        notes("torch looks up the loss of microbatch i as the i-th one computed, in every version to 2.15", more),
+        notes(f"torch looks up the loss of microbatch i as the i-th one computed, in every version to {NEWEST}", more),
         f"run the forwards of stage {int(order.stage[index])} in the order 0, 1, 2, …",
     )

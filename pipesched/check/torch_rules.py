@@ -20,12 +20,13 @@ from pipesched.check.torch_two_ranks import check_two_ranks
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import TorchVersion
 
 
 def check_torch(
-    program: Program | None, schedule: Schedule, *, version: tuple[int, int], fsdp: bool, explicit_version: bool
+    program: Program | None, schedule: Schedule, *, version: TorchVersion, fsdp: bool, explicit_version: bool
 ) -> Iterator[Diagnostic]:
-    """The rules of torch's runtime, version 2.10 to 2.15.
+    """The rules of torch's runtime, of one version.
 
     program: None for a file of computes alone. fsdp: whether stages are sharded although no action of the file says so.
     explicit_version: whether the user named the version, and so the target; else a stage on two ranks is a warning.

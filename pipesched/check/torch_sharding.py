@@ -23,6 +23,7 @@ from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Column, Ints
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
+from pipesched.model.torch_versions import TorchVersion
 
 EDGE, UNSHARD, COMPUTE, RESHARD, REDUCE = range(5)
 """What a rank does with a stage; EDGE is the start and the end of the list."""
@@ -59,12 +60,12 @@ _STORY = {
 """By what came before and what comes: what is wrong, and what happens at the second and the first of the two places."""
 
 
-def check_sharding(program: Program, *, version: tuple[int, int], fsdp: bool) -> Iterator[Diagnostic]:
+def check_sharding(program: Program, *, version: TorchVersion, fsdp: bool) -> Iterator[Diagnostic]:
     """The first wrong neighbours of each stage on each rank, where anything is sharded at all."""
     if not fsdp and not bool(np.any(program.op >= Op.UNSHARD)):
         return
     events = _EVENT.copy()
-    if version >= (2, 15):
+    if version.reduction_reshards:
         events[Op.REDUCE_GRAD] = REDUCE
     index = np.flatnonzero(events[program.op] >= 0)
     key = program.rank[index].astype(np.int64) * (int(program.stage.max()) + 1) + program.stage[index]

@@ -5,7 +5,7 @@
     a rank without stages      the rank of a row is its number                     idle ranks
     fused batches              each message is posted by itself                    of an order's own messages
 
-Source: `_validate_schedule` of ``torch.distributed.pipelining.schedules``, 2.10 to 2.15.
+Source: `_validate_schedule` of ``torch.distributed.pipelining.schedules``, all versions.
 """
 
 from __future__ import annotations

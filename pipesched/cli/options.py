@@ -18,6 +18,7 @@ import click
 
 from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
+from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST, TorchVersion, parse_version
 
 if TYPE_CHECKING:
     from pipesched.compile import Options
@@ -29,7 +30,6 @@ FORMATS = ("text", "concise", "json", "github")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_VERSIONS = range(10, 16)
 _SIZES = {  # what people call p, v and m
     "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
     "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
@@ -137,12 +137,12 @@ def placement(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def version(text: str) -> tuple[int, int]:
+def version(text: str) -> TorchVersion:
     """A torch version that we know the rules of; a patch number is dropped."""
-    match = re.fullmatch(r"2\.([0-9]{1,3})(\.[0-9]{1,9})?", text)
-    if not match or int(match[1]) not in _VERSIONS:
-        raise click.BadParameter(f"{_short(text)} is not a torch version from 2.{_VERSIONS[0]} to 2.{_VERSIONS[-1]}")
-    return 2, int(match[1])
+    try:
+        return parse_version(text)
+    except PipeschedError as error:
+        raise click.BadParameter(error.diagnostics[0].message) from None
 
 
 def _short(value: object) -> str:
@@ -189,7 +189,12 @@ check_options = stack(
     ),
 )
 torch_options = stack(
-    click.option("--torch-version", type=version, metavar="2.10..2.15", help="Rules for a torch CSV [default: 2.13]."),
+    click.option(
+        "--torch-version",
+        type=version,
+        metavar=f"{OLDEST}..{NEWEST}",
+        help=f"Rules for a torch CSV [default: {DEFAULT}].",
+    ),
     click.option("--stages", type=whole, metavar="N", help="Stages of a torch CSV, checked against the file."),
     click.option("--placement", type=placement, metavar="R0,R1,...", help="Ranks of its stages, checked likewise."),
 )

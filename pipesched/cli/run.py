@@ -189,13 +189,12 @@ def judge(text: str) -> None:
     Raises:
         RunError: the first finding.
     """
-    from importlib.metadata import version
-
     from pipesched import compile
+    from pipesched.model.torch_versions import installed_version
     from pipesched.runtime.errors import Fault, RunError
     from pipesched.source import Source
 
-    asked = compile.Options(torch_version=options.version(".".join(version("torch").split(".")[:2])))
+    asked = compile.Options(torch_version=installed_version())
     report = compile.verify(Source("torch's lowering", text), asked)
     if not report.ok:
         first = next(found for found in report.diagnostics if found.severity == "error")

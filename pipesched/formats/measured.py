@@ -22,10 +22,10 @@ from pipesched.diagnostics import Code, Label, fail
 from pipesched.formats.measured_steps import Entry, Record, together
 from pipesched.formats.torch_cells import Bad, read_cell
 from pipesched.model.measured import Measured
+from pipesched.model.torch_versions import NEWEST
 from pipesched.source import Source
 
 _PREFIX = "PP:"
-_TORCH = (2, 15)  # the version that knows all actions
 _WHERE = "traces of `pipesched run --trace FILE`, or of torch's profiler with a schedule of torch's pipeline runtime"
 _LONGEST = 2**62  # nanoseconds, 146 years
 
@@ -111,7 +111,7 @@ def _found(events: Sequence[Any], rank: int, base: int) -> Iterator[Record]:
 
 def _named(text: str) -> tuple[Entry, ...]:
     """The computes of an action's name; none for sends, receives and the like."""
-    entries = read_cell(text, _TORCH)
+    entries = read_cell(text, NEWEST)
     if isinstance(entries, Bad):
         raise _Unusable(f"{_PREFIX}{text} is no action of torch's pipeline runtime")
     return tuple(entries) if entries[0][0].compute else ()
@@ -124,7 +124,7 @@ def _told(args: Mapping[str, Any]) -> tuple[Entry, ...]:
         if part is None:
             continue
         op, stage, microbatch = (part.get(x) if isinstance(part, dict) else None for x in ("op", "stage", "microbatch"))
-        entries = read_cell(f"{stage}{op}{microbatch}", _TORCH)
+        entries = read_cell(f"{stage}{op}{microbatch}", NEWEST)
         if isinstance(entries, Bad):
             raise _Unusable(f"no operation: {_short(part)}")
         found += entries

@@ -14,12 +14,7 @@ from dataclasses import dataclass
 
 from pipesched.formats.rows import LARGEST, number
 from pipesched.model.ops import Op
-
-WAITS = frozenset({Op.WAIT_SEND_F, Op.WAIT_SEND_B, Op.WAIT_REDUCE_GRAD})
-WAITS_SINCE = (2, 15)
-
-OPS = tuple(op for op in Op if op not in (Op.SYNC, Op.STEP))
-"""The actions of torch, all versions. SYNC and STEP are ours."""
+from pipesched.model.torch_versions import ACTIONS, TorchVersion, first_with
 
 WITHOUT_MICROBATCH = frozenset({Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.UNSHARD, Op.RESHARD})
 
@@ -27,7 +22,7 @@ SHAPE = "a cell is STAGE TYPE MICROBATCH, as in 0F3, 2SEND_B0, 1UNSHARD or (3F0;
 
 _BLANKS = " \t"
 _QUOTED = re.compile(r'"([^"]*)"[ \t]*(?=,|$)')
-_PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in OPS)})([0-9]*)")
+_PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in sorted(ACTIONS))})([0-9]*)")
 _OVERLAP = re.compile(r"\([ \t]*([0-9]+F[0-9]+)[ \t]*;[ \t]*([0-9]+[BI][0-9]+)[ \t]*\)OVERLAP_F_B")
 
 Entry = tuple[Op, int, int]
@@ -76,7 +71,7 @@ def parts(cell: Cell) -> list[Cell]:
     return [Cell(pair[i], cell.start + pair.start(i)) for i in (1, 2)] if pair else [cell]
 
 
-def read_cell(text: str, version: tuple[int, int]) -> list[Entry] | Bad:
+def read_cell(text: str, version: TorchVersion) -> list[Entry] | Bad:
     """The one or two operations of a cell, or why it has none."""
     pair = _OVERLAP.fullmatch(text)
     entries = []
@@ -87,10 +82,9 @@ def read_cell(text: str, version: tuple[int, int]) -> list[Entry] | Bad:
         entry = _entry(match)
         if isinstance(entry, Bad):
             return entry
-        if entry[0] in WAITS and version < WAITS_SINCE:
-            return Bad(
-                _reading(text, version), "WAIT_* actions came with torch 2.15: name that version, or leave them out"
-            )
+        if entry[0] not in version.accepts:
+            since = f"WAIT_* actions came with torch {first_with(entry[0])}: name that version, or leave them out"
+            return Bad(_reading(text, version), since)
         entries.append(entry)
     return entries
 
@@ -108,9 +102,9 @@ def _entry(match: re.Match[str]) -> Entry | Bad:
     return op, number(match[1]), number(match[3]) if match[3] else -1
 
 
-def _reading(text: str, version: tuple[int, int]) -> str:
+def _reading(text: str, version: TorchVersion) -> str:
     """What torch of this version makes of a cell that is no action."""
-    torch = f"torch {version[0]}.{version[1]}"
+    torch = f"torch {version}"
     if text.startswith("(") and ")" in text:
         return _overlap_reading(text, torch, version)
     match = _prefix(text, version)
@@ -123,13 +117,13 @@ def _reading(text: str, version: tuple[int, int]) -> str:
     return f"{torch} reads it as {read}{without}{drops}"
 
 
-def _prefix(text: str, version: tuple[int, int]) -> re.Match[str] | None:
+def _prefix(text: str, version: TorchVersion) -> re.Match[str] | None:
     """The action at the beginning of a text, as torch of this version finds it."""
-    letters = [op.name for op in sorted(OPS, key=lambda op: -len(op.name)) if op not in WAITS or version >= WAITS_SINCE]
+    letters = [op.name for op in sorted(version.accepts, key=lambda op: -len(op.name))]
     return re.match(rf"(\d+)({'|'.join(letters)})(\d*)", text)
 
 
-def _overlap_reading(text: str, torch: str, version: tuple[int, int]) -> str:
+def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
     """The same for what looks like an overlap: torch cuts at the first ")"."""
     inside, _, after = text[1:].partition(")")
     pieces = [piece.strip() for piece in inside.split(";") if piece.strip()]

@@ -4,7 +4,7 @@
     compute_comms    0F0,0SEND_F0,0RECV_B0,0B0,…    what runs, so no empty cells  -> Program
 
 The file says which of the two it is by what its cells hold. It names no placement: that is read off the rows.
-Source: ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, torch 2.10 to 2.15.
+Source: ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, all versions.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pipesched.model.origin import Place
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source, Span
 
 SHOWN = 20
@@ -68,7 +69,7 @@ class CellOrigin:
 def read(
     source: Source,
     *,
-    torch_version: tuple[int, int] = (2, 13),
+    torch_version: TorchVersion = DEFAULT,
     stages: int | None = None,
     microbatches: int | None = None,
     placement: Sequence[int] | None = None,
@@ -112,7 +113,7 @@ def _build(name: str, rows: Rows, table: Column, placement: Placement, origin: C
     )
 
 
-def _rows(source: Source, version: tuple[int, int]) -> Rows:
+def _rows(source: Source, version: TorchVersion) -> Rows:
     """All rows as columns; every bad cell and every rank without actions is reported at once."""
     if source.text.startswith("\ufeff"):
         raise fail(
@@ -143,7 +144,7 @@ def _lines(source: Source, problems: list[Diagnostic]) -> Iterator[int]:
         yield line
 
 
-def _row(source: Source, line: int, version: tuple[int, int], problems: list[Diagnostic]) -> Columns:
+def _row(source: Source, line: int, version: TorchVersion, problems: list[Diagnostic]) -> Columns:
     row, before = source.line(line), len(problems)
     columns = read_plain_row(row, version)
     if columns is None:
@@ -153,7 +154,7 @@ def _row(source: Source, line: int, version: tuple[int, int], problems: list[Dia
     return columns
 
 
-def _exact_row(source: Source, line: int, row: str, version: tuple[int, int], problems: list[Diagnostic]) -> Columns:
+def _exact_row(source: Source, line: int, row: str, version: TorchVersion, problems: list[Diagnostic]) -> Columns:
     """A row cell by cell: for what the fast reader declines."""
     found: list[tuple[int, int, int, bool]] = []
     offset = source.line_starts[line - 1]

@@ -16,9 +16,10 @@ import re
 import numpy as np
 
 from pipesched.formats.rows import LARGEST
-from pipesched.formats.torch_cells import OPS, WAITS, WAITS_SINCE, WITHOUT_MICROBATCH
+from pipesched.formats.torch_cells import WITHOUT_MICROBATCH
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import Op
+from pipesched.model.torch_versions import ACTIONS, TorchVersion
 
 Columns = tuple[Column, Column, Column, Bools]
 """op int8, stage int32, microbatch int32, second."""
@@ -30,7 +31,7 @@ _CLASS[[ord(c) for c in "0123456789"]] = _DIGIT
 _CLASS[[ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"]] = _LETTER
 
 _ONE_LETTER = np.full(256, -1, dtype=np.int8)
-for _op in OPS:
+for _op in ACTIONS:
     if len(_op.name) == 1:
         _ONE_LETTER[ord(_op.name)] = _op
 
@@ -41,7 +42,7 @@ def _words(name: bytes) -> tuple[int, int]:
     return int.from_bytes(padded[:8], "little"), int.from_bytes(padded[8:], "little")
 
 
-_LONG = {op: _words(op.name.encode()) for op in OPS if len(op.name) > 1}
+_LONG = {op: _words(op.name.encode()) for op in ACTIONS if len(op.name) > 1}
 _MASK = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
 _LONGEST_NUMBER = len(str(LARGEST))
 _NO_MICROBATCH = np.array([op in WITHOUT_MICROBATCH for op in Op])
@@ -51,7 +52,7 @@ _QUOTES = re.compile(rb'(?<![^,])"([^",]*)"[ \t]*(?![^,])')
 _BLANKS = re.compile(rb"(?<![ \t])[ \t]+(?=,)|(?<=,)[ \t]+")
 
 
-def read_plain_row(row: str, version: tuple[int, int]) -> Columns | None:
+def read_plain_row(row: str, version: TorchVersion) -> Columns | None:
     """The columns of a row, or None if some cell needs a closer look."""
     if not row.isascii():
         return None
@@ -74,7 +75,7 @@ def _flat(row: bytes) -> bytes | None:
     return row
 
 
-def _columns(text: bytes, version: tuple[int, int]) -> Columns | None:
+def _columns(text: bytes, version: TorchVersion) -> Columns | None:
     byte = np.frombuffer(text, dtype=np.uint8)
     kind = _CLASS[byte]
     if bool(np.any(kind == _OTHER)):
@@ -112,7 +113,7 @@ def _letters(kinds: Column) -> tuple[Ints, Bools] | None:
     return run, numbered
 
 
-def _ops(text: bytes, begin: Ints, length: Ints, version: tuple[int, int]) -> Column | None:
+def _ops(text: bytes, begin: Ints, length: Ints, version: TorchVersion) -> Column | None:
     """The operation that each run of letters names, as int8."""
     op = np.where(length == 1, _ONE_LETTER[np.frombuffer(text, dtype=np.uint8)[begin]], np.int8(-1))
     long = np.flatnonzero(length > 1)
@@ -123,13 +124,13 @@ def _ops(text: bytes, begin: Ints, length: Ints, version: tuple[int, int]) -> Co
     return None if bool(np.any(op < 0)) else op
 
 
-def _long_ops(text: bytes, begin: Ints, length: Ints, version: tuple[int, int]) -> Column:
+def _long_ops(text: bytes, begin: Ints, length: Ints, version: TorchVersion) -> Column:
     word = np.ndarray((len(text) + 8,), dtype="<u8", buffer=text + bytes(16), strides=(1,))
     low = word[begin] & _MASK[np.minimum(length, 8)]
     high = word[np.minimum(begin + 8, len(text))] & _MASK[np.maximum(length - 8, 0)]
     op = np.full(len(begin), -1, dtype=np.int8)
     for name, (first, second) in _LONG.items():
-        if name not in WAITS or version >= WAITS_SINCE:
+        if name in version.accepts:
             op[(low == first) & (high == second)] = name
     return op
 

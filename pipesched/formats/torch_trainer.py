@@ -26,6 +26,7 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import TorchVersion
 
 _SPLIT = (
     "seen with I and W, which this file has: torchtitan 0.3.0 on torch 2.15 leaves the last norm without a gradient, "
@@ -91,10 +92,10 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
     return lines
 
 
-def comms_settings(placement: Placement, version: tuple[int, int]) -> list[str]:
+def comms_settings(placement: Placement, version: TorchVersion) -> list[str]:
     """The same for a compute_comms file."""
     return [
-        f"this file is for torch {version[0]}.{version[1]}: other versions want other actions",
+        f"this file is for torch {version}: other versions want other actions",
         f"load it with _PipelineScheduleRuntime(stages, n_microbatches={placement.microbatches}, loss_fn=…)"
         '._load_csv(path, format="compute_comms")',
         "torchtitan and NeMo AutoModel load the computes alone: --target torch-csv",

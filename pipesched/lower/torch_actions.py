@@ -26,21 +26,19 @@ from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import Op
 from pipesched.model.origin import Origin, Place
 from pipesched.model.program import Program
+from pipesched.model.torch_versions import WAITS, TorchVersion
 
 RESIDENT = 3
 """So many stages are whole at once: one that runs forward, one that runs backward, one that is fetched."""
 
-WAITS_SINCE = (2, 15)
-
 _BEFORE, _ITSELF, _AFTER, _END = range(4)
-_WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B, Op.WAIT_REDUCE_GRAD)
 
 
-def torch_actions(program: Program, version: tuple[int, int]) -> Program:
+def torch_actions(program: Program, version: TorchVersion) -> Program:
     """The same computes and messages with torch's other actions; O(instructions)."""
-    kept = _selected(program, ~np.isin(program.op, (*_WAITS, Op.SYNC, Op.STEP)))
+    kept = _selected(program, ~np.isin(program.op, (*WAITS, Op.SYNC, Op.STEP)))
     added = [] if bool(np.any(kept.op >= Op.UNSHARD)) else [_sharding(kept)]
-    if version >= WAITS_SINCE:
+    if version.needs_waits:
         added += [_send_waits(kept), _reduction_waits(kept)]
     return _with(kept, added)
 

@@ -15,12 +15,14 @@ from pipesched.analysis.timeline import timeline
 from pipesched.check.torch_target import check_torch_target
 from pipesched.compile import examine, load
 from pipesched.diagnostics import PipeschedError
-from pipesched.examine import TORCH, Loaded, Options, sizes
+from pipesched.examine import Loaded, Options, sizes
 from pipesched.formats import sniff, stream_write, torch_write
 from pipesched.lower.communicate import communicate
 from pipesched.lower.torch_actions import torch_actions
+from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import DEFAULT, TorchVersion, first_with
 from pipesched.report import Report
 from pipesched.safe import safe
 from pipesched.source import Source
@@ -34,7 +36,7 @@ class Emission:
     target: str
     order: Schedule | Program | None = None
     parameters: Mapping[str, int] = field(default_factory=dict)
-    version: tuple[int, int] = TORCH
+    version: TorchVersion = DEFAULT
 
     def pieces(self) -> Iterator[str]:
         """The text, a rank at a time."""
@@ -68,21 +70,21 @@ def emit(source: Source, options: Options, target: str) -> Emission:
     order = loaded.schedule if target == "torch-csv" else loaded.program or _lowered(loaded, options)
     if order is None:
         return Emission(examine(loaded, own), target)
-    version = None if target == "stream" else options.torch_version or TORCH
+    version = None if target == "stream" else options.torch_version or DEFAULT
     if target == "torch-comms" and isinstance(order, Program):
-        order = torch_actions(order, version or TORCH)
+        order = torch_actions(order, version or DEFAULT)
     final = replace(loaded, program=order if isinstance(order, Program) else None, torch=version is not None)
     report = examine(final, replace(options, torch_version=version))
     if not report.ok:  # what is wrong with the file itself is told in its own terms
         first = examine(loaded, own)
         return Emission(report if first.ok else first, target)
-    return Emission(report, target, order, parameters, version or TORCH)
+    return Emission(report, target, order, parameters, version or DEFAULT)
 
 
-def _written_for(source: Source) -> tuple[int, int] | None:
-    """The version of torch that a CSV is surely for: only 2.15 has waits."""
+def _written_for(source: Source) -> TorchVersion | None:
+    """The version of torch that a CSV is surely for: waits came late."""
     waiting = "WAIT_" in source.text and sniff.kind(source.name, source.text) == "torch-csv"
-    return (2, 15) if waiting else None
+    return first_with(Op.WAIT_SEND_F) if waiting else None
 
 
 def _require_fit(loaded: Loaded, target: str) -> None:
