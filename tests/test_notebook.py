@@ -1,4 +1,4 @@
-"""Objects show themselves: picture, graph and table of a schedule, and the example notebook, run cell by cell."""
+"""Objects show themselves: picture, graph and table of a schedule; the notebook of `schedules/`, cell by cell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.oracles import simulate
 from tests.oracles.simulate import rows
 from tests.test_show import SIZES, loaded
 
-NOTEBOOK = Path(__file__).parent / "examples" / "see.ipynb"
+NOTEBOOK = Path(__file__).parent.parent / "schedules" / "schedule.ipynb"
 
 
 def cells(kind: str) -> list[str]:
@@ -42,25 +42,30 @@ def displayed(code: str, names: dict[str, object]) -> object:
     return eval(compile(ast.Expression(last.value), "cell", "eval"), names) if isinstance(last, ast.Expr) else None
 
 
-def test_the_example_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every code cell runs in order, and what it ends with is what the text before it promises."""
+def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every code cell runs in order, and what it ends with is what the text before it promises, the run included."""
     names: dict[str, object] = {}
     shown = [displayed(code, names) for code in cells("code")]
-    schedule, report, _, messages, makespan = shown
+    schedule, report, _, messages, makespan, _, better, *_ = shown
+    costs = Costs({"F": Fraction(10), "I": Fraction(12), "W": Fraction(8)})
 
-    assert isinstance(schedule, Schedule) and isinstance(report, pipesched.Report) and report.ok
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [
-        "1f1b   makespan 33, span 33, peak 4",
-        "zb_h1  makespan 27, span 27, peak 4",
-        "zb_h2  makespan 27, span 24, peak 7",
-    ]
+    assert isinstance(schedule, Schedule) and isinstance(better, Schedule) and isinstance(report, pipesched.Report)
+    assert {str(found.code) for found in report.diagnostics} == {"PS501"}
     assert messages == [(f"I1.{i}", f"I0.{i}") for i in range(8)]
-    costs = Costs({"C": Fraction(1, 2)})
-    assert makespan == simulate.run(schedule, rows(costs, 4)).makespan
+    assert makespan == simulate.run(schedule, rows(Costs({"C": Fraction(1, 2)}), 4)).makespan
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "gpipe  makespan 33, span 33, peak 8\n"
+        "1f1b   makespan 33, span 33, peak 4\n"
+        "zb_h1  makespan 27, span 27, peak 4\n"
+        "zb_h2  makespan 27, span 24, peak 7\n"
+        f"proved optimal: makespan {simulate.run(better, rows(costs, 4)).makespan}\n"
+    )
+    assert "\n0F0,0F1,0F2,0F3,0I0,0W0," in printed
+    assert "ok  optimum  p=4 m=8   4 processes (gloo), 1 step of mlp\n" in printed
 
 
-def test_the_example_notebook_holds_no_outputs() -> None:
+def test_the_notebook_holds_no_outputs() -> None:
     """It is source: nothing stored that could grow old, and a version of the format that has cell ids."""
     notebook = json.loads(NOTEBOOK.read_text("utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
