@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +21,8 @@ from pipesched.analysis.timeline import timeline
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Loaded, Options, sizes
-from pipesched.formats import sniff
 from pipesched.formats.rows import require_ranks
 from pipesched.inputs import built_in, read
-from pipesched.language.checked import Checked, check_file
-from pipesched.language.evaluate import at_size
-from pipesched.language.parser import OPS_A_WORD, WORDS, parse
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
@@ -35,8 +30,8 @@ from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
-from pipesched.model.torch_versions import DEFAULT
 from pipesched.model.verdict import Verdict, engine_name
+from pipesched.readers import ANSWER, TORCH_CSV, checked, reader_of
 from pipesched.report import Claim, Report
 from pipesched.source import Source
 
@@ -45,24 +40,18 @@ if TYPE_CHECKING:
     from pipesched.formats.answer_read import Answer
 
 MESSAGES = 3  # instructions for each operation: itself, a send and a receive
-ANSWER = 10  # times as long takes an operation whose certificate is followed too
+FOLLOWED = 10  # times as long takes an operation whose certificate is followed too
 
 
 def library() -> list[tuple[str, str]]:
     """The built-in schedules: name, and the documentation of the file, on one line."""
-    files = {name: _checked(read(name)).file for name in built_in()}
+    files = {name: checked(read(name)).file for name in built_in()}
     return [(name, " ".join((file.documentation or "").split())) for name, file in files.items()]
 
 
 def parameters_of(source: Source) -> tuple[str, ...]:
     """The names of the parameters of a .ps file."""
-    return tuple(parameter.name.id for parameter in _checked(source).file.parameters)
-
-
-@lru_cache(maxsize=64)
-def _checked(source: Source, words: int = WORDS) -> Checked:
-    """A file is parsed and checked once, whatever the number of sizes."""
-    return check_file(parse(source, words))
+    return tuple(parameter.name.id for parameter in checked(source).file.parameters)
 
 
 def load(source: Source, options: Options) -> Loaded:
@@ -71,30 +60,12 @@ def load(source: Source, options: Options) -> Loaded:
     Raises:
         PipeschedError: PS1xx, PS2xx, PS8xx, everything that keeps it from being one.
     """
-    kind = sniff.kind(source.name, source.text)
-    if kind == "ps":
-        unit = at_size(_read_ps(source, options), options.parameters, max_ops=options.max_ops)
-        return Loaded(source.name, unit.schedule, unit=unit)
-    if kind == "stream":
-        return _of_a_size(_load_stream(source, options), options)
-    if kind == "answer":
-        from pipesched.formats import answer_read
-
-        return load(answer_read.read(source).schedule, options)
-    extra = sorted(set(options.parameters) - {"p", "m"})
-    if extra:
-        raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
-    made = _read_rows(source, kind, options)
-    if options.parameters.get("p", made.ranks) != made.ranks:
-        message = f"{source.name} has {made.ranks} ranks, one a row; {options.parameters['p']} were given"
-        raise fail(Code.FILE_DISAGREES, message, help="one row a rank")
-    if kind == "order" and options.microbatches not in (None, made.placement.microbatches):
-        message = f"{source.name} has {made.placement.microbatches} microbatches; {options.microbatches} were given"
-        raise fail(Code.FILE_DISAGREES, message)
-    torch = kind == "torch-csv"
-    if isinstance(made, Program):
-        return _of_a_size(Loaded(source.name, made.computes, made, torch=torch), options)
-    return _of_a_size(Loaded(source.name, made, torch=torch), options)
+    row = reader_of(source)
+    found = row.read(source, **{name: getattr(options, name) for name in row.takes})
+    if isinstance(found, Source):
+        return load(found, options)
+    loaded = Loaded(source.name, *found, torch=row is TORCH_CSV)
+    return loaded if loaded.unit is not None else _of_a_size(loaded, options)
 
 
 def _of_a_size(loaded: Loaded, options: Options) -> Loaded:
@@ -116,65 +87,10 @@ def _of_a_size(loaded: Loaded, options: Options) -> Loaded:
     return loaded
 
 
-def _read_ps(source: Source, options: Options) -> Checked:
-    """A .ps file; a text of another kind is told to be that, not to have many mistakes."""
-    try:
-        return _checked(source, max(WORDS, options.max_ops // OPS_A_WORD))
-    except PipeschedError:
-        from pipesched.formats.misread import not_a_schedule
-
-        if found := list(not_a_schedule(source)):
-            raise PipeschedError(found) from None
-        raise
-
-
-def _read_rows(source: Source, kind: sniff.Kind, options: Options) -> Schedule | Program:
-    """An order or a CSV; where all of its shape is wrong, that is said and not what follows from it."""
-    read = _reader(kind, options)
-    try:
-        made = read(source)
-    except PipeschedError as error:
-        from pipesched.formats import misread
-
-        told = misread.meant(source, kind, read, error.diagnostics)
-        raise PipeschedError([told] if told else error.diagnostics) from None
-    if kind == "torch-csv" and isinstance(made, Schedule) and made.placement.routes > 1:
-        from pipesched.formats import misread
-
-        if told := misread.turned(source, made, read):
-            raise PipeschedError([told])
-    return made
-
-
-def _reader(kind: sniff.Kind, options: Options) -> Callable[[Source], Schedule | Program]:
-    """What reads an order or a CSV."""
-    if kind == "order":
-        from pipesched.formats import order_text
-
-        return partial(order_text.read, most_ranks=most_ranks(options.max_ops))
-    from pipesched.formats import torch_csv
-
-    return partial(
-        torch_csv.read,
-        torch_version=options.torch_version or DEFAULT,
-        stages=options.stages,
-        microbatches=options.microbatches,
-        placement=options.placement,
-        most_ranks=most_ranks(options.max_ops),
-    )
-
-
-def _load_stream(source: Source, options: Options) -> Loaded:
-    from pipesched.formats import stream_read
-
-    program, parameters = stream_read.read(source, options.parameters)
-    return Loaded(source.name, replace(program.computes, parameters=parameters), program)
-
-
 def verify(source: Source, options: Options) -> Report:
     """Everything we know of a file at a size. What is wrong is in the report; nothing is raised."""
     try:
-        if sniff.kind(source.name, source.text) == "answer":
+        if reader_of(source) is ANSWER:
             return _proof_required(_verify_answer(source, replace(options, require_proof=False)), options)
         loaded = load(source, options)
     except PipeschedError as error:
@@ -233,9 +149,9 @@ def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
     if options.costs is not None or options.release not in (AT_W, told.release):
         raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
     own = load(told.schedule, Options(max_ops=options.max_ops))
-    if len(own.schedule) > (limit := options.max_ops // ANSWER):
+    if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
         message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
-        raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {ANSWER} for each operation")
+        raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
     if told.caps is not None and len(told.caps) != own.schedule.ranks:
         raise fail(Code.CERTIFICATE, f"the answer has {len(told.caps)} caps for {own.schedule.ranks} ranks")
     return Terms(own.own_costs, told.release, told.caps, told.objective), own

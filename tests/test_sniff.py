@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipesched.formats.sniff import kind
+from pipesched.readers import reader_of
+from pipesched.source import Source
 
 
 @pytest.mark.parametrize(
@@ -27,4 +28,4 @@ from pipesched.formats.sniff import kind
 )
 def test_sniff(name: str, text: str, expected: str) -> None:
     """The ending decides where it is one of ours, else the first line that says something."""
-    assert kind(name, text) == expected
+    assert reader_of(Source(name, text)).name == expected

@@ -20,10 +20,11 @@ from typing import TypeAlias
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.formats.order_words import HELP
 from pipesched.formats.torch_cells import SHAPE
+from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source, Span
 
-Reader: TypeAlias = Callable[[Source], object]
+Reader: TypeAlias = Callable[[Source], Schedule | Program]
 LONGEST = 300_000  # characters of a file for which shapes are tried
 _READ = 1_500_000  # characters of all readings of it
 MOST = 3  # shapes at once
@@ -172,7 +173,24 @@ ORDER = (
 )
 
 
-def meant(source: Source, kind: str, read: Reader, found: Sequence[Diagnostic]) -> Diagnostic | None:
+def reading(source: Source, kind: str, read: Reader) -> Schedule | Program:
+    """What the reader makes of a text of rows; where the shape of all of it is wrong, that is the one finding.
+
+    Raises:
+        PipeschedError: what the reader raises, or PS801 in its place.
+    """
+    try:
+        made = read(source)
+    except PipeschedError as error:
+        found = _meant(source, kind, read, error.diagnostics)
+        raise PipeschedError([found] if found else error.diagnostics) from None
+    found = _turned(source, made, read) if kind == "torch-csv" and isinstance(made, Schedule) else None
+    if found is not None:
+        raise PipeschedError([found])
+    return made
+
+
+def _meant(source: Source, kind: str, read: Reader, found: Sequence[Diagnostic]) -> Diagnostic | None:
     """PS801 for the least set of shapes with which a text that is wrong can be read; None if there is none.
 
     found: what is wrong with it as it stands; one finding with a remedy of its own is left to itself.
@@ -217,8 +235,10 @@ def _place(source: Source, shape: Shape) -> Span:
     return source.span(begin, max(word.end() if word else begin, begin))
 
 
-def turned(source: Source, schedule: Schedule, read: Reader) -> Diagnostic | None:
+def _turned(source: Source, schedule: Schedule, read: Reader) -> Diagnostic | None:
     """PS801 for a file whose columns are ranks: only so have an F and its backward one rank, and every stage too."""
+    if schedule.placement.routes == 1:
+        return None
     torn = bool((schedule.placement.table[schedule.stage, schedule.microbatch] != schedule.rank).any())
     try:
         made = None if len(source.text) > LONGEST or not torn else read(Source(source.name, _transposed(source.text)))

@@ -69,7 +69,7 @@ class CellOrigin:
 def read(
     source: Source,
     *,
-    torch_version: TorchVersion = DEFAULT,
+    torch_version: TorchVersion | None = None,
     stages: int | None = None,
     microbatches: int | None = None,
     placement: Sequence[int] | None = None,
@@ -83,7 +83,7 @@ def read(
     PS104 a file that runs nothing, PS210 more ranks than `most_ranks`.
     """
     require_ranks(len(source.line_starts) - source.text.endswith("\n"), most_ranks)
-    rows = _rows(source, torch_version)
+    rows = _rows(source, torch_version or DEFAULT)
     origin = CellOrigin(source, rows.start)
     if not rows.compute_only:
         _require_no_bubbles(source)

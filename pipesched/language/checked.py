@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import ast as python
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import CodeType
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.claims import CLAIM_NAMES, Claim, compile_claim, scope_of_claims
+from pipesched.language.parser import WORDS, parse
 from pipesched.language.running import Loop
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.statements import Site, Statements
 from pipesched.language.translate import Expressions, compiled, define, lambda_of, paid
 from pipesched.model.costs import KEYS
+from pipesched.source import Source
 
 _HERE = "used here"
 
@@ -54,6 +57,16 @@ class Checked:
     claims: list[Claim]
     sites: list[Site]
     loops: list[Loop]
+
+
+@lru_cache(maxsize=256)
+def check_text(source: Source, words: int = WORDS) -> Checked:
+    """The same for a text of so many words at most, once, whatever the number of sizes.
+
+    Raises:
+        PipeschedError: PS1xx, all mistakes; PS2xx, everything that is wrong whatever the sizes.
+    """
+    return check_file(parse(source, words))
 
 
 def check_file(file: ast.File) -> Checked:

@@ -16,13 +16,14 @@ from pipesched.check.torch_target import check_torch_target
 from pipesched.compile import examine, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Loaded, Options, sizes
-from pipesched.formats import sniff, stream_write, torch_write
+from pipesched.formats import stream_write, torch_write
 from pipesched.lower.communicate import communicate
 from pipesched.lower.torch_actions import torch_actions
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, first_with
+from pipesched.readers import TORCH_CSV, reader_of
 from pipesched.report import Report
 from pipesched.safe import safe
 from pipesched.source import Source
@@ -83,7 +84,7 @@ def emit(source: Source, options: Options, target: str) -> Emission:
 
 def _written_for(source: Source) -> TorchVersion | None:
     """The version of torch that a CSV is surely for: waits came late."""
-    waiting = "WAIT_" in source.text and sniff.kind(source.name, source.text) == "torch-csv"
+    waiting = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
     return first_with(Op.WAIT_SEND_F) if waiting else None
 
 

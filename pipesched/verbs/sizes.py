@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.formats import sniff
-from pipesched.language.checked import check_file
-from pipesched.language.parser import parse
+from pipesched.readers import PS, checked, reader_of
 from pipesched.source import Source
 
 
@@ -30,13 +27,12 @@ def shared(sources: Sequence[Source], parameters: Mapping[str, int]) -> list[dic
     return [{name: x for name, x in parameters.items() if names is None or name in names} for names in taken]
 
 
-@lru_cache(maxsize=256)
 def _takes(source: Source) -> tuple[str, ...] | None:
     """The parameters that a file has; None where it cannot be read, which it is told for when it is loaded."""
-    if sniff.kind(source.name, source.text) != "ps":
+    if reader_of(source) is not PS:
         return ("p", "m")
     try:
-        return tuple(check_file(parse(source)).defaults)
+        return tuple(checked(source).defaults)
     except PipeschedError:
         return None
 

@@ -1,0 +1,175 @@
+"""READERS: every kind of text that is read, a row each.
+
+    name        ending  known by                               gives
+    order       -       its first line: ``rank 0: F0.0 …``     a schedule; a program where it has messages
+    answer      .json   an entry "certificate"                 the text of its schedule, to be read in turn
+    stream      .json   its first line: ``{``                  a program
+    torch-csv   .csv    its first cell: ``0F0``                a schedule; a program where it has messages
+    ps          .ps     nothing: its reader explains best      a schedule with its costs and claims
+
+A row names the options that its function takes. A reader is imported with the first text that needs it. To add one is
+to add its file in `formats/` and its row here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.language.checked import Checked, check_text
+from pipesched.language.evaluate import MAX_OPS, Unit, at_size
+from pipesched.language.parser import OPS_A_WORD, WORDS
+from pipesched.model.placement import most_ranks
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+from pipesched.source import Source
+
+Order: TypeAlias = Schedule | Program
+Known: TypeAlias = Callable[[str, str], bool]
+
+_ORDER = re.compile(r"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:[FIWBfiwb][0-9]+\.[0-9]+\+?[ \t,]+){2}")
+_IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
+_CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
+
+
+class Read(NamedTuple):
+    """What a text holds. program: of a text with messages. unit: of a .ps file."""
+
+    schedule: Schedule
+    program: Program | None = None
+    unit: Unit | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of text.
+
+    title: what people call it. ending: of a file's name. known: whether a text is of this kind, by its first line that
+    says something and by all of it. read: the function; it may find another text inside. takes: its options, by name.
+    """
+
+    name: str
+    title: str
+    ending: str | None
+    known: Known
+    read: Callable[..., Read | Source]
+    takes: tuple[str, ...] = ()
+
+
+def reader_of(source: Source) -> Reader:
+    """The row of a text: by the ending of its name, else by its first line that says something."""
+    named = [row for row in READERS if row.ending and source.name.lower().endswith(row.ending)]
+    if len(named) == 1:
+        return named[0]
+    first = _first_line(source.text)
+    return next((row for row in named or READERS if row.known(first, source.text)), (named or READERS)[-1])
+
+
+def _first_line(text: str) -> str:
+    """The first line that is neither blank nor a comment, nor a rank without operations."""
+    for found in re.finditer(r"[^\n]+", text):
+        line = found[0].strip("\ufeff \t\r")
+        if line and not line.startswith("#") and not _IDLE.match(line):
+            return line
+    return ""
+
+
+def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
+    """A .ps file whose names and types are right.
+
+    Raises:
+        PipeschedError: PS1xx and PS2xx; PS842 alone for a text of another kind that is known.
+    """
+    try:
+        return check_text(source, max(WORDS, max_ops // OPS_A_WORD))
+    except PipeschedError:
+        from pipesched.formats.misread import not_a_schedule
+
+        if found := list(not_a_schedule(source)):
+            raise PipeschedError(found) from None
+        raise
+
+
+def _ps(source: Source, *, parameters: Mapping[str, int], max_ops: int) -> Read:
+    unit = at_size(checked(source, max_ops), parameters, max_ops=max_ops)
+    return Read(unit.schedule, unit=unit)
+
+
+def _order(source: Source, *, parameters: Mapping[str, int], microbatches: int | None, max_ops: int) -> Read:
+    from pipesched.formats import misread, order_text
+
+    _require_sizes_alone(source, parameters)
+    order = misread.reading(source, "order", partial(order_text.read, most_ranks=most_ranks(max_ops)))
+    _require_ranks(source, order, parameters)
+    if microbatches not in (None, order.placement.microbatches):
+        message = f"{source.name} has {order.placement.microbatches} microbatches; {microbatches} were given"
+        raise fail(Code.FILE_DISAGREES, message)
+    return _of(order)
+
+
+def _torch_csv(source: Source, *, parameters: Mapping[str, int], max_ops: int, **expected: Any) -> Read:
+    from pipesched.formats import misread, torch_csv
+
+    _require_sizes_alone(source, parameters)
+    order = misread.reading(source, "torch-csv", partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
+    _require_ranks(source, order, parameters)
+    return _of(order)
+
+
+def _stream(source: Source, *, parameters: Mapping[str, int]) -> Read:
+    from pipesched.formats import stream_read
+
+    program, own = stream_read.read(source, parameters)
+    return Read(replace(program.computes, parameters=own), program)
+
+
+def _answer(source: Source) -> Source:
+    from pipesched.formats import answer_read
+
+    return answer_read.read(source).schedule
+
+
+def _of(order: Order) -> Read:
+    return Read(order.computes, order) if isinstance(order, Program) else Read(order)
+
+
+def _require_sizes_alone(source: Source, parameters: Mapping[str, int]) -> None:
+    """Raises PipeschedError: PS208, an order has its p and m and nothing else."""
+    extra = sorted(set(parameters) - {"p", "m"})
+    if extra:
+        raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
+
+
+def _require_ranks(source: Source, order: Order, parameters: Mapping[str, int]) -> None:
+    """Raises PipeschedError: PS803, the file has another p than was given."""
+    if parameters.get("p", order.ranks) != order.ranks:
+        message = f"{source.name} has {order.ranks} ranks, one a row; {parameters['p']} were given"
+        raise fail(Code.FILE_DISAGREES, message, help="one row a rank")
+
+
+ROWS = ("parameters", "microbatches", "max_ops")
+
+ORDER = Reader("order", "an order", None, lambda first, _: bool(_ORDER.match(first)), _order, ROWS)
+ANSWER = Reader(
+    "answer",
+    "an optimizer's answer",
+    ".json",
+    lambda first, text: first.startswith("{") and '"certificate":' in text,
+    _answer,
+)
+STREAM = Reader("stream", "a stream", ".json", lambda first, _: first.startswith("{"), _stream, ("parameters",))
+TORCH_CSV = Reader(
+    "torch-csv",
+    "a torch CSV",
+    ".csv",
+    lambda first, _: bool(_CELL.match(first)),
+    _torch_csv,
+    (*ROWS, "torch_version", "stages", "placement"),
+)
+PS = Reader("ps", "a .ps file", ".ps", lambda *_: True, _ps, ("parameters", "max_ops"))
+
+READERS = (ORDER, ANSWER, STREAM, TORCH_CSV, PS)
