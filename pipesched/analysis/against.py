@@ -22,7 +22,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Ticks
 from pipesched.model.measured import Measured
-from pipesched.model.ops import Compute, Op
+from pipesched.model.ops import LETTERS, Compute, Op
 from pipesched.model.schedule import Schedule
 
 
@@ -177,7 +177,7 @@ def _ratios(
 
 def _by_kind(key: tuple[str, int]) -> tuple[int, str, int]:
     kind, stage = key
-    return len(kind), str("FIWB".index(kind[0])) + kind, stage
+    return len(kind), str(LETTERS.index(kind[0])) + kind, stage
 
 
 def _late(schedule: Schedule, planned: list[Fraction], ran: list[Fraction], allowance: Fraction) -> tuple[Late, ...]:

@@ -20,11 +20,9 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Ints, running_sum
-from pipesched.model.ops import Op
+from pipesched.model.ops import MAKERS, RECEIVES, SENDS, USERS, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
-
-_USED_BY = {Op.RECV_F: (Op.F,), Op.RECV_B: (Op.I, Op.B), Op.SEND_F: (Op.F,), Op.SEND_B: (Op.I, Op.B)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +44,9 @@ class Buffers:
 def buffers(program: Program) -> Buffers:
     """What the lists of a program say; O(instructions). A message that is never used stays in hand."""
     received, unsent = (np.zeros(len(program), dtype=np.int64) for _ in range(2))
-    for op, computes in _USED_BY.items():
+    for op in (*SENDS, *RECEIVES):
+        assert op.kind.result is not None
+        computes = (MAKERS if op.send else USERS)[op.kind.result]
         message = np.flatnonzero(program.op == op)
         compute = _first(program, computes, message)
         if op.receive:

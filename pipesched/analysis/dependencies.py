@@ -3,32 +3,31 @@
     F(s) <- F(s-1)      I(s), B(s) <- I(s+1) or B(s+1)      W(s) <- I(s)
     F(0) <- nothing     the last stage's I, B <- its own F
 
-One producer each, so the dependency graph is a single column beside the order of the ranks. Producers on other ranks
-cost a message; those on the same rank must only stand earlier.
+These are the rows of `model.ops`. One producer each, so the dependency graph is a single column beside the order of the
+ranks. Producers on other ranks cost a message; those on the same rank must only stand earlier.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Bools, Ints, among, makes
+from pipesched.model.ops import COMPUTES, Op, Result
 from pipesched.model.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
-    """forward, backward, weight: where the F, the I or B, the W or B of (stage, microbatch) stands first, -1 if
-    nowhere; shape (stages * microbatches,). producer: the operation that each one depends on, -1 if there is none or
-    it is missing. crosses: whether the producer is on another rank. valid: whether stage and microbatch are in range.
+    """made: of each result, where that of (stage, microbatch) is made first, -1 if nowhere, shape (stages *
+    microbatches,). producer: the operation that each one depends on, -1 if there is none or it is missing. crosses:
+    whether the producer is on another rank. valid: whether stage and microbatch are in range.
     """
 
-    forward: Ints
-    backward: Ints
-    weight: Ints
+    made: Mapping[Result, Ints]
     producer: Ints
     crosses: Bools
     valid: Bools
@@ -40,27 +39,25 @@ class Dependencies:
         stage, microbatch = schedule.stage.astype(np.int64), schedule.microbatch.astype(np.int64)
         valid = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
         key = np.where(valid, stage * microbatches + microbatch, 0)
-        size = stages * microbatches
-
-        def first(*ops: Op) -> Ints:
-            chosen = np.zeros(len(schedule), dtype=np.bool_)
-            for op in ops:
-                chosen |= schedule.op == op
-            at = np.flatnonzero(chosen & valid)[::-1]
-            table = np.full(size, -1, dtype=np.int64)
-            table[key[at]] = at
-            return table
-
-        forward, backward, weight = first(Op.F), first(Op.I, Op.B), first(Op.W, Op.B)
+        made = {}
+        for result in Result:
+            at = np.flatnonzero(makes(schedule.op, result) & valid)[::-1]
+            made[result] = np.full(stages * microbatches, -1, dtype=np.int64)
+            made[result][key[at]] = at
         producer = np.full(len(schedule), -1, dtype=np.int64)
-        inner = valid & (schedule.op == Op.F) & (stage > 0)
-        producer[inner] = forward[key[inner] - microbatches]
-        back = valid & ((schedule.op == Op.I) | (schedule.op == Op.B))
-        inner = back & (stage < stages - 1)
-        producer[inner] = backward[key[inner] + microbatches]
-        last = back & (stage == stages - 1)
-        producer[last] = forward[key[last]]
-        split = valid & (schedule.op == Op.W)
-        producer[split] = backward[key[split]]
+        for (taken, of, at_the_end), kinds in _ALIKE.items():
+            alike = valid & among(schedule.op, kinds)
+            inner = alike & (stage + of >= 0) & (stage + of < stages) if of else alike
+            producer[inner] = made[taken][key[inner] + of * microbatches]
+            if at_the_end is not None:
+                last = alike & ~inner
+                producer[last] = made[at_the_end][key[last]]
         crosses = (producer >= 0) & (schedule.rank[producer] != schedule.rank)
-        return cls(forward, backward, weight, producer, crosses, valid)
+        return cls(made, producer, crosses, valid)
+
+
+_ALIKE: dict[tuple[Result, int, Result | None], list[Op]] = {}
+"""The kinds of compute by what they take."""
+for _op in COMPUTES:
+    assert _op.kind.result is not None
+    _ALIKE.setdefault((_op.kind.result, _op.kind.of, _op.kind.at_the_end), []).append(_op)

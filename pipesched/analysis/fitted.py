@@ -21,6 +21,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.running import Running, running
 from pipesched.model.columns import Bools, Ints
+from pipesched.model.costs import TIMES
 from pipesched.model.measured import Measured
 from pipesched.model.ops import Op
 
@@ -54,8 +55,7 @@ def fits(measured: Measured) -> list[Fit]:
     kept = _warm(measured)
     found = _computes(measured, seen, kept)
     found |= _messages(measured, seen, kept if measured.steps > 1 else np.ones_like(kept), found)
-    order = ("F", "I", "W", "B", "FB", "C")
-    return [found[key] for key in sorted(found, key=lambda key: (order.index(key[0]), key[1]))]
+    return [found[key] for key in sorted(found, key=lambda key: (TIMES.index(key[0]), key[1]))]
 
 
 def _warm(measured: Measured) -> Bools:

@@ -3,7 +3,7 @@
 That depends on the order of a rank's own operations and on nothing else, so it is a running sum over that list, and
 exact whatever the timing. One rule of `model.release`:
 
-    F  +1      I  -at_input      W  -at_weight      B  -1          of what its stage counts
+    F  +1      I  -at_input      W  -at_weight      B  -1          of what its stage counts (`Release.change`)
 
 F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. Without any
 backward nothing is kept for one: there an F frees at its own end what it took. The unit is one microbatch through 1/p
@@ -22,7 +22,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints, running_sum
-from pipesched.model.ops import Op
+from pipesched.model.ops import COMPUTES
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 
@@ -58,12 +58,11 @@ class Memory:
     def live(self, index: int) -> list[tuple[int, int]]:
         """(stage, microbatch) of all that is held when the operation runs, oldest first."""
         low = index if self.schedule.forward_only else int(self.schedule.start[self.schedule.rank[index]])
-        shares = {Op.I: self.release.at_input, Op.W: self.release.at_weight, Op.B: Fraction(1)}
         left: dict[tuple[int, int], Fraction] = {}
         for i in range(low, index + 1):
             op = self.schedule[i]
             key = (op.stage, op.microbatch)
-            left[key] = left.get(key, Fraction(0)) + (1 if op.op is Op.F else -shares[op.op])
+            left[key] = left.get(key, Fraction(0)) + self.release.change(op.op)
         return [key for key, share in left.items() if share * self.size(key[0]) > 0]
 
     def size(self, stage: int) -> Fraction:
@@ -80,7 +79,7 @@ def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Non
         PipeschedError: PS222, sizes and shares too fine, or too large, for sums in 64 bits.
     """
     sizes = (Fraction(1),) * schedule.stages if sizes is None else tuple(sizes)
-    change = [Fraction(1), -release.at_input, -release.at_weight, Fraction(-1)]  # F, I, W, B
+    change = [release.change(op) for op in COMPUTES]
     parts = lcm(*(x.denominator for x in change)) * lcm(*(x.denominator for x in sizes))
     if parts * max(map(abs, change)) * max(sizes, default=Fraction(0)) * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
@@ -95,7 +94,7 @@ def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Non
 
 
 def _changes(schedule: Schedule, table: list[list[int]]) -> Ints:
-    """What every operation takes or frees, in parts; table: by Op F, I, W, B and by stage."""
+    """What every operation takes or frees, in parts; table: by kind and by stage."""
     whole = np.array(table, dtype=np.int64)
     if (whole == whole[:, :1]).all():  # even stages: one look-up fewer
         return np.asarray(whole[:, 0][schedule.op])

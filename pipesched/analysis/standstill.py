@@ -20,8 +20,7 @@ from pipesched.analysis.events import EventGraph, build
 from pipesched.analysis.models import Model
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code
-from pipesched.model.columns import Bools
-from pipesched.model.ops import Op
+from pipesched.model.columns import Bools, computes
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
@@ -98,7 +97,7 @@ def of_program(program: Program, model: Model) -> Standstill | None:
     hops = Cycle(graph).hops()
     alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # its own peer, which is no cycle
     cycle = () if alone else tuple(_link(graph, hop) for hop in hops)
-    return Standstill(str(model), graph.fired[: len(program)][program.op <= Op.B], tuple(stands), cycle)
+    return Standstill(str(model), graph.fired[: len(program)][computes(program.op)], tuple(stands), cycle)
 
 
 def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Standstill:
@@ -148,10 +147,9 @@ def _stand(program: Program, rank: int, stop: int) -> Stand:
     index = int(program.start[rank]) + stop
     if index == int(program.start[rank + 1]):
         return Stand(rank, "the end of its list", stop)
-    compute = program.op[index] <= Op.B
-    return Stand(
-        rank, str(program[index]), stop + 1, int(np.count_nonzero(program.op[:index] <= Op.B)) if compute else -1
-    )
+    compute = computes(program.op[: index + 1])
+    operation = int(np.count_nonzero(compute[:index])) if compute[index] else -1
+    return Stand(rank, str(program[index]), stop + 1, operation)
 
 
 def _link(graph: EventGraph, hop: Hop) -> Link:

@@ -8,8 +8,8 @@ import numpy as np
 
 from pipesched.analysis.channels import Pairing
 from pipesched.analysis.models import Model
-from pipesched.model.columns import Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Ints, computes
+from pipesched.model.ops import SAME, Does, Op, Result
 from pipesched.model.program import Program
 
 
@@ -18,7 +18,7 @@ def heads(program: Program) -> Ints:
     size = len(program)
     joined = program.second.copy()
     if size > 1:
-        joined[1:] &= program.op[:-1] <= Op.B  # torn apart, the parts of a pair are two slots
+        joined[1:] &= computes(program.op[:-1])  # torn apart, the parts of a pair are two slots
         message = program.sends | program.receives
         same = (program.group[1:] == program.group[:-1]) & (program.group[1:] >= 0) & message[1:] & message[:-1]
         joined[1:] |= same
@@ -58,20 +58,24 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
     return table[:, 0], table[:, 1]
 
 
-_PROVIDES = {Op.RECV_F: "f", Op.RECV_B: "b", Op.SEND_F: "sf", Op.SEND_B: "sb"}
-_NEEDS = {Op.F: "f", Op.I: "b", Op.B: "b", Op.WAIT_SEND_F: "sf", Op.WAIT_SEND_B: "sb"}
+_POSTED = {op: (op.send, op.kind.result) for op in Op if op.send or op.receive}
+_AWAITED = {  # a receive by the computes that use it, a send by its wait
+    op: (not op.compute, op.kind.result)
+    for op in Op
+    if op.kind.of != SAME and (op.compute or op.kind.does is Does.WAIT)
+}
 
 
 def _consume(program: Program) -> Iterator[tuple[int, int]]:
     op, stage, microbatch = program.op.tolist(), program.stage.tolist(), program.microbatch.tolist()
     for rank in range(program.ranks):
-        latest: dict[tuple[str, int, int], int] = {}
+        latest: dict[tuple[tuple[bool, Result | None], int, int], int] = {}
         for i in range(int(program.start[rank]), int(program.start[rank + 1])):
             kind = op[i]
-            if kind in _PROVIDES:
-                latest[_PROVIDES[kind], stage[i], microbatch[i]] = i
-            elif kind in _NEEDS:
-                end = latest.get((_NEEDS[kind], stage[i], microbatch[i]))
+            if kind in _POSTED:
+                latest[_POSTED[kind], stage[i], microbatch[i]] = i
+            elif kind in _AWAITED:
+                end = latest.get((_AWAITED[kind], stage[i], microbatch[i]))
                 if end is not None:
                     yield end, i
 

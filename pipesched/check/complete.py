@@ -18,7 +18,7 @@ from pipesched.check.limited import notes, some
 from pipesched.check.place import label
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, Ints
-from pipesched.model.ops import Op
+from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Schedule
 
 LISTED = 8  # microbatches that a message names
@@ -50,7 +50,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
         op, rank = schedule[i], int(schedule.rank[i])
         home = int(schedule.placement.table[op.stage, op.microbatch])
         labels = [label(schedule, i, f"runs on rank {rank}")]
-        there = dependencies.forward[op.stage * schedule.microbatches + op.microbatch]
+        there = dependencies.made[Result.ACTIVATION][op.stage * schedule.microbatches + op.microbatch]
         if there >= 0 and schedule.rank[there] == home:
             labels.append(label(schedule, int(there), f"its stage is here, on rank {home}"))
         yield Diagnostic(
@@ -155,7 +155,7 @@ def _listed(microbatches: list[int]) -> str:
 
 def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Label, ...]:
     """A label at what the same stage and microbatch does run."""
-    for table, text in ((dependencies.backward, "its backward runs here"), (dependencies.forward, "its F runs here")):
-        if table[key] >= 0:
-            return (label(schedule, int(table[key]), text),)
+    for result, text in ((Result.GRADIENT, "its backward runs here"), (Result.ACTIVATION, "its F runs here")):
+        if (at := int(dependencies.made[result][key])) >= 0:
+            return (label(schedule, at, text),)
     return ()

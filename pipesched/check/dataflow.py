@@ -22,7 +22,7 @@ from pipesched.check.place import label
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
-from pipesched.model.ops import Op
+from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Schedule
 
 SMALL = 20_000  # operations of an order for which remedies are tried
@@ -40,7 +40,9 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     found: dict[int, int] = {}
     at = np.flatnonzero(dependencies.valid & (schedule.op != Op.F))
     key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
-    before = np.where(schedule.op[at] == Op.W, dependencies.backward[key], dependencies.forward[key])
+    before = np.where(
+        schedule.op[at] == Op.W, dependencies.made[Result.GRADIENT][key], dependencies.made[Result.ACTIVATION][key]
+    )
     _late(schedule, at, before, found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
     for (i, needed), more in some(sorted(found.items())):

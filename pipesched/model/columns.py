@@ -1,4 +1,4 @@
-"""The array types of the columns, and the one cut that all of them share.
+"""The array types of the columns, the one cut that all of them share, and questions to the column of kinds.
 
 A million operations are ordinary, so they are stored as columns and never as a million objects: entry i of each
 column belongs to operation i, and `start[r]:start[r + 1]` are the operations of rank r, in order.
@@ -6,14 +6,46 @@ column belongs to operation i, and `start[r]:start[r + 1]` are the operations of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pipesched.model.ops import COMPUTES, MAKERS, Op, Result
+
 Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 Column: TypeAlias = NDArray[Any]  # int8, int16 or int32: as small as the values allow
+
+
+def among(op: Column, kinds: Iterable[Op]) -> Bools:
+    """Which entries of a column of kinds are one of these."""
+    found = np.zeros(len(op), dtype=np.bool_)
+    for kind in kinds:
+        found |= op == kind
+    return found
+
+
+def makes(op: Column, result: Result) -> Bools:
+    """Which operations make the result."""
+    return among(op, MAKERS[result])
+
+
+def computes(op: Column) -> Bools:
+    """Which instructions are computes."""
+    return np.asarray(op < len(COMPUTES))
+
+
+def packed(stage: Column, op: Column) -> Ints:
+    """One number for a stage and a kind of compute, in their order; `unpacked` takes it apart."""
+    return np.asarray(stage.astype(np.int64) * len(COMPUTES) + op)
+
+
+def unpacked(key: int) -> tuple[int, Op]:
+    """The stage and the kind that are packed into a number."""
+    stage, op = divmod(key, len(COMPUTES))
+    return stage, Op(op)
 
 
 def rank_column(start: Ints) -> Column:

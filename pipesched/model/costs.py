@@ -30,13 +30,14 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.model.numbers import number, plain, shown
+from pipesched.model.ops import COMPUTES, LETTERS
 
 Cost: TypeAlias = Fraction | tuple[Fraction, ...]
 
-TIMES = ("F", "I", "W", "B", "FB", "C")
+TIMES = (*LETTERS, "FB", "C")
 KEYS = (*TIMES, "M")
-UNIT: Mapping[str, Cost] = {**dict.fromkeys("FIW", Fraction(1)), "B": Fraction(2)}
-"""F, I, W and B where none of them is given."""
+UNIT: Mapping[str, Cost] = {op.name: Fraction(len(op.kind.makes)) for op in COMPUTES}
+"""Every kind of compute where none of them is given: 1 for each of its results."""
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "C": Fraction(0)}
 _COARSER = "a larger unit of time"
 _LISTED = 6  # entries of a list that are shown
@@ -47,7 +48,7 @@ _FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
 class Ticks:
     """Costs as integers for S stages; a tick is 1 / scale of the user's unit.
 
-    compute: int64, shape (4, S), indexed by Op F, I, W, B; pair: an overlap F + B by the stage of the F, shape (S,), or
+    compute: int64, shape (computes, S), indexed by Op; pair: an overlap F + B by the stage of the F, shape (S,), or
     None where it is the sum of its parts; message: shape (S,), by the stage that sends.
     """
 
@@ -209,7 +210,7 @@ class Costs:
             return np.array([int(x * scale) for x in row], dtype=np.int64)
 
         pair = None if rows["FB"] is None else whole("FB")
-        return Ticks(scale, np.stack([whole(key) for key in "FIWB"]), pair, whole("C"))
+        return Ticks(scale, np.stack([whole(key) for key in LETTERS]), pair, whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
         """What one F of each stage holds, shape (S,); 1 is an even stage, ranks / stages in the unit of peaks.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipesched.model.columns import Column, Ints
+from pipesched.model.columns import Column, Ints, packed
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 
@@ -52,7 +52,7 @@ class Window:
             return "a window has no overlap pairs"
         if not np.array_equal(_in_order(schedule.op, schedule.stage), schedule.microbatch):
             return "the operations of a kind and a stage are not in microbatch order"
-        key = schedule.stage.astype(np.int64) * 4 + schedule.op
+        key = packed(schedule.stage, schedule.op)
         for rank in range(schedule.ranks):
             start, end = int(schedule.start[rank]), int(schedule.start[rank + 1])
             low, high, after = start + self.low[rank], start + self.high[rank], start + self.after(rank)
@@ -96,7 +96,7 @@ def unrolled(schedule: Schedule, window: Window, copies: int) -> Schedule:
 
 def _in_order(op: Column, stage: Column) -> Column:
     """The microbatch of every operation where those of a kind and a stage run in microbatch order."""
-    key = stage.astype(np.int64) * 4 + op
+    key = packed(stage, op)
     by_key = np.argsort(key, kind="stable")
     first = np.flatnonzero(np.diff(key[by_key], prepend=-1))
     at = np.arange(len(key))

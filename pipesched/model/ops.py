@@ -1,58 +1,143 @@
-"""The instruction set: all that one rank can be told to do.
+"""The instruction set: one table of all that one rank can be told to do. Whatever varies by kind is asked here.
 
+A compute takes one result and makes others, each once for every stage and microbatch. B is I and W in one:
+
+    F   takes the activation of the stage before     makes the activation
+    I   takes the gradient of the stage behind       makes the gradient for the stage before
+    W   takes the gradient of its own stage          makes the gradient of the weights
+    B   takes what I takes                           makes what I and W make
+
+Dependencies, completeness, memory and messages follow from these rows. To add a kind of compute is a row, its letter in
+the grammar, its rule in `model.costs`, and what a runtime does for it (`tests/test_kinds.py` does that).
 Letters are those of torch.distributed.pipelining. The zero-bubble papers write B for what is I here.
-
-    F  forward                     takes an activation
-    I  backward for the input      makes the gradient that the previous stage waits for
-    W  backward for the weights    lets the activation go
-    B  full backward               I, then W
-
-    SEND_F, RECV_F   an activation to the next stage, from the previous one
-    SEND_B, RECV_B   a gradient to the previous stage, from the next one
-    WAIT_SEND_*      until a send of this rank is done
-    REDUCE_GRAD      the gradients of a stage are complete: divide by m, reduce over data-parallel copies
-    SYNC             sum the gradients of the two copies of a stage, on two ranks
-    STEP             the caller's optimizer
-    UNSHARD, RESHARD parameters of a stage gathered and freed again (FSDP)
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final, Self
+
+
+class Result(enum.IntEnum):
+    """What computes make of a stage and a microbatch, each once."""
+
+    ACTIVATION = 0
+    GRADIENT = 1  # of the loss for the input of the stage
+    WEIGHTS = 2  # of the loss for the weights of the stage
+
+    @property
+    def words(self) -> str:
+        """As messages call it."""
+        return ("activation", "gradient", "weight gradient")[self]
+
+
+ACTIVATION, GRADIENT, WEIGHTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
+
+BEFORE, SAME, BEHIND = -1, 0, 1  # which stage, counted from its own
+
+
+class Does(enum.Enum):
+    """What an instruction is to its rank."""
+
+    COMPUTE = "runs for the time that it costs"
+    SEND = "sends a result to the rank of another stage"
+    RECEIVE = "receives one from there"
+    WAIT = "waits until something that its rank began is done"
+    MEET = "runs on two ranks at once"
+    LOCAL = "concerns its rank alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row of the table.
+
+    result: what a compute takes, what is sent, received or waited for. of: the stage that has it or gets it, counted
+    from its own. at_the_end: the result of its own stage that a compute takes where there is no such stage. makes: the
+    results of a compute. words: what people call it. colour: its class in pictures.
+    """
+
+    does: Does
+    result: Result | None = None
+    of: int = SAME
+    at_the_end: Result | None = None
+    makes: tuple[Result, ...] = ()
+    words: str = ""
+    colour: str = ""
 
 
 class Op(enum.IntEnum):
-    """An instruction's kind. The first four are computes, and their numbers index cost and memory tables."""
+    """A kind of instruction. Computes come first: their numbers index tables of costs, memory and colours."""
 
-    F = 0
-    I = 1
-    W = 2
-    B = 3
-    SEND_F = 4
-    RECV_F = 5
-    SEND_B = 6
-    RECV_B = 7
-    WAIT_SEND_F = 8
-    WAIT_SEND_B = 9
-    REDUCE_GRAD = 10
-    WAIT_REDUCE_GRAD = 11
-    SYNC = 12
-    STEP = 13
-    UNSHARD = 14
-    RESHARD = 15
+    kind: Kind
+
+    F = Kind(Does.COMPUTE, ACTIVATION, BEFORE, None, (ACTIVATION,), "forward", "forward")
+    I = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT,), "backward, input", "input")
+    W = Kind(Does.COMPUTE, GRADIENT, SAME, None, (WEIGHTS,), "backward, weights", "weights")
+    B = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT, WEIGHTS), "full backward", "full")
+
+    SEND_F = Kind(Does.SEND, ACTIVATION, BEHIND)
+    RECV_F = Kind(Does.RECEIVE, ACTIVATION, BEFORE)
+    SEND_B = Kind(Does.SEND, GRADIENT, BEFORE)
+    RECV_B = Kind(Does.RECEIVE, GRADIENT, BEHIND)
+    WAIT_SEND_F = Kind(Does.WAIT, ACTIVATION, BEHIND)
+    WAIT_SEND_B = Kind(Does.WAIT, GRADIENT, BEFORE)
+
+    REDUCE_GRAD = Kind(Does.LOCAL)  # the gradients of a stage are complete: divide by m, reduce over its copies
+    WAIT_REDUCE_GRAD = Kind(Does.WAIT)
+    SYNC = Kind(Does.MEET)  # sum the gradients of the two copies of a stage, on two ranks
+    STEP = Kind(Does.LOCAL)  # the caller's optimizer
+    UNSHARD = Kind(Does.LOCAL)  # parameters of a stage are gathered (FSDP)
+    RESHARD = Kind(Does.LOCAL)  # and freed again
+
+    def __new__(cls, kind: Kind | int) -> Self:
+        """A row of the table; `Op(number)` finds it again."""
+        assert isinstance(kind, Kind)
+        member = int.__new__(cls, len(cls.__members__))
+        member._value_ = len(cls.__members__)
+        member.kind = kind
+        return member
 
     @property
     def compute(self) -> bool:
-        return self <= Op.B
+        return self.kind.does is Does.COMPUTE
 
     @property
     def send(self) -> bool:
-        return self is Op.SEND_F or self is Op.SEND_B
+        return self.kind.does is Does.SEND
 
     @property
     def receive(self) -> bool:
-        return self is Op.RECV_F or self is Op.RECV_B
+        return self.kind.does is Does.RECEIVE
+
+    @property
+    def backward(self) -> bool:
+        """Whether it makes a gradient."""
+        return GRADIENT in self.kind.makes or WEIGHTS in self.kind.makes
+
+    @property
+    def parts(self) -> tuple[Op, ...]:
+        """The kinds that together make what this one makes, () if it is no such sum: I and W for B."""
+        return tuple(op for op in COMPUTES if set(op.kind.makes) < set(self.kind.makes))
+
+
+COMPUTES: Final = tuple(op for op in Op if op.compute)
+LETTERS: Final = "".join(op.name for op in COMPUTES)
+"""A letter each, in the order of the table, which is that of everything sorted by kind."""
+SENDS: Final = tuple(op for op in Op if op.send)
+RECEIVES: Final = tuple(op for op in Op if op.receive)
+BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
+MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes) for result in Result}
+"""The kinds that make a result."""
+USERS: Final = {
+    result: tuple(op for op in COMPUTES if op.kind.result is result and op.kind.of != SAME) for result in Result
+}
+"""The kinds that take a result of another stage, which may be on another rank."""
+
+
+def overlap(first: Op, second: Op) -> bool:
+    """Whether these may share a slot, in this order: an F and what makes a gradient for the stage before."""
+    return first in MAKERS[ACTIVATION] and second in MAKERS[GRADIENT]
 
 
 @dataclass(frozen=True, slots=True)

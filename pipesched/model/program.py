@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from pipesched.model import registry
-from pipesched.model.columns import Bools, Column, Ints, rank_column
+from pipesched.model.columns import Bools, Column, Ints, among, computes, rank_column
 from pipesched.model.costs import Costs
-from pipesched.model.ops import Compute, Instruction, Op
+from pipesched.model.ops import RECEIVES, SENDS, Compute, Instruction, Op
 from pipesched.model.origin import Nowhere, Origin, Place
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W
@@ -70,11 +70,11 @@ class Program:
 
     @cached_property
     def sends(self) -> Bools:
-        return np.asarray((self.op == Op.SEND_F) | (self.op == Op.SEND_B))
+        return among(self.op, SENDS)
 
     @cached_property
     def receives(self) -> Bools:
-        return np.asarray((self.op == Op.RECV_F) | (self.op == Op.RECV_B))
+        return among(self.op, RECEIVES)
 
     @property
     def messages(self) -> int:
@@ -103,7 +103,7 @@ class Program:
     @cached_property
     def computes(self) -> Schedule:
         """The compute order alone. The parts of an overlap pair stand side by side, or they are two slots."""
-        compute = self.op <= Op.B
+        compute = computes(self.op)
         beside = np.concatenate([np.zeros(1, dtype=np.bool_), compute])[: len(self)]
         at = np.flatnonzero(compute)
         return Schedule(

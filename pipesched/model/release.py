@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.model.numbers import number
+from pipesched.model.ops import Op, Result
 
 _HELP = "a release rule is W, I, torch, split:x with 0 <= x <= 1, or I=a,W=b with a + b = 1"
 
@@ -27,6 +28,11 @@ class Release:
     name: str
     at_input: Fraction
     at_weight: Fraction
+
+    def change(self, op: Op) -> Fraction:
+        """What a compute adds to what its rank holds: an activation is taken, each gradient frees its share."""
+        changes = {Result.ACTIVATION: Fraction(1), Result.GRADIENT: -self.at_input, Result.WEIGHTS: -self.at_weight}
+        return sum((changes.get(result, Fraction(0)) for result in op.kind.makes), Fraction(0))
 
     @classmethod
     def parse(cls, text: str) -> Release:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from pipesched.model import registry
-from pipesched.model.columns import Bools, Column, Ints, rank_column
+from pipesched.model.columns import Bools, Column, Ints, among, rank_column
 from pipesched.model.costs import Costs
-from pipesched.model.ops import Compute, Op
+from pipesched.model.ops import BACKWARDS, Compute, Op
 from pipesched.model.origin import Nowhere, Origin
 from pipesched.model.placement import Placement
 from pipesched.safe import line as safe
@@ -82,7 +82,7 @@ class Schedule:
     @cached_property
     def forward_only(self) -> bool:
         """No backward at all: an inference schedule."""
-        return not bool(np.any(self.op != Op.F))
+        return not bool(np.any(among(self.op, BACKWARDS)))
 
     def step(self, index: int) -> int:
         """The position of an operation in its rank's list, from 1."""
