@@ -16,15 +16,12 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.timeline import timeline
+from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
-from pipesched.examine import Examination, Loaded, Options, sizes
+from pipesched.examine import Examination, Loaded, Options
 from pipesched.formats.rows import require_ranks
 from pipesched.inputs import built_in, read
-from pipesched.lower.communicate import communicate
-from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
@@ -33,6 +30,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict, engine_name
 from pipesched.readers import ANSWER, TORCH_CSV, checked, reader_of
 from pipesched.report import Claim, Report
+from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 
 if TYPE_CHECKING:
@@ -200,10 +198,19 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
 
 def examine(loaded: Loaded, options: Options) -> Report:
     """Check and measure what was loaded."""
-    try:
-        return _proof_required(Examination(loaded, options).report(), options)
-    except PipeschedError as error:
-        return Report(loaded.schedule.name, loaded.source, sizes(loaded), diagnostics=error.diagnostics)
+    return _proof_required(Examination(loaded, options).report, options)
+
+
+def examined(source: Source, options: Options) -> Examination:
+    """A file with what follows from it, and its verdict.
+
+    Raises:
+        PipeschedError: as `load`; PS222, PS225, options that mean nothing for it.
+    """
+    made = Examination(load(source, options), options)
+    if made.report.exit_status == 2:
+        raise PipeschedError(made.report.diagnostics)
+    return made
 
 
 def lower(schedule: Schedule) -> Program:
@@ -212,11 +219,11 @@ def lower(schedule: Schedule) -> Program:
     Raises:
         PipeschedError: PS306, compute orders that wait for each other have no program.
     """
-    dependencies = Dependencies.of(schedule)
-    times = timeline(schedule, dependencies, Costs().ticks(schedule.stages))
-    if not times.finished:
-        raise PipeschedError(check_dataflow(schedule, dependencies, times))
-    return communicate(schedule, dependencies, times)
+    made = Analysis(schedule)
+    if made.program is None:
+        cyclic = [*check_dataflow(schedule, made.dependencies, made.timeline)]
+        raise PipeschedError(cyclic or check_complete(schedule, made.dependencies))
+    return made.program
 
 
 def order(source: Source, options: Options, *, program: bool) -> str:

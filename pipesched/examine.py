@@ -9,19 +9,13 @@ an order that is right.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
-from pipesched.analysis.assumptions import assumed, remarks, used
-from pipesched.analysis.buffers import Buffers, buffers, lowered
-from pipesched.analysis.channels import Pairing, pair
-from pipesched.analysis.communication import Verdicts, verdicts
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.idle import Idle, idle
-from pipesched.analysis.memory import Memory as Held
-from pipesched.analysis.memory import memory
-from pipesched.analysis.models import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, Model, parse_model
-from pipesched.analysis.timeline import Timeline, timeline
+from pipesched.analysis.assumptions import assumed, remarks
+from pipesched.analysis.buffers import lowered
+from pipesched.analysis.models import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.check.buffers import check_buffers
 from pipesched.check.channels import check_channels
 from pipesched.check.complete import check_complete
@@ -37,14 +31,14 @@ from pipesched.check.torch_rules import check_torch
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS, Unit
-from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import require_counts
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
-from pipesched.report import Claim, Communication, Memory, Report, Subject, Time
+from pipesched.report import Claim, Communication, Memory, Report, Time
+from pipesched.schedule_analysis import Analysis
 
 UNIT = "microbatches through 1/p of the model"
 
@@ -99,69 +93,37 @@ def sizes(loaded: Loaded) -> dict[str, int]:
     return dict(schedule.parameters) or {"p": schedule.ranks, "m": schedule.microbatches}
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Examination:
-    """One run of all analyses and checks; `report` raises PipeschedError for options that mean nothing."""
+    """What was loaded, under options: what follows from it, and the verdict."""
 
     loaded: Loaded
     options: Options
 
-    def report(self) -> Report:
-        schedule, options = self.loaded.schedule, self.options
-        model, caps = parse_model(options.comm), self._caps()
-        costs = self._costs()
-        ticks = costs.ticks(schedule.stages)
-        dependencies = Dependencies.of(schedule)
-        times = timeline(schedule, dependencies, ticks)
-        found = [
-            *check_complete(schedule, dependencies),
-            *check_dataflow(schedule, dependencies, times),
-            *check_placement(schedule),
-        ]
-        sound = not any(d.severity == "error" for d in found)
-        slip = one_slip(schedule, found) if self.loaded.unit is None and self.loaded.program is None else []
-        found = slip or found
-        held = memory(schedule, options.release, costs.sizes(schedule.stages))
-        program = self._program(dependencies, times)
-        communication, messages = self._communication(program, model, found, times)
-        found += check_memory(held, caps) if caps else ()
-        found += () if len(slip) == 1 else self._runtime(program, dependencies)
-        hands = buffers(self.loaded.program) if self.loaded.program is not None else None
-        if hands is not None and program is not None and sound and times.finished:
-            found += check_buffers(program, hands, lowered(schedule, dependencies, times))
-        spent = idle(schedule, times, ticks) if times.finished else None
-        claims = self._claims(spent if sound else None, costs)
-        found += _failed(claims)
-        return Report(
-            schedule.name,
-            self.loaded.source,
-            sizes(self.loaded),
-            schedule.ranks,
-            schedule.stages,
-            schedule.microbatches,
-            len(schedule),
-            schedule.slots,
-            messages,
-            tuple(found),
-            communication,
-            _memory(held, caps, hands),
-            _time(spent, costs, used(schedule, costs)),
-            tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
-            Subject(schedule, costs, options.release, self._stopped(communication)),
-            forward_only=schedule.forward_only and len(schedule) > 0,
-        )
+    @cached_property
+    def analysis(self) -> Analysis:
+        """Everything that follows from the schedule and its program.
 
-    def _costs(self) -> Costs:
-        """The costs asked for, over those of the file."""
-        asked = self.options.costs or Costs()
+        Raises:
+            PipeschedError: PS222, PS225, options that mean nothing for it.
+        """
+        model, _ = parse_model(self.options.comm), self.caps
+        asked, stages = self.options.costs or Costs(), self.loaded.schedule.stages
         try:
-            asked.require_fit(self.loaded.schedule.stages)
-            asked.sizes(self.loaded.schedule.stages)
+            asked.require_fit(stages)
+            asked.sizes(stages)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
-        return self.loaded.costs(asked)
+        costs = self.loaded.costs(asked)
+        return Analysis(self.loaded.schedule, costs, self.options.release, self.loaded.program, model)
 
-    def _caps(self) -> tuple[Fraction, ...] | None:
+    @cached_property
+    def caps(self) -> tuple[Fraction, ...] | None:
+        """The memory caps by rank.
+
+        Raises:
+            PipeschedError: PS225, a negative one, or not one a rank.
+        """
         caps, ranks = self.options.mem_cap, self.loaded.schedule.ranks
         if caps is not None and min(caps, default=0) < 0:
             raise fail(Code.USAGE, f"a cap is negative: {min(caps)}")
@@ -171,39 +133,78 @@ class Examination:
             return caps * ranks
         raise fail(Code.USAGE, f"{len(caps)} caps for {ranks} ranks", help="give one cap, or one a rank")
 
-    def _program(self, dependencies: Dependencies, times: Timeline) -> Program | None:
-        """The file's own program, or ours for its compute order, if there can be one."""
-        if self.loaded.program is not None:
-            return self.loaded.program
-        if not times.finished or not dependencies.valid.all():
-            return None
-        return communicate(self.loaded.schedule, dependencies, times)
+    @cached_property
+    def report(self) -> Report:
+        """The verdict; what means nothing is in it, and nothing is raised."""
+        try:
+            return self._report()
+        except PipeschedError as error:
+            loaded = self.loaded
+            return Report(loaded.schedule.name, loaded.source, sizes(loaded), diagnostics=error.diagnostics)
 
-    def _communication(
-        self, program: Program | None, model: Model, found: list[Diagnostic], times: Timeline
-    ) -> tuple[Communication | None, int | None]:
+    def _report(self) -> Report:
+        made, loaded = self.analysis, self.loaded
+        schedule = made.schedule
+        found = [
+            *check_complete(schedule, made.dependencies),
+            *check_dataflow(schedule, made.dependencies, made.timeline),
+            *check_placement(schedule),
+        ]
+        sound = not any(d.severity == "error" for d in found)
+        slip = one_slip(schedule, found) if loaded.unit is None and loaded.program is None else []
+        found = slip or found
+        memory = made.memory  # fails before anything of the program is made
+        communication, messages = self._communication(found)
+        found += check_memory(memory, self.caps) if self.caps else ()
+        found += () if len(slip) == 1 else self._runtime()
+        if made.own is not None and made.buffers is not None and sound and made.finished:
+            found += check_buffers(made.own, made.buffers, lowered(schedule, made.dependencies, made.timeline))
+        claims = self._claims(sound)
+        found += _failed(claims)
+        return Report(
+            schedule.name,
+            loaded.source,
+            sizes(loaded),
+            schedule.ranks,
+            schedule.stages,
+            schedule.microbatches,
+            len(schedule),
+            schedule.slots,
+            messages,
+            tuple(found),
+            communication,
+            _memory(made, self.caps),
+            _time(made),
+            tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
+            self._subject(),
+            forward_only=schedule.forward_only and len(schedule) > 0,
+        )
+
+    def _communication(self, found: list[Diagnostic]) -> tuple[Communication | None, int | None]:
         """The verdict on the messages; channel and deadlock findings are added to `found`."""
-        if program is None:
+        made = self.analysis
+        program, pairing, verdict, model = made.program, made.pairing, made.verdicts, made.model
+        if program is None or pairing is None or verdict is None:
             every = dict.fromkeys([STRICT, UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC, model])
-            return (None if times.finished else Communication(str(model), (), tuple(map(str, every)), None)), None
-        pairing: Pairing = pair(program)
-        if program is self.loaded.program or not found:  # messages of an incomplete order are not the file's
+            return (None if made.finished else Communication(str(model), (), tuple(map(str, every)), None)), None
+        if program is made.own or not found:  # messages of an incomplete order are not the file's
             found += check_channels(program, pairing)
-        verdict: Verdicts = verdicts(program, pairing, model)
-        if times.finished:
+        if made.finished:
             found += check_deadlock(program, pairing, model, verdict)
+        made.forget("pairing")
         holds, fails = (tuple(map(str, models)) for models in (verdict.holds, verdict.fails))
         return Communication(str(model), holds, fails, verdict.capacity), program.messages
 
-    def _stopped(self, said: Communication | None) -> Program | None:
-        """The file's own program if it never ends, which its picture then shows; else it is let go."""
-        return None if said is None or said.model in said.holds else self.loaded.program
+    def _subject(self) -> Analysis:
+        """What a report keeps for its picture: nothing derived, and of the messages only those that never end."""
+        stopped = self.analysis.verdicts is not None and self.analysis.model not in self.analysis.verdicts.holds
+        return replace(self.analysis, own=self.analysis.own if stopped else None)
 
-    def _runtime(self, program: Program | None, dependencies: Dependencies) -> Iterator[Diagnostic]:
+    def _runtime(self) -> Iterator[Diagnostic]:
         """What a file's own program, and torch's runtime, ask for."""
         loaded, options = self.loaded, self.options
         if loaded.program is not None:
-            yield from check_handover(loaded.program, loaded.schedule, dependencies)
+            yield from check_handover(loaded.program, loaded.schedule, self.analysis.dependencies)
             yield from check_gradients(loaded.program, loaded.schedule)
             yield from check_step(loaded.program)
         if loaded.torch or options.torch_version is not None:
@@ -215,20 +216,15 @@ class Examination:
                 explicit_version=options.torch_version is not None,
             )
 
-    def _claims(self, spent: Idle | None, costs: Costs) -> list[Verdict]:
+    def _claims(self, sound: bool) -> list[Verdict]:
         """The verdict on each claim; not applicable where the order itself is wrong."""
-        unit = self.loaded.unit
+        unit, made, spent = self.loaded.unit, self.analysis, self.analysis.idle
         if unit is None:
             return []
-        if spent is None:
+        if spent is None or not sound:
             return [Verdict(claim, None, "the order is wrong") for claim in unit.checked.claims]
-
-        def peak(release: Release) -> tuple[Fraction, ...]:
-            return memory(unit.schedule, release, costs.sizes(unit.schedule.stages)).peak
-
         times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
-        facts = Facts(*times, spent.bubble, spent.span_bubble, peak, costs)
-        return unit.judge(facts)
+        return unit.judge(Facts(*times, spent.bubble, spent.span_bubble, made.peak, made.costs))
 
 
 def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
@@ -241,17 +237,19 @@ def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
             yield Diagnostic(Code.CLAIM, f"claim {verdict.claim.text} does not hold", (label,), (), help)
 
 
-def _time(spent: Idle | None, costs: Costs, kinds: set[str]) -> Time | None:
+def _time(made: Analysis) -> Time | None:
+    spent, costs = made.idle, made.costs
     if spent is None:
         return None
-    guessed, said = assumed(costs, kinds), tuple(remarks(costs, kinds))
+    guessed, said = assumed(costs, made.costs_used), tuple(remarks(costs, made.costs_used))
     times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
     return Time(costs.to_json(), *times, guessed, said)
 
 
-def _memory(held: Held, caps: tuple[Fraction, ...] | None, hands: Buffers | None) -> Memory:
+def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:
+    hands, notes = made.buffers, _memory_notes(made.schedule)
     received, unsent = (hands.received.most, hands.unsent.most) if hands is not None else (None, None)
-    return Memory(held.release.name, UNIT, held.peak, caps, _memory_notes(held.schedule), received, unsent)
+    return Memory(made.release.name, UNIT, made.memory.peak, caps, notes, received, unsent)
 
 
 def _memory_notes(schedule: Schedule) -> tuple[str, ...]:

@@ -22,13 +22,10 @@ from pipesched import render
 from pipesched.analysis.idle import bubble, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status
 from pipesched.model import registry
-from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact, share, shown
-from pipesched.model.program import Program
-from pipesched.model.release import Release
-from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict
 from pipesched.safe import safe
+from pipesched.schedule_analysis import Analysis
 
 Part = TypeVar("Part")
 _INDENT = " " * 4
@@ -111,16 +108,6 @@ class Claim:
     detail: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """What a report is about, for its picture."""
-
-    schedule: Schedule
-    costs: Costs
-    release: Release
-    program: Program | None = None
-
-
 @dataclass(frozen=True)
 class Report:
     """All that `verify` found out about one schedule at one size; None where the file does not let it be known.
@@ -144,7 +131,7 @@ class Report:
     memory: Memory | None = None
     time: Time | None = None
     claims: tuple[Claim, ...] = ()
-    subject: Subject | None = field(default=None, repr=False, compare=False)
+    subject: Analysis | None = field(default=None, repr=False, compare=False)
     forward_only: bool = False
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
@@ -181,6 +168,11 @@ class Report:
         return all(diagnostic.severity != "error" for diagnostic in self.diagnostics)
 
     @property
+    def fault(self) -> Diagnostic | None:
+        """The first error."""
+        return next((found for found in self.diagnostics if found.severity == "error"), None)
+
+    @property
     def exit_status(self) -> int:
         """0 holds, 1 something is wrong inside the file, 2 the command line or the file itself is at fault."""
         return exit_status(self.diagnostics)
@@ -199,16 +191,15 @@ class Report:
         words = f"<pre>{safe(self.text(), 'xml')}</pre>"
         if self.subject is None or not registry.known("picture"):
             return words
-        about = self.subject
-        model = self.communication.model if self.communication else ""
-        return str(registry.make("picture", about.schedule, about.costs, about.release, about.program, model)) + words
+        return str(registry.make("picture", self.subject)) + words
 
     def line(self, *, color: bool = False) -> str:
         """The verdict on one line, for many schedules or sizes in one call."""
         if self.ok:
             facts = [self._head(color, self.source), *self._short_facts(), render.tally(self.diagnostics)]
             return "   ".join(fact for fact in facts if fact)
-        first = next(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
+        first = self.fault
+        assert first is not None
         title = self._title(self.source)
         parts = [render.paint("fail", "error", color), *title, render.concise(first, self.source)]
         more = len([d for d in self.diagnostics if d.severity == "error"]) - 1

@@ -34,8 +34,8 @@ PDF, PNG = b"%PDF-", b"\x89PNG\r\n\x1a\n"
 
 
 def stopped() -> str:
-    program, stop = of_fixture()
-    return svg.render(chart(program.computes, stop=stop))
+    program, _ = of_fixture()
+    return svg.render(chart(program.computes, own=program))
 
 
 def measured() -> str:
@@ -164,8 +164,8 @@ def test_what_to_install_is_told(
 
 def test_a_search_that_finds_nothing_says_so(opened: Opened) -> None:
     """What there is not, what is no name, and what never runs are told below the picture, with what there is."""
-    program, stop = of_fixture()
-    page = opened(chart(program.computes, stop=stop))
+    program, _ = of_fixture()
+    page = opened(chart(program.computes, own=program))
 
     def searched(text: str) -> str:
         page.evaluate(

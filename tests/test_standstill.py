@@ -23,8 +23,9 @@ from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import linear
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.schedule_analysis import Analysis
 from pipesched.views import dag, graph, html, svg, text, trace
-from pipesched.views.chart import chart
+from pipesched.views.chart import Chart, chart
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer
 from tests.oracles.explorer import MODELS
@@ -113,7 +114,7 @@ def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int])
         for model in ("strict", "buffered(1)", "one-stream", "pair-stream", "async"):
             stops = explorer.walk(machine(Script(case), model), random.Random(seed))
             stop = of_program(case, parse_model(model))
-            drawn = chart(case.computes, stop=stop)
+            drawn = Chart(Analysis(case.computes, own=case, model=parse_model(model)))
             ran = ended(case, stops)
             seen = (drawn.times.start >= 0).tolist()
             assert all(not one or two for one, two in zip(seen, ran, strict=True))
@@ -149,8 +150,8 @@ def test_the_text_marks_what_waits() -> None:
     """A sign and the instruction at the end of each row of the cycle, and the wait in words; red where there is colour,
     and the sign where there is none.
     """
-    program, stop = of_fixture()
-    drawn = chart(program.computes, stop=stop)
+    program, _ = of_fixture()
+    drawn = chart(program.computes, own=program)
     plain = text.render(drawn, text.Text(80))
     every, _ = rank_rows(plain)
     assert every == ["F0 F1 ·  ·  B0    F2 ✗0SEND_F2", "·  F0 B0    F1 B1    ✗1SEND_B1"]
@@ -168,8 +169,8 @@ def test_the_text_marks_what_waits() -> None:
 @pytest.mark.parametrize("style", ["default", "zero-bubble", "megatron"])
 def test_the_figure_marks_what_waits(style: str) -> None:
     """Hatched rows with a cross and the words of the wait, and an arrow from each sender to its receiver."""
-    program, stop = of_fixture()
-    made = svg.render(chart(program.computes, stop=stop), svg.Svg(style=style))
+    program, _ = of_fixture()
+    made = svg.render(chart(program.computes, own=program), svg.Svg(style=style))
     root = ElementTree.fromstring(made)
     name = "{http://www.w3.org/2000/svg}"
     words = [x.text for x in root.iter(f"{name}text") if x.attrib.get("class") == "v"]
@@ -191,8 +192,8 @@ def test_the_figure_marks_what_waits(style: str) -> None:
 
 def test_the_page_marks_what_waits(opened: Opened) -> None:
     """Both rows are hatched red after their last operation, to the edge, and the pointer there is told why."""
-    program, stop = of_fixture()
-    page = opened(chart(program.computes, stop=stop))
+    program, _ = of_fixture()
+    page = opened(chart(program.computes, own=program))
     assert TITLE in page.evaluate("document.getElementById('facts').textContent")
     above = page.evaluate("document.getElementById('stage').getBoundingClientRect().top")
     for rank in (0, 1):
@@ -207,8 +208,8 @@ def test_the_page_marks_what_waits(opened: Opened) -> None:
 
 def test_traces_and_graphs_mark_what_waits() -> None:
     """A red slice for each rank and an arrow for each message; nodes and edges of the cycle in GraphML and in DOT."""
-    program, stop = of_fixture()
-    drawn = chart(program.computes, stop=stop)
+    program, _ = of_fixture()
+    drawn = chart(program.computes, own=program)
     made = json.loads(trace.render(drawn))
     assert violations(made) == []
     slices = [x["name"] for x in made["traceEvents"] if x["ph"] == "X" and x.get("cname") == "terrible"]
@@ -266,7 +267,7 @@ def test_a_cycle_of_many_ranks_is_drawn() -> None:
         [Instruction(Op.F, r, 0), *(Instruction(op, r, 0, (r + way) % ring) for op, way in ends)] for r in range(ring)
     ]
     program = Program.from_instructions(rows, linear(ring, 1))
-    drawn = chart(program.computes, stop=of_program(program, parse_model("strict")))
+    drawn = chart(program.computes, own=program)
     assert drawn.stop is not None and len(drawn.stop.cycle) == ring
     figure = svg.render(drawn)
     assert figure.count('class="r"') == ring and "40 ranks wait in a cycle" in figure

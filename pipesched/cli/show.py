@@ -129,13 +129,13 @@ def _stopped(stop: Standstill) -> dict[str, object]:
 
 def _times(chart: Chart) -> dict[str, object]:
     """The figures of the title; null of an order that never ends."""
-    from pipesched.analysis.assumptions import published, used
+    from pipesched.analysis.assumptions import published
     from pipesched.model.numbers import exact
     from pipesched.views.verdict import spent
 
     times, figures = spent(chart), ("makespan", "span", "bubble", "span_bubble")
     shown = exact(**{name: None if times is None else getattr(times, name) for name in figures})
-    return {**published(chart.costs, used(chart.schedule, chart.costs)), **shown}
+    return {**published(chart.costs, chart.analysis.costs_used), **shown}
 
 
 def _measured(run: Against) -> dict[str, object]:

@@ -19,7 +19,6 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import RECEIVES, SENDS, Compute, Instruction, Op
 from pipesched.model.origin import Nowhere, Origin, Place
 from pipesched.model.placement import Placement
-from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.safe import line as safe
 
@@ -134,7 +133,7 @@ class Program:
         """How a notebook shows it: its computes, as far as they run under strict communication."""
         if not registry.known("picture"):
             return None
-        return str(registry.make("picture", self.computes, None, AT_W, self))
+        return str(registry.make("picture", self))
 
     @classmethod
     def from_instructions(

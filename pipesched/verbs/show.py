@@ -12,16 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipesched.analysis.against import Against
-from pipesched.analysis.models import parse_model
-from pipesched.analysis.standstill import Standstill, of_program
-from pipesched.compile import examine, load
+from pipesched.compile import examined
 from pipesched.diagnostics import Diagnostic, PipeschedError
-from pipesched.examine import Options, sizes
+from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.model.program import Program
-from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
-from pipesched.report import Communication
+from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.views.chart import Chart, chart
 from pipesched.views.svg import Svg
@@ -49,21 +46,10 @@ def picture(source: Source, options: Options, *, ran: bool = False) -> Picture:
     Raises:
         PipeschedError: as `load`, and PS222, PS225, options that mean nothing for it.
     """
-    loaded = load(source, options)
-    report = examine(loaded, options)
-    if report.exit_status == 2:
-        raise PipeschedError(report.diagnostics)
-    stop = None if ran else _standstill(loaded.program, report.communication)
-    drawn = chart(loaded.schedule, loaded.costs(options.costs), options.release, sizes=sizes(loaded), stop=stop)
-    made = Picture(drawn, report.diagnostics)
-    return made if made.fault is None else replace(made, chart=replace(made.chart, wrong=str(made.fault.code)))
-
-
-def _standstill(program: Program | None, said: Communication | None) -> Standstill | None:
-    """Where the messages of a file stop it, under the model that was asked for; those that we place never do."""
-    if program is None or said is None or said.model in said.holds:
-        return None
-    return of_program(program, parse_model(said.model))
+    made = examined(source, options)
+    fault = made.report.fault
+    analysis = made.analysis.having(None) if ran else made.analysis
+    return Picture(Chart(analysis, "" if fault is None else str(fault.code)), made.report.diagnostics)
 
 
 def laid_over(made: Picture, traces: Sequence[Source]) -> Against:
@@ -78,7 +64,7 @@ def laid_over(made: Picture, traces: Sequence[Source]) -> Against:
     plan = made.chart
     if not plan.times.finished and made.fault is not None:
         raise PipeschedError([made.fault])
-    return against(plan.schedule, plan.times, plan.costs.ticks(plan.schedule.stages), measured.read(traces))
+    return against(plan.schedule, plan.times, plan.analysis.ticks, measured.read(traces))
 
 
 def against_text(chart: Chart, run: Against, how: Text | None = None) -> str:
@@ -156,24 +142,20 @@ def dag(chart: Chart, written: str = "dot", *, force: bool = False) -> str | Non
             return dag.dot(chart, force=force)
 
 
-def notebook(
-    schedule: Schedule,
-    costs: Costs | None = None,
-    release: Release = AT_W,
-    program: Program | None = None,
-    model: str = "strict",
-) -> str:
+def notebook(of: Schedule | Program | Analysis) -> str:
     """How a schedule shows itself in a notebook: as a figure, or in words where it is too large for one.
 
-    program: its messages, which may stop it under the model.
+    A program, as far as it runs under strict communication; an analysis, at its costs and under its model.
     """
     from pipesched.views import svg
 
+    if isinstance(of, Program):
+        of = Analysis(of.computes, own=of)
+    made = Analysis(of) if isinstance(of, Schedule) else replace(of)  # which keeps nothing of what is derived for it
     try:
-        stop = None if program is None else of_program(program, parse_model(model))
-        return svg.render(chart(schedule, costs, release, stop=stop))
+        return svg.render(Chart(made))
     except PipeschedError as error:
-        return svg.note(f"{schedule.name}: {'; '.join(found.message for found in error.diagnostics)}")
+        return svg.note(f"{made.schedule.name}: {'; '.join(found.message for found in error.diagnostics)}")
 
 
 def graph(schedule: Schedule, costs: Costs | None = None) -> object:

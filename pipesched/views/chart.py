@@ -1,4 +1,4 @@
-"""What every picture draws: operations on ranks over time, who feeds whom, and what is held.
+"""An analysis as pictures draw it: under a title, on a clock, with what is wrong with it.
 
     time   0  1  2  3  4          start, end       in ticks of 1 / scale
     rank 0 F0 F1 .. I0 W0         dependencies    the producer of each operation, and whether a message brings it
@@ -10,40 +10,88 @@ An order in which ranks wait for each other is drawn as far as it runs, and a pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from pipesched.analysis.against import Against
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.memory import Memory, memory
-from pipesched.analysis.standstill import Standstill, cut, of_orders
-from pipesched.analysis.timeline import Timeline, timeline
+from pipesched.analysis.memory import Memory
+from pipesched.analysis.standstill import Standstill
+from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
-from pipesched.model.release import AT_W, Release
+from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.schedule_analysis import Analysis
+
+
+@dataclass(frozen=True, eq=False)
+class Clock:
+    """Other times than those of the plan: ticks of 1 / scale, message: latency in ticks, by stage."""
+
+    times: Timeline
+    scale: int
+    message: Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A schedule with its times. sizes: the parameters to show in a title. message: latency in ticks, by stage.
-
-    wrong: the code of what is wrong with the file, which a picture of it must not hide. stop: why it never ends.
+    """wrong: the code of what is wrong with the file, which a picture of it must not hide. name: in the place of the
+    schedule's. clock: of a measured run.
     """
 
-    schedule: Schedule
-    costs: Costs
-    dependencies: Dependencies
-    times: Timeline
-    scale: int
-    message: Ints
-    held: Memory
-    title: str = ""
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    analysis: Analysis
     wrong: str = ""
-    stop: Standstill | None = None
+    name: str = ""
+    clock: Clock | None = None
+
+    @property
+    def title(self) -> str:
+        return self.name or self.schedule.name
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """For a title: the parameters, after ranks, chunks and microbatches where they are not among these."""
+        schedule, ranks, stages = self.schedule, self.schedule.ranks, self.schedule.stages
+        known = {"p": ranks, "v": stages // max(ranks, 1), "m": schedule.microbatches}
+        looped = stages > ranks and stages % ranks == 0
+        return {name: x for name, x in known.items() if name != "v" or looped} | dict(schedule.parameters)
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.analysis.schedule
+
+    @property
+    def costs(self) -> Costs:
+        return self.analysis.costs
+
+    @property
+    def dependencies(self) -> Dependencies:
+        return self.analysis.dependencies
+
+    @property
+    def held(self) -> Memory:
+        return self.analysis.memory
+
+    @property
+    def stop(self) -> Standstill | None:
+        """Why it never ends."""
+        return self.analysis.standstill
+
+    @property
+    def times(self) -> Timeline:
+        return self.analysis.as_run if self.clock is None else self.clock.times
+
+    @property
+    def scale(self) -> int:
+        return self.analysis.ticks.scale if self.clock is None else self.clock.scale
+
+    @property
+    def message(self) -> Ints:
+        return self.analysis.ticks.message if self.clock is None else self.clock.message
 
     def time(self, ticks: int) -> Fraction:
         """Ticks in the user's unit."""
@@ -54,49 +102,13 @@ class Chart:
         return self.time(self.times.makespan)
 
 
-def chart(
-    schedule: Schedule,
-    costs: Costs | None = None,
-    release: Release = AT_W,
-    *,
-    title: str = "",
-    sizes: Mapping[str, int] | None = None,
-    stop: Standstill | None = None,
-) -> Chart:
-    """The chart of a schedule; stop: where its program does, under a model.
+def chart(schedule: Schedule, costs: Costs | None = None, *, own: Program | None = None, title: str = "") -> Chart:
+    """The chart of a schedule. own: its program, which may stop it.
 
     Raises:
         PipeschedError: PS222, costs that do not fit it.
     """
-    costs = costs or Costs()
-    ticks = costs.ticks(schedule.stages)
-    dependencies = Dependencies.of(schedule)
-    times = timeline(schedule, dependencies, ticks)
-    if not times.finished:
-        orders = of_orders(schedule, dependencies, times)
-        stop = orders if stop is None else replace(orders, ran=stop.ran & orders.ran)
-    if stop is not None:
-        times = timeline(schedule, cut(dependencies, stop.ran), ticks)
-    return Chart(
-        schedule,
-        costs,
-        dependencies,
-        times,
-        ticks.scale,
-        ticks.message,
-        memory(schedule, release, costs.sizes(schedule.stages)),
-        title or schedule.name,
-        named(schedule, schedule.parameters if sizes is None else sizes),
-        stop=stop,
-    )
-
-
-def named(schedule: Schedule, parameters: Mapping[str, int]) -> dict[str, int]:
-    """The sizes for a title: the parameters, after ranks, chunks and microbatches where they are not among these."""
-    ranks, stages = schedule.ranks, schedule.stages
-    known = {"p": ranks, "v": stages // max(ranks, 1), "m": schedule.microbatches}
-    looped = stages > ranks and stages % ranks == 0
-    return {name: value for name, value in known.items() if name != "v" or looped} | dict(parameters)
+    return Chart(Analysis(schedule, costs or Costs(), own=own), name=title)
 
 
 def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
@@ -107,8 +119,8 @@ def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
         _rescaled(plan, plan.times.start, scale), _rescaled(plan, plan.times.end, scale), plan.times.turn, never
     )
     ran = Timeline(run.start, run.end, plan.times.turn, never)
-    timed = replace(plan, times=planned, scale=scale, message=np.zeros_like(plan.message))
-    return timed, replace(timed, times=ran)
+    nothing = np.zeros_like(plan.message)
+    return replace(plan, clock=Clock(planned, scale, nothing)), replace(plan, clock=Clock(ran, scale, nothing))
 
 
 def _rescaled(plan: Chart, ticks: Ints, scale: int) -> Ints:

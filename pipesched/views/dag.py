@@ -124,7 +124,7 @@ def _last(chart: Chart, rank: int) -> str:
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:
     """The steps of the critical path, from slot to slot, and from a pair's first part to its second."""
-    why = causes(chart.schedule, chart.dependencies, chart.times, chart.costs.ticks(chart.schedule.stages))
+    why = causes(chart.schedule, chart.dependencies, chart.times, chart.analysis.ticks)
     joined = chart.schedule.joined
     path = [index - int(joined[index]) for index in critical_path(chart.times, why)]
     return {*itertools.pairwise(path), *((index, index) for index in path)}

@@ -78,7 +78,7 @@ def _json(value: object) -> str:
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
     """One entry an operation; what never runs is there, after what runs."""
     schedule, times = chart.schedule, chart.times
-    why = causes(schedule, chart.dependencies, times, chart.costs.ticks(schedule.stages))
+    why = causes(schedule, chart.dependencies, times, chart.analysis.ticks)
     return {
         "kind": schedule.op,
         "second": schedule.joined.astype(np.int8),

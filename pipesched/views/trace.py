@@ -81,7 +81,7 @@ class _Trace:
     @classmethod
     def of(cls, chart: Chart) -> _Trace:
         schedule, times = chart.schedule, chart.times
-        why = causes(schedule, chart.dependencies, times, chart.costs.ticks(schedule.stages))
+        why = causes(schedule, chart.dependencies, times, chart.analysis.ticks)
         letters = [Op(x).name for x in schedule.op.tolist()]
         columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
         tick = microseconds(chart)

@@ -15,8 +15,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.assumptions import remarks, used
-from pipesched.analysis.idle import Idle, headline, idle
+from pipesched.analysis.assumptions import remarks
+from pipesched.analysis.idle import Idle, headline
 from pipesched.model.numbers import share, shown
 from pipesched.views import standing
 from pipesched.views.chart import Chart
@@ -54,7 +54,7 @@ def timeless(chart: Chart) -> int:
 
 def _wrong(chart: Chart) -> str:
     """What must not be overlooked: that the file is wrong, and what was assumed of the costs."""
-    said = remarks(chart.costs, used(chart.schedule, chart.costs))
+    said = remarks(chart.costs, chart.analysis.costs_used)
     return "".join(f"; {part}" for part in ([f"wrong: {chart.wrong}"] if chart.wrong else []) + [*said])
 
 
@@ -66,6 +66,4 @@ def _stops(chart: Chart) -> str:
 
 def spent(chart: Chart) -> Idle | None:
     """Its times, None where it never ends."""
-    if chart.stop is not None:
-        return None
-    return idle(chart.schedule, chart.times, chart.costs.ticks(chart.schedule.stages))
+    return chart.analysis.idle if chart.stop is None else None

@@ -1,0 +1,155 @@
+"""A schedule with all that follows from it: each fact is derived once, when it is first asked for.
+
+    schedule ─── dependencies ──┐
+    costs ────── ticks ─────────┴── timeline ──── idle
+    release ──── memory                │
+    own ──────────────────────────── program ──── pairing ──── verdicts ──── standstill
+    model ─────────────────────────────────────────────────────────┘
+
+The program is the one that the file gives, or else the lowering of the schedule at these costs. What reads a schedule
+takes this value, and derives nothing of it again; what reads none of a fact any more lets go of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+from pipesched.analysis.assumptions import used
+from pipesched.analysis.buffers import Buffers, buffers
+from pipesched.analysis.channels import Pairing, pair
+from pipesched.analysis.communication import Verdicts, verdicts
+from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.idle import Idle, idle
+from pipesched.analysis.memory import Memory, memory
+from pipesched.analysis.models import STRICT, Model
+from pipesched.analysis.standstill import Standstill, cut, of_orders, of_program
+from pipesched.analysis.timeline import Timeline, timeline
+from pipesched.lower.communicate import communicate
+from pipesched.model.costs import Costs, Ticks
+from pipesched.model.program import Program
+from pipesched.model.release import AT_W, Release
+from pipesched.model.schedule import Schedule
+
+_OF_THE_PROGRAM = frozenset({"program", "pairing", "verdicts", "buffers", "standstill", "as_run"})
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """A schedule at its costs, under a release rule and a communication model.
+
+    own: the program that the file gives, None where it gives the order of compute alone.
+    Facts raise PipeschedError PS222 where the costs do not fit the schedule, or leave 64 bits.
+    """
+
+    schedule: Schedule
+    costs: Costs = field(default_factory=Costs)
+    release: Release = AT_W
+    own: Program | None = None
+    model: Model = STRICT
+
+    @cached_property
+    def dependencies(self) -> Dependencies:
+        """Which operation needs the output of which."""
+        return Dependencies.of(self.schedule)
+
+    @cached_property
+    def ticks(self) -> Ticks:
+        """The costs as integers."""
+        return self.costs.ticks(self.schedule.stages)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """When every operation starts and ends, whatever the messages do; as far as it runs."""
+        return timeline(self.schedule, self.dependencies, self.ticks)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every operation runs: no compute orders wait for each other."""
+        return self.timeline.finished
+
+    @property
+    def makespan(self) -> Fraction:
+        """The end of the last operation that runs."""
+        return self.time(self.timeline.makespan)
+
+    def time(self, ticks: int) -> Fraction:
+        """Ticks in the user's unit."""
+        return Fraction(int(ticks), self.ticks.scale)
+
+    @cached_property
+    def idle(self) -> Idle | None:
+        """Work, idle time and span by rank; None where the order never ends."""
+        return idle(self.schedule, self.timeline, self.ticks) if self.finished else None
+
+    @cached_property
+    def costs_used(self) -> frozenset[str]:
+        """Which of the costs F, I, W, B and FB the times depend on."""
+        return frozenset(used(self.schedule, self.costs))
+
+    @cached_property
+    def memory(self) -> Memory:
+        """How many activations a rank holds after each operation."""
+        return memory(self.schedule, self.release, self.costs.sizes(self.schedule.stages))
+
+    def peak(self, release: Release) -> tuple[Fraction, ...]:
+        """The most activations of every rank under another release rule."""
+        return (self if release == self.release else replace(self, release=release)).memory.peak
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The file's own program, else the lowering of its order; None where that has none."""
+        if self.own is not None:
+            return self.own
+        if not self.finished or not self.dependencies.valid.all():
+            return None
+        return communicate(self.schedule, self.dependencies, self.timeline)
+
+    @cached_property
+    def pairing(self) -> Pairing | None:
+        """Which send of the program pairs with which receive."""
+        return None if self.program is None else pair(self.program)
+
+    @cached_property
+    def verdicts(self) -> Verdicts | None:
+        """Under which communication models the program ends."""
+        if self.program is None or self.pairing is None:
+            return None
+        return verdicts(self.program, self.pairing, self.model)
+
+    @cached_property
+    def buffers(self) -> Buffers | None:
+        """The messages that a rank has in hand, where the file names its messages."""
+        return None if self.own is None else buffers(self.own)
+
+    @cached_property
+    def standstill(self) -> Standstill | None:
+        """Where it stops for good: compute orders that wait for each other, or the file's messages under the model."""
+        stop = None
+        if self.own is not None and self.verdicts is not None and self.model not in self.verdicts.holds:
+            stop = of_program(self.own, self.model)
+        if self.finished:
+            return stop
+        orders = of_orders(self.schedule, self.dependencies, self.timeline)
+        return orders if stop is None else replace(orders, ran=stop.ran & orders.ran)
+
+    @cached_property
+    def as_run(self) -> Timeline:
+        """The timeline of what runs before it stops for good."""
+        if self.standstill is None:
+            return self.timeline
+        return timeline(self.schedule, cut(self.dependencies, self.standstill.ran), self.ticks)
+
+    def having(self, own: Program | None) -> Analysis:
+        """The same schedule with another program as its own; what does not follow from a program is kept."""
+        made = replace(self, own=own)
+        fields = self.__dataclass_fields__
+        kept = {name: fact for name, fact in self.__dict__.items() if name not in _OF_THE_PROGRAM | fields.keys()}
+        made.__dict__.update(kept)
+        return made
+
+    def forget(self, *facts: str) -> None:
+        """Let go of facts that nobody asks for again; who does has them derived again."""
+        for fact in facts:
+            self.__dict__.pop(fact, None)
