@@ -8,13 +8,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pipesched.diagnostics import Code
+from tests.readers.typed import typed
 
 SECONDS = 30  # what is expanded by mistake takes far longer, and nothing else that is tried here does
 HEAD = "schedule s(p, m)\nstage s in 0 .. p on rank s\n"
@@ -25,25 +25,18 @@ CSV = b"0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
 
 @dataclass(frozen=True)
 class Done:
-    """How a process ended."""
+    """How a command ended."""
 
     status: int
     text: str
     seconds: float
 
 
-def pipesched(*arguments: str, stdin: bytes = b"", before: Callable[[], None] | None = None) -> Done:
-    """A process of ours, as a shell would start it."""
+def pipesched(*arguments: str, stdin: bytes = b"") -> Done:
+    """A command line, typed."""
     begin = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "pipesched", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=60,
-        check=False,
-        preexec_fn=before,
-    )
-    return Done(done.returncode, (done.stdout + done.stderr).decode("utf-8"), time.monotonic() - begin)
+    done = typed(*arguments, stdin=stdin)
+    return Done(done.status, (done.out + done.err).decode("utf-8"), time.monotonic() - begin)
 
 
 def check(done: Done, status: int, code: Code | None, said: str = "") -> None:
@@ -176,7 +169,16 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     file = tmp_path / "mine.ps"
     file.write_text(GOOD)
     file.chmod(0)
-    check(pipesched("verify", str(file), *SMALL, before=_give_up_root), 2, Code.UNREADABLE, "permission denied")
+    done = subprocess.run(
+        [sys.executable, "-m", "pipesched", "verify", str(file), *SMALL],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=_give_up_root,
+    )
+    assert (done.returncode, done.stdout) == (Code.UNREADABLE.status, "")
+    assert f"[{Code.UNREADABLE}]" in done.stderr and "permission denied" in done.stderr
 
 
 def _give_up_root() -> None:

@@ -8,15 +8,18 @@ or into those with WORD in them.
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+
+from tests.readers.typed import typed
 
 TOP = Path(__file__).resolve().parent.parent
 READMES = sorted(str(path.relative_to(TOP)) for path in TOP.glob("**/README.md") if ".venv" not in path.parts)
@@ -36,16 +39,8 @@ def run(command: str) -> str:
     if words[0] == "cat":
         return "".join((TOP / name).read_text("utf-8") for name in words[1:])
     assert words[0] == "pipesched", command
-    done = subprocess.run(
-        [sys.executable, "-m", "pipesched", *words[1:]],
-        cwd=TOP,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1", "COLUMNS": "100"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        timeout=60,
-    )
-    return done.stdout.decode("utf-8")
+    with contextlib.chdir(TOP), mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"}):
+        return typed(*words[1:]).shown.decode("utf-8")
 
 
 def replayed(block: str) -> str:
@@ -57,6 +52,7 @@ def replayed(block: str) -> str:
 CONSOLE = [(readme, number) for readme in READMES for number in range(len(blocks(readme, "console")))]
 
 
+@pytest.mark.usefixtures("one_supervisor")
 @pytest.mark.parametrize(("readme", "number"), CONSOLE)
 def test_console_blocks_show_what_the_commands_print(readme: str, number: int) -> None:
     """A command in a README prints exactly what the README says, but for what was measured."""

@@ -1,0 +1,68 @@
+"""A command line typed in this process: what it reads, what it prints as bytes, and how it ends.
+
+It saves the start of an interpreter and of torch. What only a process has (limits, signals, closed pipes, a working
+`-m`) is tried in processes by `test_cli_streams.py`, `test_hostile.py` and `test_isolation.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from pipesched.__main__ import main
+
+
+@dataclass(frozen=True)
+class Typed:
+    """The exit status, and what was written to each stream; `shown`: to both, line by line, as a terminal gets it."""
+
+    status: int
+    out: bytes
+    err: bytes
+    shown: bytes
+
+
+class _Pipe(io.RawIOBase):
+    """The one end of a pipe: what is flushed into it goes to all its readers."""
+
+    def __init__(self, *readers: bytearray) -> None:
+        self.readers = readers
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        for reader in self.readers:
+            reader.extend(data)
+        return len(bytes(data))
+
+
+def typed(*arguments: str, stdin: bytes = b"") -> Typed:
+    """Runs `pipesched` with these arguments and this input; its output is no terminal and takes UTF-8."""
+    out, err, shown = bytearray(), bytearray(), bytearray()
+    stdout = io.TextIOWrapper(io.BufferedWriter(_Pipe(out, shown)), "utf-8", line_buffering=True)
+    stderr = io.TextIOWrapper(io.BufferedWriter(_Pipe(err, shown)), "utf-8", "backslashreplace", line_buffering=True)
+    with (
+        _input(stdin) as given,
+        mock.patch.object(sys, "stdin", given),
+        mock.patch.object(sys, "stdout", stdout),
+        mock.patch.object(sys, "stderr", stderr),
+    ):
+        status = main(list(arguments))
+    stdout.flush()
+    stderr.flush()
+    return Typed(status, bytes(out), bytes(err), bytes(shown))
+
+
+@contextlib.contextmanager
+def _input(content: bytes) -> Iterator[io.TextIOWrapper]:
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        yield io.TextIOWrapper(file, "utf-8")
