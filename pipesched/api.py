@@ -18,7 +18,7 @@ from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from pipesched.aliases import known_as
-from pipesched.analysis.models import parse_model
+from pipesched.analysis.communication import parse_model
 from pipesched.compile import Loaded, Options, examine, read
 from pipesched.compile import load as _load
 from pipesched.compile import verify as _verify

@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from pipesched.analysis.assumptions import assumed, remarks
-from pipesched.analysis.buffers import lowered
-from pipesched.analysis.models import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
+from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
+from pipesched.analysis.holdings import lowered
 from pipesched.check.buffers import check_buffers
 from pipesched.check.channels import check_channels
 from pipesched.check.complete import check_complete

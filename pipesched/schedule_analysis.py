@@ -17,14 +17,13 @@ from fractions import Fraction
 from functools import cached_property
 
 from pipesched.analysis.assumptions import used
-from pipesched.analysis.buffers import Buffers, buffers
-from pipesched.analysis.channels import Pairing, pair
-from pipesched.analysis.communication import Verdicts, verdicts
+from pipesched.analysis.communication import STRICT, Model
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.holdings import Buffers, Memory, buffers, memory
 from pipesched.analysis.idle import Idle, idle
-from pipesched.analysis.memory import Memory, memory
-from pipesched.analysis.models import STRICT, Model
+from pipesched.analysis.pairing import Pairing, pair
 from pipesched.analysis.standstill import Standstill, cut, of_orders, of_program
+from pipesched.analysis.termination import Verdicts, verdicts
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs, Ticks

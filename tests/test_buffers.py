@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pipesched
-from pipesched.analysis.buffers import buffers, lowered
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.holdings import buffers, lowered
 from pipesched.analysis.timeline import timeline
 from pipesched.compile import lower
 from pipesched.model.costs import Costs

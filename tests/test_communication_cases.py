@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pipesched.analysis import deadlock
+from pipesched.analysis import termination as deadlock
 from tests.makers.communication_cases import CASES
 from tests.makers.communication_notation import Case
 from tests.oracles.explorer import MODELS, walk

@@ -21,7 +21,7 @@ from math import inf
 
 import pytest
 
-from pipesched.analysis import deadlock
+from pipesched.analysis import termination as deadlock
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
 from tests.makers.random_programs import features, program, random_program, whole

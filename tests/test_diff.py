@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.analysis.moves import Moves, moves
+from pipesched.analysis.likeness import Moves, moves
 from pipesched.compile import examine
 from pipesched.examine import Loaded, Options
 from pipesched.formats import order_write

@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.analysis.against import against
+from pipesched.analysis.deviation import against
+from pipesched.analysis.measured_run import Measured
 from pipesched.model.costs import Costs
-from pipesched.model.measured import Measured
 from pipesched.views import against as laid_over
 from pipesched.views import plot, svg
 from pipesched.views.chart import chart

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.analysis.memory import memory
+from pipesched.analysis.holdings import memory
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute
 from pipesched.model.placement import Placement

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched import compile as compiler
-from pipesched.analysis.channels import pair
+from pipesched.analysis.communication import STRICT
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.events import build
-from pipesched.analysis.models import STRICT
-from pipesched.analysis.rendezvous import clock_proves, meets
+from pipesched.analysis.pairing import pair
+from pipesched.analysis.termination import clock_proves, meets
 from pipesched.analysis.timeline import timeline
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs

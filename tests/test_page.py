@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pipesched.analysis.critical import causes, critical_path
+from pipesched.analysis.causes import causes, critical_path
 from pipesched.model.columns import Column
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown

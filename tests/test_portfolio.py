@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import idle
-from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import facts

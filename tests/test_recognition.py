@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.analysis.recognition import likeness, window
+from pipesched.analysis.likeness import likeness, window
 from pipesched.inputs import built_in
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from pipesched.analysis.channels import pair
-from pipesched.analysis.deadlock import holds
-from pipesched.analysis.models import ASYNC
+from pipesched.analysis.communication import ASYNC
+from pipesched.analysis.pairing import pair
+from pipesched.analysis.termination import holds
 from pipesched.model.program import Program
 from pipesched.runtime import Guard, recorder
 from pipesched.runtime import transport as channels

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipesched.analysis.deadlock import holds
-from pipesched.analysis.models import ASYNC
+from pipesched.analysis.communication import ASYNC
+from pipesched.analysis.termination import holds
 from pipesched.model.program import Program
 from tests.runtime import cases, moved
 from tests.runtime.harness import Ranks, ranks_of

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 import pipesched
-from pipesched.analysis.memory import Memory, memory
+from pipesched.analysis.holdings import Memory, memory
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from tests.runtime import cases

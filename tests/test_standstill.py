@@ -16,7 +16,7 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.analysis.models import parse_model
+from pipesched.analysis.communication import parse_model
 from pipesched.analysis.standstill import Link, Standstill, of_program
 from pipesched.compile import lower
 from pipesched.model.ops import Instruction, Op

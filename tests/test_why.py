@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.analysis import attribution
-from pipesched.analysis.attribution import PARTS
-from pipesched.analysis.critical import causes, critical_path
+from pipesched.analysis import causes as attribution
+from pipesched.analysis.causes import PARTS, causes, critical_path
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
 from pipesched.compile import examine

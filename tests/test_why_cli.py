@@ -11,7 +11,7 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.analysis.attribution import PARTS
+from pipesched.analysis.causes import PARTS
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
 from tests.test_why import played

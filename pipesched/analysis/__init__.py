@@ -1,22 +1,19 @@
-"""Facts without judgement.
+"""Facts without judgement: all of them walk columns; none of them yields a diagnostic.
 
-    waits          which operation waits for which: the dependency edges of a schedule
-    timeline       when every operation starts and ends
-    memory         how many activations a rank holds
-    buffers        how many messages a rank has in hand
-    idle           work, idle time, span
-    critical       why each operation starts when it does, and the critical path
-    attribution    where idle time comes from, gap by gap
-    recognition    whether two orders are the same, or but for a part
-    moves          the fewest elements to move to make one sequence of another
-    channels       which send pairs with which receive
-    models         the named communication models
-    streams        what blocks as one, who consumes what, in which order posts complete
-    events         a program under a model as an event graph
-    rendezvous     the strict model, fast
-    deadlock       where every rank stops, and the least capacity
-    communication  the verdict under every named model
-    cycle         the shortest cycle of waits among what stopped
+dependencies   which operation needs the result of which
+timeline       when every operation starts and ends
+idle           work, idle time, span
+causes         why each operation starts when it does: the critical path, and where idle time comes from
+holdings       what a rank holds: activations, and messages in hand
+likeness       whether two orders are the same but for a part, and the fewest moves from one to the other
+assumptions    which costs the times rest on, and what was assumed of them
+measured_run   a run that was measured: work, waiting, and the costs that follow
+deviation      such a run beside its plan: where it leaves it
 
-All of them walk columns; none of them yields a diagnostic.
+pairing        which send pairs with which receive
+communication  the named communication models
+events         a program under a model as an event graph
+termination    whether it ends, under which models, and the least capacity
+standstill     where it stops for good, and the cycle that stops it
+cycle          the shortest cycle among what stopped
 """

@@ -1,40 +1,91 @@
-"""Under which models a program holds, and how much buffering it needs."""
+"""The communication models, by name, from strict to lax.
+
+    strict        SEND and RECV meet (rendezvous); a fused group completes as a whole
+    buffered(k)   a SEND blocks only while k messages of its channel are unreceived
+    one-stream    posted; all posts of a rank complete in posting order
+    pair-stream   posted; in order per pair of ranks
+    async         posted; no order beyond the channel's
+
+A program that is safe under strict is safe under all of them: each model's event graph is implied by strict's. It
+also implies that two-rank communicators which are created at first use are created in a consistent order, since the
+first operations of a pair must then meet each other.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from pipesched.analysis.channels import Pairing
-from pipesched.analysis.deadlock import holds, least_capacity
-from pipesched.analysis.models import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, Model, buffered
-from pipesched.model.program import Program
+from pipesched.diagnostics import Code, fail
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
-    """The models by verdict, each from strict to lax; capacity as in `least_capacity`."""
+class Model:
+    """A communication model. `capacity` is that of ``buffered``; None there means unbounded."""
 
-    holds: tuple[Model, ...]
-    fails: tuple[Model, ...]
-    capacity: int | None
+    kind: str
+    capacity: int | None = None
+
+    @property
+    def posted(self) -> bool:
+        """Whether SEND and RECV only post, and never block the list."""
+        return self.kind in ("one-stream", "pair-stream", "async")
+
+    def __str__(self) -> str:
+        if self.kind != "buffered":
+            return self.kind
+        return f"buffered({'inf' if self.capacity is None else self.capacity})"
 
 
-def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
-    """The verdict under every named model and the one that was asked for."""
-    if holds(program, STRICT, pairing):
-        models = dict.fromkeys((STRICT, buffered(1), ONE_STREAM, PAIR_STREAM, ASYNC, asked))
-        return Verdicts(tuple(models), (), 0)
-    capacity = least_capacity(program, pairing)
-    found = {STRICT: False}
-    if capacity is None:
-        found[UNBOUNDED] = False
-    else:
-        found |= {buffered(capacity - 1): False} if capacity > 1 else {}
-        found[buffered(capacity)] = True
-    safe = False  # under a model, and so under the laxer ones after it
-    for model in (ONE_STREAM, PAIR_STREAM, ASYNC):
-        found[model] = safe = safe or holds(program, model, pairing)
-    if asked not in found:
-        found[asked] = holds(program, asked, pairing)
-    yes = tuple(model for model, verdict in found.items() if verdict)
-    return Verdicts(yes, tuple(model for model, verdict in found.items() if not verdict), capacity)
+STRICT = Model("strict")
+ONE_STREAM = Model("one-stream")
+PAIR_STREAM = Model("pair-stream")
+ASYNC = Model("async")
+UNBOUNDED = Model("buffered", None)
+
+
+def buffered(capacity: int | None) -> Model:
+    """``buffered(k)``, k >= 1, or None for unbounded."""
+    return Model("buffered", capacity)
+
+
+_NCCL = (
+    "NCCL keeps in order what a rank posts on one communicator:\n"
+    "one-stream with `device_id` or batched sends, where all ranks share one,\n"
+    "pair-stream where each pair of ranks has its own, as torch makes them without;\n"
+    "strict holds under both, and where NCCL does not buffer"
+)
+_GLOO = (
+    "gloo keeps the order of a channel alone: async for what is posted; a blocking send waits for its receive: strict"
+)
+_MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
+_MEETING = "what waits for its partner is strict"
+_EAGER = "buffered(k) has room for k messages a channel, buffered(inf) for all"
+_POSTED = "what is only posted is one-stream, pair-stream or async"
+_USED_BY = {  # what people name instead of a model, and the models that are true of it
+    **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),
+    **dict.fromkeys(("gloo", "cpu"), _GLOO),
+    **dict.fromkeys(("mpi", "ucc"), _MPI),
+    **dict.fromkeys(("rendezvous", "blocking", "sync", "synchronous", "ssend"), _MEETING),
+    **dict.fromkeys(("eager", "buffer", "bsend"), _EAGER),
+    **dict.fromkeys(("asynchronous", "nonblocking", "non-blocking", "isend"), _POSTED),
+    **{name: f"did you mean {name.replace('_', '-')}?" for name in ("one_stream", "pair_stream")},
+}
+_MODELS = "models are strict, buffered(k) with k >= 1 or inf, one-stream, pair-stream, async"
+
+
+def parse_model(text: str) -> Model:
+    """A model by its name.
+
+    Raises:
+        PipeschedError: PS225, no such model.
+    """
+    name = text.strip().lower()
+    for model in (STRICT, ONE_STREAM, PAIR_STREAM, ASYNC):
+        if name == model.kind:
+            return model
+    match = re.fullmatch(r"buffered(?:\((inf|[1-9]\d{0,8})\))?", name)
+    if not match:
+        help = "\n".join(filter(None, (_USED_BY.get(name), _MODELS)))
+        raise fail(Code.USAGE, f"no communication model is called {text!r}", help=help)
+    return buffered(int(match[1]) if match[1] and match[1] != "inf" else None)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipesched.analysis.channels import pair
+from pipesched.analysis.communication import Model
 from pipesched.analysis.cycle import Cycle, Hop, shortest_cycle
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.events import EventGraph, build
-from pipesched.analysis.models import Model
+from pipesched.analysis.pairing import pair
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code
 from pipesched.model.columns import Bools, computes

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipesched.analysis.buffers import Buffers, InHand
+from pipesched.analysis.holdings import Buffers, InHand
 from pipesched.check.place import label
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.program import Program

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.analysis.channels import Pairing
+from pipesched.analysis.pairing import Pairing
 from pipesched.check.limited import notes, some
 from pipesched.check.place import label
 from pipesched.diagnostics import Code, Diagnostic

@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipesched.analysis.channels import Pairing, pair
-from pipesched.analysis.communication import Verdicts
+from pipesched.analysis.communication import Model
 from pipesched.analysis.cycle import Cycle, Hop
-from pipesched.analysis.deadlock import holds
 from pipesched.analysis.events import build
-from pipesched.analysis.models import Model
+from pipesched.analysis.pairing import Pairing, pair
+from pipesched.analysis.termination import Verdicts, holds
 from pipesched.check.channels import labels_of
 from pipesched.check.limited import notes
 from pipesched.check.place import label

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from pipesched.analysis.memory import Memory
+from pipesched.analysis.holdings import Memory
 from pipesched.check.limited import notes, some
 from pipesched.check.place import label
 from pipesched.diagnostics import Code, Diagnostic
@@ -16,7 +16,7 @@ RANKS = 3
 
 
 def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
-    """PS501 for the first ranks over their caps; caps in the unit of `analysis.memory`, one a rank."""
+    """PS501 for the first ranks over their caps; caps in the unit of `analysis.holdings`, one a rank."""
     ranks = [rank for rank, (peak, cap) in enumerate(zip(memory.peak, caps, strict=True)) if peak > cap]
     for rank, more in some(ranks, RANKS):
         yield _over(memory, rank, caps[rank], more)

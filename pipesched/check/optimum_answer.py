@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle
-from pipesched.analysis.memory import memory
 from pipesched.check.optimum import Judgement
 from pipesched.check.optimum_case import Terms
 from pipesched.check.optimum_told import same

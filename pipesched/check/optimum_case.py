@@ -13,8 +13,8 @@ from math import gcd
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle, idle
-from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow

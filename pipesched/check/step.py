@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.analysis.channels import pair
+from pipesched.analysis.pairing import pair
 from pipesched.check.limited import notes, some
 from pipesched.check.place import label
 from pipesched.diagnostics import Code, Diagnostic, Label

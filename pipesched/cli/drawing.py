@@ -19,7 +19,7 @@ from pipesched.cli.terminal import Output, replace_file, wants_color
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
-    from pipesched.analysis.against import Against
+    from pipesched.analysis.deviation import Against
     from pipesched.views.chart import Chart
 
 FORMATS = ("text", "svg", "html", "trace", "dag", "csv")

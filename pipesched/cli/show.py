@@ -13,7 +13,7 @@ from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import Code, PipeschedError, exit_status, fail
 
 if TYPE_CHECKING:
-    from pipesched.analysis.against import Against
+    from pipesched.analysis.deviation import Against
     from pipesched.analysis.standstill import Standstill
     from pipesched.verbs.show import Picture
     from pipesched.views.chart import Chart

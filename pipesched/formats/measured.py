@@ -18,10 +18,10 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
+from pipesched.analysis.measured_run import Measured
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.formats.measured_steps import Entry, Record, together
 from pipesched.formats.torch_cells import Bad, read_cell
-from pipesched.model.measured import Measured
 from pipesched.model.torch_versions import NEWEST
 from pipesched.source import Source
 

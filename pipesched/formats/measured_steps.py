@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pipesched.analysis.measured_run import Measured
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.rows import SPARE, place, rank_table
 from pipesched.model.columns import Column, Ints
-from pipesched.model.measured import Measured
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
 

@@ -28,7 +28,7 @@ class Program:
     """Instruction lists, one entry an instruction; -1 where a column has no meaning (see `Instruction`).
 
     start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; who believes it
-    checks it (`analysis.rendezvous`).
+    checks it (`analysis.termination`).
     """
 
     name: str

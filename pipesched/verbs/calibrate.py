@@ -15,10 +15,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.fitted import Fit, fits
-from pipesched.analysis.running import running
+from pipesched.analysis.measured_run import Fit, Measured, fits, running
 from pipesched.formats import measured as reader
-from pipesched.model.measured import Measured
 from pipesched.model.ops import Op
 from pipesched.source import Source
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.moves import Moves, moves
+from pipesched.analysis.likeness import Moves, moves
 from pipesched.model.columns import Ints
 from pipesched.model.schedule import Schedule
 from pipesched.verbs.diff_listing import Listing, listings

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.analysis.recognition import READINGS, Likeness, likeness
+from pipesched.analysis.likeness import READINGS, Likeness, likeness
 from pipesched.compile import load, read
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options

@@ -13,8 +13,8 @@ from statistics import median
 from typing import Any
 
 from pipesched import compile, render
+from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import bubble, told
-from pipesched.analysis.memory import memory
 from pipesched.compile import Loaded, Options
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.costs import Costs

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipesched.analysis.against import Against
+from pipesched.analysis.deviation import Against
 from pipesched.compile import examined
 from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.examine import Options
@@ -58,7 +58,7 @@ def laid_over(made: Picture, traces: Sequence[Source]) -> Against:
     Raises:
         PipeschedError: PS816, PS818, no trace; PS817, of another schedule; what is wrong with a file that does not end.
     """
-    from pipesched.analysis.against import against
+    from pipesched.analysis.deviation import against
     from pipesched.formats import measured
 
     plan = made.chart

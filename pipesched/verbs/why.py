@@ -13,9 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from pipesched.analysis import attribution
-from pipesched.analysis.attribution import PARTS, Gaps, Split
-from pipesched.analysis.critical import Causes, causes, critical_path
+from pipesched.analysis import causes as attribution
+from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, causes, critical_path
 from pipesched.analysis.timeline import slot_costs, timeline
 from pipesched.compile import load
 from pipesched.diagnostics import PipeschedError

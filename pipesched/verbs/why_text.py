@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from pipesched.analysis.attribution import PARTS
+from pipesched.analysis.causes import PARTS
 from pipesched.analysis.idle import headline, told
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op

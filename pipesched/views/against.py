@@ -14,7 +14,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from pipesched.analysis.against import Against, Ratio
+from pipesched.analysis.deviation import Against, Ratio
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.render import clean, sizes

@@ -16,9 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
-from pipesched.analysis.against import Against
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.memory import Memory
+from pipesched.analysis.deviation import Against
+from pipesched.analysis.holdings import Memory
 from pipesched.analysis.standstill import Standstill
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Ints

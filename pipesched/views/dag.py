@@ -16,7 +16,7 @@ import itertools
 
 import graphviz  # type: ignore[import-untyped]
 
-from pipesched.analysis.critical import causes, critical_path
+from pipesched.analysis.causes import causes, critical_path
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.safe import safe

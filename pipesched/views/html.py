@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipesched.analysis.critical import causes
+from pipesched.analysis.causes import causes
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op

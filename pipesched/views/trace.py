@@ -24,7 +24,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.critical import causes, critical_path
+from pipesched.analysis.causes import causes, critical_path
 from pipesched.model.ops import Op
 from pipesched.safe import safe
 from pipesched.views import standing

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from pipesched.analysis.channels import pair
-from pipesched.analysis.deadlock import stops
-from pipesched.analysis.models import STRICT
+from pipesched.analysis.communication import STRICT
+from pipesched.analysis.pairing import pair
+from pipesched.analysis.termination import stops
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
 from tests.runtime.streams import SCHEDULES, program_of

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import idle
-from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import convert

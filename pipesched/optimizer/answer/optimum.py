@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import bubble, idle
-from pipesched.analysis.memory import memory
 from pipesched.analysis.timeline import timeline
 from pipesched.diagnostics import Code, Diagnostic, exit_status
 from pipesched.model import verdict

@@ -1,13 +1,23 @@
-"""Costs from a measured run: what each kind of operation of each stage took, and each message of its stage.
+"""A run that was measured: what of every operation is work, what is waiting, and the costs that follow.
+
+    begin ── waits for its input ── computes ── end        in nanoseconds from the first operation of the run
+
+    input made                |-------- on its way --------|
+    operation        begin ---|------ waits ---------------|== works ==| end
+                              produced                     start
+
+Where the trace tells how long an operation waited, start is begin + waited. Where it does not, as in torch's records,
+which hold the wait and the work, an operation starts no earlier than its input is made: what it waited for the message
+itself then counts as work, and only operations whose input was made before they began show their work alone.
 
     F, I, W, B   the work of an operation            FB   of a pair F + B
     C            from the end of the operation that made a message to its arrival, where its receiver stood waiting
 
-The median over steps and microbatches, without what warms up (the first step of several, else the first operation of
-each kind and stage, if two more are left; no message) and without outliers (further from the median than `FAR` median
-absolute deviations, scaled as for a normal distribution, and than `NEAR` of the median). Where waits are not told, an
-operation that waited for its input holds the way of its message too, and is left out wherever one is left that did not
-wait.
+A cost is the median over steps and microbatches, without what warms up (the first step of several, else the first
+operation of each kind and stage, if two more are left; no message) and without outliers (further from the median than
+`FAR` median absolute deviations, scaled as for a normal distribution, and than `NEAR` of the median). Where waits are
+not recorded, an operation that waited for its input includes the latency of its message, and is left out wherever one
+is left that did not wait.
 """
 
 from __future__ import annotations
@@ -19,11 +29,78 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.running import Running, running
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.costs import TIMES
-from pipesched.model.measured import Measured
 from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """begin, end, waited: shape (steps, operations); both parts of an overlap pair have its times.
+
+    waited: the part of an operation that it waited for a message, or None where nobody measured that. kernels: whether
+    a device ran on behind these times.
+    """
+
+    schedule: Schedule
+    begin: Ints
+    end: Ints
+    waited: Ints | None
+    kernels: bool = False
+
+    @property
+    def steps(self) -> int:
+        return int(self.begin.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """Shape (steps, operations) throughout, in nanoseconds; both parts of a pair have the same times.
+
+    start, end: of the work, and of the operation. produced: when the input from another rank was made, or the begin of
+    an operation without one. waiting: whether the operation had begun before that. told: whether waits were measured.
+    """
+
+    start: Ints
+    end: Ints
+    produced: Ints
+    waiting: Bools
+    told: bool
+
+    @property
+    def work(self) -> Ints:
+        return self.end - self.start
+
+    @property
+    def skew(self) -> int:
+        """How much later than its use some input was made, by clocks that therefore disagree; 0 if never."""
+        used = self.start if self.told else self.end
+        return max(int((self.produced - used).max(initial=0)), 0)
+
+
+def running(measured: Measured) -> Running:
+    """The work of every operation of every step."""
+    dependencies = Dependencies.of(measured.schedule)
+    made = np.where(dependencies.crosses, measured.end[:, dependencies.producer], measured.begin)
+    produced = _of_pairs(measured, made)
+    waiting = produced > measured.begin
+    if measured.waited is not None:
+        start = np.minimum(measured.begin + measured.waited, measured.end)
+    else:
+        start = np.clip(produced, measured.begin, measured.end)
+    return Running(start, measured.end, produced, waiting, measured.waited is not None)
+
+
+def _of_pairs(measured: Measured, values: Ints) -> Ints:
+    """The later of both parts, for both parts of a pair."""
+    second = np.flatnonzero(measured.schedule.joined)
+    if len(second):
+        values = values.copy()
+        later = np.maximum(values[:, second - 1], values[:, second])
+        values[:, second - 1] = values[:, second] = later
+    return values
+
 
 FAR = 5
 NEAR = 0.02

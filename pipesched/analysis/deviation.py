@@ -16,12 +16,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.running import running
+from pipesched.analysis.measured_run import Measured, running
 from pipesched.analysis.timeline import Timeline, slot_costs
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Ticks
-from pipesched.model.measured import Measured
 from pipesched.model.ops import LETTERS, Compute, Op
 from pipesched.model.schedule import Schedule
 

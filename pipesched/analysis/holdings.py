@@ -1,0 +1,190 @@
+"""What a rank holds, by its own order: activations, and messages in hand.
+
+Activations depend on the order of a rank's own operations and on nothing else, so they are a running sum over that
+list, exact whatever the timing. One rule of `model.release`:
+
+    F  +1      I  -at_input      W  -at_weight      B  -1          of what its stage counts (`Release.change`)
+
+F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. Without any
+backward nothing is kept for one: there an F frees at its own end what it took. The unit is one microbatch through 1/p
+of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of parameters,
+optimizer states and workspace are not counted. The buffers of messages come on top, also by list order, without a
+clock:
+
+    RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received and not yet used      1 2 1 2 1 0
+    F0  F1  SEND_F0  F2  SEND_F1  SEND_F2        made and not yet sent          1 2 1 2 1 0
+
+A message is used by the F, I or B of its stage and microbatch, and made by the one it is sent after. A lowering sends a
+message as soon as it is made and receives it as soon as it is sent, so what a rank has in hand there follows from when
+the operations run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import lcm
+
+import numpy as np
+
+from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.timeline import Timeline
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Ints, running_sum
+from pipesched.model.ops import COMPUTES, MAKERS, RECEIVES, SENDS, USERS, Op
+from pipesched.model.program import Program
+from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """held: after each operation, in parts; one part is `part` of the unit. peak_at: per rank the operation at which
+    most is held first, -1 on a rank without operations. sizes: what an F of each stage holds, in even stages.
+    """
+
+    schedule: Schedule
+    release: Release
+    held: Ints
+    part: Fraction
+    peak_at: tuple[int, ...]
+    sizes: tuple[Fraction, ...]
+
+    @property
+    def peak(self) -> tuple[Fraction, ...]:
+        """Most activations live at once, by rank, in the unit."""
+        return tuple(max(self.at(i), Fraction(0)) if i >= 0 else Fraction(0) for i in self.peak_at)
+
+    def at(self, index: int) -> Fraction:
+        """What the operation's rank holds after it (for an F, from its start on)."""
+        return int(self.held[index]) * self.part
+
+    def first_over(self, rank: int, cap: Fraction) -> int:
+        """The first operation of a rank at which more than `cap` is held, or -1."""
+        low, high = int(self.schedule.start[rank]), int(self.schedule.start[rank + 1])
+        over = np.flatnonzero(self.held[low:high] > int(cap / self.part // 1))
+        return low + int(over[0]) if len(over) else -1
+
+    def live(self, index: int) -> list[tuple[int, int]]:
+        """(stage, microbatch) of all that is held when the operation runs, oldest first."""
+        low = index if self.schedule.forward_only else int(self.schedule.start[self.schedule.rank[index]])
+        left: dict[tuple[int, int], Fraction] = {}
+        for i in range(low, index + 1):
+            op = self.schedule[i]
+            key = (op.stage, op.microbatch)
+            left[key] = left.get(key, Fraction(0)) + self.release.change(op.op)
+        return [key for key, share in left.items() if share * self.size(key[0]) > 0]
+
+    def size(self, stage: int) -> Fraction:
+        """What an F of a stage holds, in even stages; a stage that is none counts as the one next to it."""
+        return self.sizes[min(max(stage, 0), len(self.sizes) - 1)]
+
+
+def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | None = None) -> Memory:
+    """The running sum of every rank; O(operations).
+
+    sizes: what one F of each stage holds, shape (S,), in even stages; by default 1.
+
+    Raises:
+        PipeschedError: PS222, sizes and shares too fine, or too large, for sums in 64 bits.
+    """
+    sizes = (Fraction(1),) * schedule.stages if sizes is None else tuple(sizes)
+    change = [release.change(op) for op in COMPUTES]
+    parts = lcm(*(x.denominator for x in change)) * lcm(*(x.denominator for x in sizes))
+    if parts * max(map(abs, change)) * max(sizes, default=Fraction(0)) * max(len(schedule), 1) >= 2**62:
+        raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
+    held = _changes(schedule, [[int(x * size * parts) for size in sizes] for x in change])
+    if not schedule.forward_only:
+        held = running_sum(held, schedule.start)
+    peaks = []
+    for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
+        peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
+    part = Fraction(schedule.ranks, schedule.stages) / parts
+    return Memory(schedule, release, held, part, tuple(peaks), sizes)
+
+
+def _changes(schedule: Schedule, table: list[list[int]]) -> Ints:
+    """What every operation takes or frees, in parts; table: by kind and by stage."""
+    whole = np.array(table, dtype=np.int64)
+    if (whole == whole[:, :1]).all():  # even stages: one look-up fewer
+        return np.asarray(whole[:, 0][schedule.op])
+    return np.asarray(whole[schedule.op, np.clip(schedule.stage, 0, schedule.stages - 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class InHand:
+    """Most messages in hand, and the instruction after which a rank has them first, -1 where it has none; by rank."""
+
+    most: tuple[int, ...]
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Buffers:
+    """received: and not yet used. unsent: made and not yet sent."""
+
+    received: InHand
+    unsent: InHand
+
+
+def buffers(program: Program) -> Buffers:
+    """What the lists of a program say; O(instructions). A message that is never used stays in hand."""
+    received, unsent = (np.zeros(len(program), dtype=np.int64) for _ in range(2))
+    for op in (*SENDS, *RECEIVES):
+        assert op.kind.result is not None
+        computes = (MAKERS if op.send else USERS)[op.kind.result]
+        message = np.flatnonzero(program.op == op)
+        compute = _first(program, computes, message)
+        if op.receive:
+            received[message] += 1
+            np.subtract.at(received, compute[compute > message], 1)
+        else:
+            made = (compute >= 0) & (compute < message)
+            np.add.at(unsent, compute[made], 1)
+            unsent[message[made]] -= 1
+    return Buffers(_most(program, received), _most(program, unsent))
+
+
+def _first(program: Program, computes: tuple[Op, ...], message: Ints) -> Ints:
+    """Where the stage and microbatch of each message has one of the computes first on the message's rank, or -1."""
+    at = np.flatnonzero(np.isin(program.op, computes))[::-1]
+    wide = int(program.microbatch.max(initial=0)) + 2
+    high = int(program.stage.max(initial=0)) + 2
+
+    def key(index: Ints) -> Ints:
+        home = program.rank[index].astype(np.int64) * high + program.stage[index] + 1
+        return np.asarray(home * wide + program.microbatch[index] + 1)
+
+    known, first = np.unique(key(at)[::-1], return_index=True)
+    if not len(known):
+        return np.full(len(message), -1, dtype=np.int64)
+    wanted = key(message)
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, at[::-1][first[place]], -1)
+
+
+def _most(program: Program, change: Ints) -> InHand:
+    total = running_sum(change, program.start)
+    most, at = [], []
+    for low, high in zip(program.start[:-1].tolist(), program.start[1:].tolist(), strict=True):
+        top = low + int(np.argmax(total[low:high])) if high > low else -1
+        most.append(max(int(total[top]), 0) if top >= 0 else 0)
+        at.append(top if most[-1] else -1)
+    return InHand(tuple(most), tuple(at))
+
+
+def lowered(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> tuple[int, ...]:
+    """Most messages received and not yet used, by rank, where each arrives at the end of its producer.
+
+    What arrives when another is used arrives first, as in `lower.communicate`.
+    """
+    consumer = np.flatnonzero(dependencies.crosses)
+    rank = np.concatenate([schedule.rank[consumer]] * 2)
+    change = np.repeat(np.array([1, -1]), len(consumer))
+    when = np.concatenate([times.end[dependencies.producer[consumer]], times.start[consumer]])
+    order = np.lexsort((-change, when, rank))
+    start = np.searchsorted(rank[order], np.arange(schedule.ranks + 1))
+    total = running_sum(change[order], start)
+    return tuple(int(total[low:high].max(initial=0)) for low, high in pairwise(start.tolist()))

@@ -1,0 +1,145 @@
+"""Whether a program ends under a communication model, and how much buffering it needs.
+
+One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to know.
+A *clock* proves it in one pass: if it rises along every list and both ends of each message show the same instant,
+then the messages can happen in clock order. Lowering hands its own clock over; it is checked, never believed.
+Without a clock, run the program: a rank that stands at a message whose partner stands at the other end steps on, and
+so does the partner. Computes never block, so only messages are walked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.analysis.communication import (
+    ASYNC,
+    ONE_STREAM,
+    PAIR_STREAM,
+    STRICT,
+    UNBOUNDED,
+    Model,
+    buffered,
+    parse_model,
+)
+from pipesched.analysis.events import build
+from pipesched.analysis.pairing import Pairing, pair
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The models by verdict, each from strict to lax; capacity as in `least_capacity`."""
+
+    holds: tuple[Model, ...]
+    fails: tuple[Model, ...]
+    capacity: int | None
+
+
+def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
+    """The verdict under every named model and the one that was asked for."""
+    if holds(program, STRICT, pairing):
+        models = dict.fromkeys((STRICT, buffered(1), ONE_STREAM, PAIR_STREAM, ASYNC, asked))
+        return Verdicts(tuple(models), (), 0)
+    capacity = least_capacity(program, pairing)
+    found = {STRICT: False}
+    if capacity is None:
+        found[UNBOUNDED] = False
+    else:
+        found |= {buffered(capacity - 1): False} if capacity > 1 else {}
+        found[buffered(capacity)] = True
+    safe = False  # under a model, and so under the laxer ones after it
+    for model in (ONE_STREAM, PAIR_STREAM, ASYNC):
+        found[model] = safe = safe or holds(program, model, pairing)
+    if asked not in found:
+        found[asked] = holds(program, asked, pairing)
+    yes = tuple(model for model, verdict in found.items() if verdict)
+    return Verdicts(yes, tuple(model for model, verdict in found.items() if not verdict), capacity)
+
+
+__all__ = ["holds", "least_capacity", "parse_model", "stops"]
+
+
+def stops(program: Program, model: Model) -> tuple[int, ...]:
+    """Per rank: the 0-based step it cannot complete, the list's length if it waits at its end, -1 if finished."""
+    return build(program, model).stops
+
+
+def holds(program: Program, model: Model, pairing: Pairing | None = None) -> bool:
+    """Whether every rank finishes."""
+    pairing = pairing or pair(program)
+    if model == STRICT:
+        return meets(program, pairing)
+    return all(stop < 0 for stop in build(program, model, pairing).stops)
+
+
+def least_capacity(program: Program, pairing: Pairing | None = None) -> int | None:
+    """0 if strict holds, else the least k such that buffered(k) holds, or None if no buffering helps.
+
+    The models are monotone in k, so k is doubled until it holds, then bisected: small answers, which are the usual
+    ones, come first. O((nodes + edges) log k).
+    """
+    pairing = pairing or pair(program)
+    if holds(program, STRICT, pairing):
+        return 0
+    if not holds(program, UNBOUNDED, pairing):
+        return None
+    low, high = 1, 1
+    while not holds(program, buffered(high), pairing):
+        low, high = high + 1, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        if holds(program, buffered(middle), pairing):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def meets(program: Program, pairing: Pairing) -> bool:
+    """Whether every rank finishes under strict."""
+    meeting = program.sends | program.receives | (program.op == Op.SYNC)
+    ends = np.flatnonzero(meeting)
+    if np.any(pairing.partner[ends] < 0):
+        return False
+    if np.any(program.group[ends] >= 0):
+        return all(stop < 0 for stop in build(program, STRICT, pairing).stops)
+    return clock_proves(program, pairing) or _run(program, pairing, ends)
+
+
+def clock_proves(program: Program, pairing: Pairing) -> bool:
+    """Whether the program's clock is a certificate: strictly rising on each rank, equal at both ends of a message."""
+    clock = program.clock
+    if clock is None:
+        return False
+    rising = clock[1:] > clock[:-1]
+    rising[program.start[1:-1][(program.start[1:-1] > 0) & (program.start[1:-1] < len(program))] - 1] = True
+    ends = np.flatnonzero(pairing.partner >= 0)
+    return bool(rising.all()) and bool(np.array_equal(clock[ends], clock[pairing.partner[ends]]))
+
+
+def _run(program: Program, pairing: Pairing, ends: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
+    """Run over the messages alone: `at[rank]` walks the rank's ends."""
+    place = np.full(len(program), -1, dtype=np.int64)
+    place[ends] = np.arange(len(ends))
+    partner: list[int] = place[pairing.partner[ends]].tolist()
+    rank: list[int] = program.rank[ends].tolist()
+    cut = np.searchsorted(ends, program.start)
+    at: list[int] = cut[:-1].tolist()
+    last: list[int] = cut[1:].tolist()
+    left = len(ends)
+    ready = list(range(program.ranks))
+    while ready:
+        here = ready.pop()
+        while at[here] < last[here]:
+            other = partner[at[here]]
+            there = rank[other]
+            if at[there] != other:
+                break
+            at[here] += 1
+            at[there] += 1
+            left -= 2
+            ready.append(there)
+    return left == 0
