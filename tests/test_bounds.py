@@ -18,9 +18,8 @@ from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement, linear
 from pipesched.model.release import AT_W, Release
 from pipesched.optimizer.bounds.least_cap import infeasible, least_cap
-from pipesched.optimizer.bounds.lower import lower_bound
-from pipesched.optimizer.bounds.machine import busiest
-from pipesched.optimizer.bounds.windows import links, paths
+from pipesched.optimizer.bounds.longest_paths import links, paths
+from pipesched.optimizer.bounds.lower_bound import busiest, lower_bound
 from pipesched.optimizer.instance import Instance as Asked
 from pipesched.optimizer.problem import Problem
 from tests.makers.instances import problem_of

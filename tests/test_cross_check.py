@@ -24,9 +24,8 @@ from pipesched.compile import Options, verify
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.release import Release
 from pipesched.optimizer.answer.optimum import Optimum
-from pipesched.optimizer.engines import ENGINES, decide
-from pipesched.optimizer.problem import Problem
-from pipesched.optimizer.question import Question
+from pipesched.optimizer.engines.decide import ENGINES, decide
+from pipesched.optimizer.problem import Problem, Question
 from pipesched.optimizer.search.state import Limits
 from pipesched.source import Source
 from pipesched.verbs.optimize import optimize
@@ -38,7 +37,7 @@ TRIED = 18  # operations: so many are tried in all orders within a second
 DECLINED = {
     "a forward takes no time",
     "I takes memory and neither I nor W takes time",
-    "ranks alone do not tell",
+    "ranks alone do not decide it",
 }
 """What an engine may say instead of a verdict."""
 RULES = {(0, 1): "W", (1, 1): "I", (1, 3): "split:2/3", (-3, 5): "torch"}

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.optimizer.bounds import tighten, windows
-from pipesched.optimizer.engines import ENGINES, decide
-from pipesched.optimizer.question import Question
+from pipesched.optimizer.bounds import lattice, longest_paths
+from pipesched.optimizer.engines.decide import ENGINES, decide
+from pipesched.optimizer.problem import Question
 from tests.makers.instances import linear, problem_of_case
 from tests.oracles.walk import Case, least, random_case
 
@@ -38,7 +38,7 @@ def test_an_engine_agrees_with_trying_everything(
     if engine == "cpsat":
         pytest.importorskip("ortools")
     if not alone:
-        monkeypatch.setattr(tighten, "tighten", lambda merged, paths, bound: merged)
+        monkeypatch.setattr("pipesched.optimizer.engines.decide.tighten", lambda merged, paths, bound: merged)
     for case in CASES[part::3]:
         optimum = optima[case]
         for bound in [60] if optimum is None else [optimum - 2, optimum - 1, optimum, optimum + 1]:
@@ -98,9 +98,9 @@ def test_ranks_alone_refute_only_what_cannot_be(optima: dict[Case, int | None]) 
     """The lattice never refutes what is in reach, and on one rank, where nothing is left out, all that is not."""
     for case, optimum in optima.items():
         problem = problem_of_case(case)
-        if optimum is None or (case.ranks > 1 and tighten.least(problem, 0) <= optimum):
+        if optimum is None or (case.ranks > 1 and lattice.least(problem, 0) <= optimum):
             continue
-        assert case.ranks == 1 and tighten.least(problem, 0) == optimum, case
+        assert case.ranks == 1 and lattice.least(problem, 0) == optimum, case
     assert {case.ranks for case, optimum in optima.items() if optimum is not None} == {1, 2, 3}
 
 
@@ -121,7 +121,7 @@ def test_the_last_rank_of_a_folded_pipeline_decides() -> None:
     """V placement, 4 ranks, 12 microbatches: the optima that solvers proved from all ranks together, in minutes."""
     for cap, optimum in [(5, 80), (6, 77), (7, 76), (8, 75)]:
         problem = linear(4, 12, cap, folded=True)
-        assert tighten.least(problem, 70, (3,)) == optimum
+        assert lattice.least(problem, 70, (3,)) == optimum
         assert decide(Question(problem, optimum)).verdict == "sat"
 
 
@@ -157,7 +157,7 @@ def test_a_periodic_part_is_what_it_says(engine: str) -> None:
     verdicts = set()
     for window in [(a, a + w, n, k) for a in range(7) for w in (0, 1, 3) for n in (0, 1, 2, 5) for k in (1, 2, 3, 4)]:
         exists = any(periodic(f, window) and periodic(b, window) for f, b in every)
-        answer = decide(Question(problem_of_case(case), bound, engine=engine, window=window))
+        answer = decide(Question(problem_of_case(case), bound, engine=engine, kernel=window))
         assert answer.verdict == ("sat" if exists else "unsat"), window
         verdicts.add(exists)
     assert verdicts == {True, False}
@@ -175,8 +175,8 @@ def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
     if engine == "cpsat":
         pytest.importorskip("ortools")
     code = (
-        "import signal\nfrom pipesched.optimizer.engines import decide\n"
-        "from pipesched.optimizer.question import Question\n"
+        "import signal\nfrom pipesched.optimizer.engines.decide import decide\n"
+        "from pipesched.optimizer.problem import Question\n"
         f"from tests.makers.instances import linear\ndecide(Question(linear(2, 2, 2), 9, engine={engine!r}))\n"
         "try:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     )
@@ -197,16 +197,16 @@ def test_cpsat_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever an engine makes up is looked at: any model of its own is a schedule, or unknown."""
-    from pipesched.optimizer.engines import sat
+    from pipesched.optimizer.engines import sat_engines
 
     rng = np.random.default_rng(0)
     problem = linear(2, 3, 2)
     right = decide(Question(problem, 20))
     assert right.verdict == "sat"
     monkeypatch.setattr(
-        sat,
-        "solve",
-        lambda clauses, engine, effort, *, proof=False: sat.Outcome(rng.random(clauses.variables + 1) < 0.5),
+        sat_engines,
+        "by_pysat",
+        lambda clauses, engine, effort, *, proof=False: sat_engines.Outcome(rng.random(clauses.variables + 1) < 0.5),
     )
     for _ in range(50):
         answer = decide(Question(problem, 20))
@@ -218,4 +218,4 @@ def test_heads_and_tails_leave_every_best_schedule(optima: dict[Case, int | None
     for case, optimum in optima.items():
         problem = problem_of_case(case)
         if optimum is not None:
-            assert windows.paths(problem).least(problem) <= optimum
+            assert longest_paths.paths(problem).least(problem) <= optimum

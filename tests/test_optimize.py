@@ -312,10 +312,10 @@ def test_an_option_that_means_nothing_is_refused(option: str, value: Any) -> Non
 
 
 def test_the_function_stays_the_function() -> None:
-    """`pipesched.optimizer` can be called, whatever of the package was imported before."""
+    """`pipesched.optimize` can be called, whatever of the package was imported before."""
     search = import_module("pipesched.optimizer.search.search")
 
-    assert search.__name__ == "pipesched.optimizer.search.search" and isfunction(pipesched.optimizer)
+    assert search.__name__ == "pipesched.optimizer.search.search" and isfunction(pipesched.optimize)
 
 
 def test_caps_are_rounded_down_to_what_can_be_held() -> None:

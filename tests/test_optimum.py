@@ -24,7 +24,7 @@ from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
 from pipesched.model.verdict import exact_terms
 from pipesched.optimizer.answer.certificate import certify
-from pipesched.optimizer.bounds.lower import lower_bound
+from pipesched.optimizer.bounds.lower_bound import lower_bound
 from tests.makers.instances import given, placement_of, problem_of, schedule_of, simulated, some_orders
 from tests.oracles.brute import Instance, optimum, random_instance, steps
 

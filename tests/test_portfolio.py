@@ -23,7 +23,7 @@ from pipesched.model.release import AT_W, Release
 from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.least_cap import least_cap
 from pipesched.optimizer.instance import Instance
-from pipesched.optimizer.portfolio import coarsened, orders
+from pipesched.optimizer.portfolio import orders
 from pipesched.optimizer.portfolio.justify import Justifier
 from pipesched.optimizer.portfolio.kernel import patterns
 from pipesched.optimizer.portfolio.known import known
@@ -35,6 +35,7 @@ from pipesched.optimizer.portfolio.trips import trips
 from pipesched.optimizer.portfolio.vee import blocks, building_blocks, in_slots, slots
 from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.problem import Orders, Problem
+from pipesched.optimizer.reductions import coarsened
 from tests.makers.instances import problem_of
 from tests.oracles import brute
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipesched.optimizer.engines import decide
-from pipesched.optimizer.engines.decide import clauses, task
-from pipesched.optimizer.problem import Problem
-from pipesched.optimizer.question import Question
+from pipesched.optimizer.engines.decide import clauses, decide, task
+from pipesched.optimizer.problem import Problem, Question
 from tests.makers.instances import linear
 from tests.oracles.rup import refusal
 

@@ -19,9 +19,8 @@ from typing import Any, cast
 
 import pytest
 
-from pipesched.optimizer.engines.pool import Pool
-from pipesched.optimizer.problem import Orders
-from pipesched.optimizer.question import Answer, Question
+from pipesched.optimizer.engines.worker_pool import Pool
+from pipesched.optimizer.problem import Answer, Orders, Question
 from pipesched.optimizer.search.lanes import Found, Lanes, Slice, Told
 from tests.makers.instances import linear
 

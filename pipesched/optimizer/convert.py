@@ -1,7 +1,9 @@
-"""Between a `Schedule` and the orders of a `Problem`, and what an order costs.
+"""From a `Schedule` to orders of a `Problem` and back; what an order costs, and whether a table of starts is right.
 
 Operation i of a sequence is the i-th microbatch of its route. A full backward in a schedule is I, then W, where the
-problem splits the backward; where it does not, an I and its W cannot be told apart from a B only if they touch.
+problem splits the backward; where it does not, an I and its W cannot be distinguished from a B only if they touch.
+`fault` looks at every rule of `problem` directly, and shares nothing with the clauses: it orders every rank by start,
+then looks at neighbours and at a running sum.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ import numpy as np
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.problem import Orders, Problem
+from pipesched.optimizer.problem import Kernel, Orders, Problem
 
 
 def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
-    """The order of a schedule of the same placement and sizes, in microbatch order; None if it cannot be told.
+    """The order of a schedule of the same placement and sizes, in microbatch order; None if it has none.
 
-    It cannot where operations overlap, are missing, or run on other ranks, and where a fused problem meets a split
+    It has none where operations overlap, are missing, or run on other ranks, and where a fused problem meets a split
     backward.
     """
     known = {
@@ -152,3 +154,43 @@ def value(problem: Problem, orders: Orders) -> int | None:
     if start is None or bool((peak(problem, orders) > problem.cap).any()):
         return None
     return problem.value(start)
+
+
+def fault(problem: Problem, start: Ints, bound: int) -> str:
+    """What is wrong with it, empty if nothing is.
+
+    Args:
+        problem: the instance.
+        start: in ticks, shape (operations,).
+        bound: the objective may be so many ticks.
+    """
+    if start.shape != (problem.operations,) or bool((start < 0).any()):
+        return "a start is missing"
+    later, earlier, delay = problem.precedence
+    if bool((start[later] < start[earlier] + delay).any()):
+        return "an operation starts before its input is there"
+    if problem.value(start) > bound:
+        return f"the objective is {problem.value(start)} ticks"
+    change = (problem.takes - problem.frees)[problem.sequence]
+    end = start + problem.duration[problem.sequence]
+    for rank, order in enumerate(by_start(problem, start)):
+        x = np.asarray(order, dtype=np.int64)
+        if bool((start[x[1:]] < end[x[:-1]]).any()):
+            return f"two operations of rank {rank} overlap"
+        if int(np.cumsum(change[x]).max(initial=0)) > problem.cap[rank]:
+            return f"rank {rank} holds more than its cap"
+    return ""
+
+
+def unperiodic(problem: Problem, start: Ints, kernel: Kernel | None) -> str:
+    """What is wrong with the part that repeats, empty if nothing is or there is none."""
+    if kernel is None:
+        return ""
+    first, last, n, period = kernel
+    t = np.arange(first, last + 1)
+    for q in range(problem.sequences):
+        mine = start[problem.first[q] : problem.first[q + 1]]
+        now, then = (np.searchsorted(mine, at, side="right") for at in (t, t + period))
+        if bool((then != now + n).any()):
+            return f"sequence {q} is not periodic"
+    return ""

@@ -14,10 +14,12 @@ decided is how the *sequences* (one kind, one stage, one route) interleave on th
 
     sequence q   F of stage 0   x0 x1 x2 ...       operation i of sequence q is number first[q] + i
 
-A rank may begin later than it could: that makes its span shorter. Starts tell such a delay. A schedule is an order, run
-as early as it goes, and tells it by the microbatch that goes first on a rank (`portfolio.late_start`), which is the one
-place where the order of microbatches matters. So no order has less than the least over starts, which is what bounds
-and engines are about; where an order has no more, it is optimal.
+A rank may begin later than it could: that makes its span shorter. Starts express such a delay directly. A schedule is
+an order, run as early as possible, and expresses it by the microbatch that goes first on a rank (`late_start`), which
+is the one place where the order of microbatches matters. So no order has less than the least over starts, which is what
+bounds and engines are about; where an order has no more, it is optimal.
+
+`Question` asks for a schedule with an objective of at most C; an engine's `Answer` is sat, unsat or unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +39,9 @@ from pipesched.model.placement import Placement
 
 Orders: TypeAlias = Sequence[Sequence[int]]
 """A schedule: the operations of each rank, in order."""
+
+_SPAN_HELP = "use --objective makespan"
+_NEVER = np.int64(2**60)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,5 +214,44 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
     )
 
 
-_SPAN_HELP = "use --objective makespan"
-_NEVER = np.int64(2**60)
+class Kernel(NamedTuple):
+    """A part that repeats: for t in first .. last, started by t + period = started by t + so many microbatches."""
+
+    first: int
+    last: int
+    microbatches: int
+    period: int
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Is there a schedule with objective at most `bound` ticks?
+
+    engine: cadical, glucose, z3 or cpsat. ranks: these alone (see `reductions`), None for all. kernel: the schedule is
+    to repeat itself there. hint: starts of a known schedule, int64, shape (operations,). proof: where to write PATH.cnf
+    and PATH.drat of a refutation. limit: steps after which an engine is to give up, None for never; seed: where its
+    choices begin.
+    """
+
+    problem: Problem
+    bound: int
+    engine: str = "cadical"
+    ranks: tuple[int, ...] | None = None
+    kernel: Kernel | None = None
+    hint: Ints | None = None
+    proof: str | None = None
+    limit: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """verdict: sat, unsat or unknown (never taken for unsat; `reason` says why). start: of a sat answer to a question
+    about all ranks, int64, shape (operations,), else None. steps: what it took, the same on every machine.
+    """
+
+    verdict: str
+    start: Ints | None = None
+    steps: int = 0
+    engine: str = ""
+    reason: str = ""

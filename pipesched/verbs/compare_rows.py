@@ -150,15 +150,15 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
 
 def _all_bounds(problem: Problem) -> int:
     """The best of the optimizer's bounds, in ticks."""
-    from pipesched.optimizer.bounds.lower import lower_bound
+    from pipesched.optimizer.bounds.lower_bound import lower_bound
 
     return lower_bound(problem).value
 
 
 def _plain_bounds(problem: Problem) -> int:
     """The longest path, and the work of a rank between what must come before and after it: quick at any size."""
-    from pipesched.optimizer.bounds.machine import busiest
-    from pipesched.optimizer.bounds.windows import paths
+    from pipesched.optimizer.bounds.longest_paths import paths
+    from pipesched.optimizer.bounds.lower_bound import busiest
 
     found, work = paths(problem), problem.duration[problem.sequence]
     rank = problem.rank[problem.sequence]

@@ -35,13 +35,12 @@ from pipesched.optimizer.answer.frontier import Frontier
 from pipesched.optimizer.answer.optimum import Optimum
 from pipesched.optimizer.bounds.least_cap import infeasible
 from pipesched.optimizer.engines import cp_sat
-from pipesched.optimizer.instance import Instance
+from pipesched.optimizer.instance import MAX_OPS, Instance
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic, periodic
 from pipesched.optimizer.search import refutation
 from pipesched.optimizer.search.search import search
 from pipesched.optimizer.search.state import INTERRUPTED, State
-from pipesched.optimizer.sizes import MAX_OPS
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs.optimize_baselines import known as known_schedules

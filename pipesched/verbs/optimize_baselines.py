@@ -12,8 +12,8 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.answer.baselines import Known
+from pipesched.optimizer.instance import MAX_OPS
 from pipesched.optimizer.problem import Problem
-from pipesched.optimizer.sizes import MAX_OPS
 from pipesched.verbs.optimize_request import Target
 
 _READING = 10e-6  # seconds for an operation of a schedule

@@ -22,9 +22,8 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.instance import Instance
+from pipesched.optimizer.instance import MAX_OPS, PLACEMENTS, Asked, Instance, placement_at, sizes_of
 from pipesched.optimizer.search.state import Limits
-from pipesched.optimizer.sizes import MAX_OPS, PLACEMENTS, Asked, placement_at, sizes_of
 from pipesched.source import Source
 
 

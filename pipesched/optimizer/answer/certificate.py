@@ -14,9 +14,9 @@ import numpy as np
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Op
 from pipesched.model.verdict import exact_terms
-from pipesched.optimizer.bounds.lower import Bound
+from pipesched.optimizer.bounds.longest_paths import framed
+from pipesched.optimizer.bounds.lower_bound import Bound
 from pipesched.optimizer.bounds.warmup import Ends
-from pipesched.optimizer.bounds.windows import about
 from pipesched.optimizer.problem import Problem
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _operations(problem: Problem, bound: Bound) -> list[dict[str, object]]:
 
     Along a sequence heads rise and tails fall, so they are a range of it.
     """
-    found, terms, made = about(problem, bound.frame), bound.terms, []
+    found, terms, made = framed(problem, bound.frame), bound.terms, []
     for q in problem.on[bound.rank]:
         own = slice(int(problem.first[q]), int(problem.first[q + 1]))
         within = np.flatnonzero((found.head[own] >= terms.head) & (found.tail[own] >= terms.tail))

@@ -1,6 +1,5 @@
 """No schedule is better than this: longest paths, the work of one rank, warm-up and cool-down under a cap.
 
-windows, memory_links   heads and tails               machine, warmup    bounds that a person can add up
-lattice, tighten        all orders of one rank        lower              the best of them
-least_cap               whether there is a schedule at all
+longest_paths    heads and tails, memory included       lower_bound, warmup    bounds that a person can add up
+lattice          all orders of each rank                least_cap              whether there is a schedule at all
 """

@@ -1,4 +1,4 @@
 """Is there a schedule with objective at most C? The question as clauses, built as arrays.
 
-merge, relax ──> variables ──> cnf: chains, machines, periodic parts;  counters: memory ──> clauses
+clauses: literals and counters ──> cnf: chains, machines, a kernel that repeats;  memory_counters: memory
 """

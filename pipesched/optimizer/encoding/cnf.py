@@ -10,8 +10,8 @@
     span      first start on a rank by t ->  last end by t + C           where the span is asked for
     instant   what takes no time starts at t  ->  nothing of its rank has started before t and ends after it
 
-A sequence in FIFO order is one counter, so there is no variable for a pair of operations: O(operations x window) in
-all. Memory that is not a precedence compares two sums of counters, see `counters`. Clauses are made as arrays; no
+A sequence in FIFO order is one counter, so there is no variable for a pair of operations: O(operations x time window)
+in all. Memory that is not a precedence compares two sums of counters, see `counters`. Clauses are made as arrays; no
 Python loop runs over operations. The order encoding of Crawford and Baker, AAAI 1994, one counter a sequence.
 """
 
@@ -24,17 +24,13 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
-from pipesched.optimizer.bounds.memory_links import Link
-from pipesched.optimizer.encoding.clauses import TRUE
-from pipesched.optimizer.encoding.counters import join, memory
-from pipesched.optimizer.encoding.variables import Encoding, Joins, over
-from pipesched.optimizer.problem import Problem
+from pipesched.optimizer.bounds.longest_paths import Link
+from pipesched.optimizer.encoding.clauses import TRUE, Encoding, Joins, over
+from pipesched.optimizer.encoding.memory_counters import join, memory
+from pipesched.optimizer.problem import Kernel, Problem
 
 Edges = tuple[Ints, Ints, Ints]
 """(later, earlier, delay): start of later >= start of earlier + delay; int64, one entry an edge."""
-
-Window = tuple[int, int, int, int]
-"""A periodic part: (first tick, last tick, n, T); starts by t + T = starts by t + n microbatches, for t in it."""
 
 
 def encode(
@@ -42,9 +38,9 @@ def encode(
     low: Ints,
     high: Ints,
     precedences: Edges,
-    told: tuple[int, ...],
+    linked: tuple[int, ...],
     joins: Joins = (),
-    window: Window | None = None,
+    kernel: Kernel | None = None,
     span: int | None = None,
 ) -> Encoding:
     """The clauses that hold exactly for the starts of a schedule within low .. high.
@@ -54,9 +50,9 @@ def encode(
         low: the earliest start of every operation.
         high: the latest one.
         precedences: chains, the order of a sequence, and memory where it is one.
-        told: the ranks whose memory is in the precedences.
+        linked: the ranks whose memory is in the precedences.
         joins: what waits for any of several sequences.
-        window: a part that is to be periodic.
+        kernel: a part that is to repeat.
         span: what the span of every rank is at most, if it is asked for.
     """
     made = Encoding(problem, low, high, joins)
@@ -67,12 +63,12 @@ def encode(
     for held in problem.on:
         _machine(made, held)
     for rank, held in enumerate(problem.on):
-        if held and rank not in told:
+        if held and rank not in linked:
             memory(made, rank)
     for q, inputs in joins:
         join(made, q, inputs)
-    if window is not None:
-        _periodic(made, window)
+    if kernel is not None:
+        _periodic(made, kernel)
     if span is not None:
         for held in problem.on:
             _span(made, held, span)
@@ -144,9 +140,9 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
         made.clauses.add(-first[low - begin : high - begin], -second[low - other : high - other])
 
 
-def _periodic(made: Encoding, window: Window) -> None:
+def _periodic(made: Encoding, kernel: Kernel) -> None:
     """Counter q at t + T = counter q at t, + n. Below 0 microbatches all have started, past the last one none has."""
-    first, last, n, period = window
+    first, last, n, period = kernel
     t = np.arange(first, last + 1)
     for q in range(made.problem.sequences):
         begin, length = int(made.problem.first[q]), int(made.problem.length[q])

@@ -15,16 +15,12 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.optimizer.encoding.cnf import Edges, Window, ends
-from pipesched.optimizer.engines.sat import NO_LIMIT, Effort, GaveUpError
-from pipesched.optimizer.problem import Problem
+from pipesched.optimizer.encoding.cnf import Edges, ends
+from pipesched.optimizer.engines.sat_engines import NO_LIMIT, Effort, GaveUpError, UnknownError
+from pipesched.optimizer.problem import Kernel, Problem
 
 WORKERS = 2  # ways to search, taken in turn by one thread: what it finds does not depend on which is quicker
 STEPS = 1_000_000  # of a unit of its own deterministic time
-
-
-class UnknownError(Exception):
-    """CP-SAT does not know, and why."""
 
 
 def require() -> None:
@@ -44,8 +40,8 @@ def solve(
     low: Ints,
     high: Ints,
     edges: Edges,
-    told: tuple[int, ...],
-    window: Window | None = None,
+    linked: tuple[int, ...],
+    kernel: Kernel | None = None,
     hint: Ints | None = None,
     span: int | None = None,
     effort: Effort = NO_LIMIT,
@@ -61,8 +57,8 @@ def solve(
     require()
     from ortools.sat.python import cp_model
 
-    if window is not None:
-        raise UnknownError("cpsat knows no periodic part")
+    if kernel is not None:
+        raise UnknownError("cpsat knows no part that repeats")
     model: Any = cp_model.CpModel()
     starts = [model.new_int_var(a, b, "") for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     for later, earlier, delay in zip(*(column.tolist() for column in edges), strict=True):
@@ -71,7 +67,7 @@ def solve(
     for rank, held in enumerate(problem.on):
         ops = [x for q in held for x in range(int(problem.first[q]), int(problem.first[q + 1]))]
         model.add_no_overlap([model.new_fixed_size_interval_var(starts[x], duration[x], "") for x in ops])
-        if ops and rank not in told:
+        if ops and rank not in linked:
             _memory(model, problem, rank, ops, [starts[x] for x in ops])
         for x, z in () if span is None else product(*ends(problem, held)):
             model.add(starts[z] + duration[z] <= starts[x] + span)

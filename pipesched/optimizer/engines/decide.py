@@ -1,32 +1,39 @@
-"""One question, decided here and now.
+"""One question, decided here and now; and its refutation, for others to check.
 
     heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, looked at again
-         └── a window is empty: unsat ──┘
+         └── a time window is empty: unsat ──┘
 
 C bounds every start from above: it is at most C - tail - duration. A question about some ranks alone has the heads
-and tails of the whole problem. Where windows become empty before an engine is asked, the answer names what did it.
+and tails of the whole problem. Where time windows become empty before an engine is asked, the answer names the reason.
+
+A refutation is the clauses, and a DRAT proof that they have no model:
+
+    PATH.cnf    DIMACS; its comments say what was asked and what every variable means
+    PATH.drat   each line a clause that follows from those before it, or `d` and one no longer used; the last is empty
+
+Any DRAT checker reads the two files. What it confirms is that the clauses cannot hold; that they say what they should
+is the comments, `cnf` and `memory_counters`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pipesched import files
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
-from pipesched.optimizer.bounds import memory_links, tighten, windows
-from pipesched.optimizer.bounds.memory_links import Link
-from pipesched.optimizer.encoding import relax
+from pipesched.optimizer.bounds.lattice import merged_links, tighten
+from pipesched.optimizer.bounds.longest_paths import Link, linked_ranks, links, within
+from pipesched.optimizer.convert import fault, unperiodic
+from pipesched.optimizer.encoding.clauses import Encoding
 from pipesched.optimizer.encoding.cnf import edges, encode
-from pipesched.optimizer.encoding.counters import takes_before
-from pipesched.optimizer.encoding.merge import Merged, merge, unmerged
-from pipesched.optimizer.encoding.variables import Encoding
-from pipesched.optimizer.engines import cp_sat, proof, sat, z3_engine
-from pipesched.optimizer.engines.checked import fault, unperiodic
-from pipesched.optimizer.problem import Problem
-from pipesched.optimizer.question import Answer, Question
+from pipesched.optimizer.encoding.memory_counters import takes_before
+from pipesched.optimizer.engines import cp_sat, sat_engines
+from pipesched.optimizer.problem import Answer, Problem, Question
+from pipesched.optimizer.reductions import Merged, merge, restrict, unmerged
 
 _PREPARED, _WRITTEN = 100, 3  # steps for each operation, and for each clause
 
@@ -37,7 +44,7 @@ ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice")
 @dataclass(frozen=True, eq=False)
 class Task:
     """A question, its problem, and the same with the W of a rank merged; links: of the merged one. kept: the operations
-    in the whole problem; low, high: their windows.
+    in the whole problem; low, high: their time windows.
     """
 
     question: Question
@@ -54,11 +61,11 @@ class Task:
         return bool((self.merged.high < self.merged.low).any())
 
 
-def decide(question: Question, tell: Callable[[int], None] = lambda steps: None) -> Answer:
+def decide(question: Question, report: Callable[[int], None] = lambda steps: None) -> Answer:
     """Whether there is a schedule with objective at most `question.bound`.
 
     Everything that keeps an engine from knowing is an unknown with its reason, running out of memory included; reaching
-    its limit has none. tell: takes the steps so far, now and then.
+    its limit has none. report: takes the steps so far, now and then.
 
     Raises:
         PipeschedError: PS820, the engine is not installed.
@@ -67,25 +74,25 @@ def decide(question: Question, tell: Callable[[int], None] = lambda steps: None)
     if question.engine not in ENGINES:
         raise ValueError(f"no engine is called {question.engine!r}")
     try:
-        answer = _decide(question, tell)
+        answer = _decide(question, report)
     except MemoryError:
         answer = Answer("unknown", reason="out of memory")
     return replace(answer, engine=answer.engine or question.engine)
 
 
 def task(question: Question) -> Task:
-    """The windows by longest paths, in the whole problem. A periodic part does not allow to merge.
+    """The time windows by longest paths, in the whole problem. A kernel does not allow to merge.
 
-    Those of the span of one rank hold exactly if the span does; for several ranks it is said beside them.
+    Those of the span of one rank hold exactly if the span does; for several ranks it is a clause of its own.
     """
     whole = question.problem
-    low, high = windows.within(whole, question.bound, question.ranks)
+    low, high = within(whole, question.bound, question.ranks)
     problem, kept = whole, np.arange(whole.operations)
     if question.ranks is not None:
-        problem, kept = relax.restrict(whole, question.ranks)
+        problem, kept = restrict(whole, question.ranks)
     low, high = low[kept], high[kept]
-    merged = (unmerged if question.window else merge)(problem, low, high)
-    return Task(question, problem, kept, low, high, merged, tighten.links(problem, merged))
+    merged = (unmerged if question.kernel else merge)(problem, low, high)
+    return Task(question, problem, kept, low, high, merged, merged_links(problem, merged))
 
 
 def beyond(problem: Problem) -> str:
@@ -98,13 +105,13 @@ def beyond(problem: Problem) -> str:
     return ""
 
 
-def _decide(question: Question, tell: Callable[[int], None]) -> Answer:
-    """The answer, with its steps: those of the engine, and what the question is told in."""
-    answer = _prepared(question, tell)
+def _decide(question: Question, report: Callable[[int], None]) -> Answer:
+    """The answer, with its steps: those of the engine, and of preparing the question."""
+    answer = _prepared(question, report)
     return replace(answer, steps=answer.steps + _PREPARED * question.problem.operations)
 
 
-def _prepared(question: Question, tell: Callable[[int], None]) -> Answer:
+def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
     if reason := beyond(question.problem):
         return Answer("unknown", reason=reason)
     if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
@@ -115,25 +122,25 @@ def _prepared(question: Question, tell: Callable[[int], None]) -> Answer:
     if question.proof is None:  # a proof is of the plain clauses
         if made.empty:
             return Answer("unsat", engine="paths", reason="a path is longer")
-        merged = tighten.tighten(made.merged, made.links, question.bound)
+        merged = tighten(made.merged, made.links, question.bound)
         if merged is None:
             return Answer("unsat", engine="lattice", reason="ranks alone have no time for their work")
         made = replace(made, merged=merged)
     if question.engine == "lattice":
-        return Answer("unknown", reason="ranks alone do not tell")
-    effort = sat.Effort(question.limit, tell, question.seed)
+        return Answer("unknown", reason="ranks alone do not decide it")
+    effort = sat_engines.Effort(question.limit, report, question.seed)
     try:
         start, steps = (_by_intervals if question.engine == "cpsat" else _by_clauses)(made, effort)
-    except (z3_engine.UnknownError, cp_sat.UnknownError) as unknown:
+    except sat_engines.UnknownError as unknown:
         return Answer("unknown", reason=str(unknown))
-    except sat.GaveUpError as limit:
+    except sat_engines.GaveUpError as limit:
         return Answer("unknown", steps=limit.steps)
     return replace(Answer("unsat") if start is None else _believed(made, start), steps=steps)
 
 
 def _alone(question: Question) -> Answer | None:
     """A rank that has no time for its own work within the span, counted from its first start; None if each has."""
-    if question.proof is not None or question.window is not None:
+    if question.proof is not None or question.kernel is not None:
         return None
     for rank in reversed(range(question.problem.ranks)):
         answer = _prepared(replace(question, engine="lattice", ranks=(rank,)), lambda steps: None)
@@ -142,19 +149,19 @@ def _alone(question: Question) -> Answer | None:
     return None
 
 
-def _by_intervals(made: Task, effort: sat.Effort) -> tuple[Ints | None, int]:
+def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
     if made.empty:
         return None, 0
     question, problem = made.question, made.problem
     low, high = made.merged.narrowed(problem, made.low, made.high)
     hint = None if question.hint is None else question.hint[made.kept]
-    precedences = edges(problem, windows.links(problem))
-    told, most = memory_links.told(problem), spanned(question)
-    return cp_sat.solve(problem, low, high, precedences, told, question.window, hint, most, effort)
+    precedences = edges(problem, links(problem))
+    linked, most = linked_ranks(problem), spanned(question)
+    return cp_sat.solve(problem, low, high, precedences, linked, question.kernel, hint, most, effort)
 
 
 def spanned(question: Question) -> int | None:
-    """What the span of every rank is at most, where windows do not say it."""
+    """What the span of every rank is at most, where time windows do not say it."""
     alone = question.ranks is not None and len(question.ranks) == 1
     return question.bound if question.problem.objective == "span" and not alone else None
 
@@ -162,33 +169,66 @@ def spanned(question: Question) -> int | None:
 def clauses(made: Task) -> Encoding:
     """The clauses of a question."""
     merged = made.merged
-    precedences, told = edges(merged.problem, made.links), memory_links.told(merged.problem)
+    precedences, linked = edges(merged.problem, made.links), linked_ranks(merged.problem)
     most = spanned(made.question)
-    return encode(merged.problem, merged.low, merged.high, precedences, told, merged.joins, made.question.window, most)
+    return encode(
+        merged.problem, merged.low, merged.high, precedences, linked, merged.joins, made.question.kernel, most
+    )
 
 
-def _by_clauses(made: Task, effort: sat.Effort) -> tuple[Ints | None, int]:
+def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
     encoding = clauses(made)
     outcome = _asked(made.question, encoding, effort)
     steps = outcome.steps + _WRITTEN * encoding.clauses.count()
     if outcome.true is None and made.question.proof is not None:
-        proof.write(made.question, encoding, outcome.proof)
+        _write_proof(made.question, encoding, outcome.proof)
     start = None if outcome.true is None else made.merged.expanded(made.problem, encoding.starts(outcome.true))
     return start, steps
 
 
-def _asked(question: Question, encoding: Encoding, effort: sat.Effort) -> sat.Outcome:
+def _asked(question: Question, encoding: Encoding, effort: sat_engines.Effort) -> sat_engines.Outcome:
     if encoding.clauses.impossible:
-        return sat.Outcome(None, ["0"])
+        return sat_engines.Outcome(None, ["0"])
     if question.engine == "z3":
-        return z3_engine.solve(encoding.clauses, effort)
-    return sat.solve(encoding.clauses, question.engine, effort, proof=question.proof is not None)
+        return sat_engines.by_z3(encoding.clauses, effort)
+    return sat_engines.by_pysat(encoding.clauses, question.engine, effort, proof=question.proof is not None)
 
 
 def _believed(made: Task, start: Ints) -> Answer:
     """A model is an answer only if it is a schedule."""
     question = made.question
-    wrong = fault(made.problem, start, question.bound) or unperiodic(made.problem, start, question.window)
+    wrong = fault(made.problem, start, question.bound) or unperiodic(made.problem, start, question.kernel)
     if wrong:
         return Answer("unknown", reason=f"internal error: the model of {question.engine} is no schedule: {wrong}")
     return Answer("sat", start if question.ranks is None else None)
+
+
+def _write_proof(question: Question, made: Encoding, lines: Iterable[str]) -> None:
+    """PATH.cnf and PATH.drat; each is complete or not there.
+
+    Raises:
+        OSError: the files cannot be written.
+    """
+    assert question.proof is not None
+    clauses = (*_comments(question, made), *made.clauses.dimacs())
+    files.replace(f"{question.proof}.cnf", (piece.encode("ascii") for piece in clauses))
+    files.replace(f"{question.proof}.drat", (line.strip().encode("ascii") + b"\n" for line in lines))
+
+
+def _comments(question: Question, made: Encoding) -> Iterator[str]:
+    problem = made.problem
+    about = "all ranks" if question.ranks is None else "ranks " + ", ".join(map(str, question.ranks)) + " alone"
+    bound = problem.time(question.bound)
+    yield f"c Is there a schedule of {about} with {problem.objective} at most {bound} ({question.bound} ticks)?\n"
+    yield f"c caps by rank, in parts of {problem.part}: {' '.join(map(str, problem.cap.tolist()))}\n"
+    if question.kernel is not None:
+        yield "c repeats from {} to {}: {} microbatches every {} ticks\n".format(*question.kernel)
+    yield "c Variable a + k is true if the operation has started by tick t + k; the others are auxiliary.\n"
+    if made.joins:
+        yield "c The W of a rank with several stages are counted together: microbatch n is the n-th W of the rank.\n"
+    yield "c   operation route stage microbatch rank: starts t .. u, takes duration; variables a .. b\n"
+    columns = (problem.sequence, problem.index, made.low, made.high, made.base)
+    for q, i, low, high, base in zip(*(column.tolist() for column in columns), strict=True):
+        what = f"{Op(problem.op[q]).name} {problem.route[q]} {problem.stage[q]} {i} {problem.rank[q]}"
+        last = base + high - low - 1
+        yield f"c   {what}: starts {low} .. {high}, takes {problem.duration[q]}; variables {base} .. {last}\n"

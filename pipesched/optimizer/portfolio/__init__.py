@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from pipesched.optimizer.bounds.least_cap import least_cap
-from pipesched.optimizer.portfolio.coarse import coarsened
 from pipesched.optimizer.portfolio.justify import Justifier, pushed
 from pipesched.optimizer.portfolio.kernel import patterns
 from pipesched.optimizer.portfolio.known import in_flight, known
@@ -141,4 +140,4 @@ def _in_turn(*families: Family) -> Family:
                 yield entry
 
 
-__all__ = ["coarsened", "orders", "search"]
+__all__ = ["orders", "search"]

@@ -1,4 +1,4 @@
-"""The search for a seam (`seam`): a few microbatches, a periodic window, and the bound itself as objective.
+"""The search for a seam (`seam`): a few microbatches, a kernel that repeats, and the bound itself as objective.
 
     period = K * work of the busiest rank      the least there can be; with the bound met: optimal for every m
     period > that                              where memory or round trips do not let a rank be busy: scanned upward
@@ -20,14 +20,12 @@ import numpy as np
 from pipesched.model.kernel import Window
 from pipesched.model.numbers import shown
 from pipesched.optimizer import convert
-from pipesched.optimizer.bounds.lower import Bound, lower_bound
-from pipesched.optimizer.bounds.memory_links import memory_links
-from pipesched.optimizer.bounds.windows import about, links, longest
-from pipesched.optimizer.engines.pool import Pool
+from pipesched.optimizer.bounds.longest_paths import framed, links, longest, memory_links
+from pipesched.optimizer.bounds.lower_bound import Bound, lower_bound
+from pipesched.optimizer.engines.worker_pool import Pool
 from pipesched.optimizer.instance import Instance
-from pipesched.optimizer.problem import Problem
-from pipesched.optimizer.question import Answer, Question
-from pipesched.optimizer.repeat.seam import Seam, cut, find_seam, holds, window
+from pipesched.optimizer.problem import Answer, Problem, Question
+from pipesched.optimizer.repeat.seam import Seam, cut, find_seam, holds, middle
 from pipesched.optimizer.search.state import Limits, State
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)
@@ -143,9 +141,9 @@ def _first(
 
 
 def _question(one: Try, limits: Limits) -> Question:
-    asked = window(one.problem, one.objective, one.every, one.period)
+    asked = middle(one.problem, one.objective, one.every, one.period)
     engine = "z3" if limits.engine == "z3" else "cadical"
-    return Question(one.problem, one.objective, engine, window=asked, limit=_limit(one), seed=limits.seed)
+    return Question(one.problem, one.objective, engine, kernel=asked, limit=_limit(one), seed=limits.seed)
 
 
 def _limit(one: Try) -> int:
@@ -161,7 +159,7 @@ def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
     """The seam of an answer, if it is one and repeats."""
     if answer.start is None:
         return None
-    _, last, every, period = window(one.problem, one.objective, one.every, one.period)
+    _, last, every, period = middle(one.problem, one.objective, one.every, one.period)
     seam = cut(one.problem, answer.start, last + 1, every, period)
     return _checked(instance, seam, one.bound, answer.engine)
 
@@ -191,7 +189,7 @@ def _optimal(instance: Instance, seam: Seam) -> bool:
 
 def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
     """Whether a longest path goes from an operation to the one K later, and takes the period for it."""
-    found, made = about(problem, bound.frame), links(problem)
+    found, made = framed(problem, bound.frame), links(problem)
     duration = problem.duration[problem.sequence]
     on = np.flatnonzero(found.head + duration + found.tail == bound.value)
     for x in on.tolist():

@@ -15,10 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
-from pipesched.optimizer.bounds.lower import rank_bounds
-from pipesched.optimizer.bounds.windows import within
-from pipesched.optimizer.problem import Problem
-from pipesched.optimizer.question import Answer, Question
+from pipesched.optimizer.bounds.longest_paths import within
+from pipesched.optimizer.bounds.lower_bound import rank_bounds
+from pipesched.optimizer.problem import Answer, Problem, Question
 
 FIRST_LIMIT = 2_000_000  # steps
 LOADING = 20  # steps a variable: making the clauses and handing them over is not the engine's work

@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from pipesched.optimizer.engines.pool import Pool
-from pipesched.optimizer.problem import Orders
-from pipesched.optimizer.question import Answer, Question
+from pipesched.optimizer.engines.worker_pool import Pool
+from pipesched.optimizer.problem import Answer, Orders, Question
 
 _WAIT = 0.5  # seconds between two looks at the limit
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipesched.model.numbers import shown
-from pipesched.optimizer.engines.pool import Pool
-from pipesched.optimizer.question import Question
+from pipesched.optimizer.engines.worker_pool import Pool
+from pipesched.optimizer.problem import Question
 from pipesched.optimizer.search.state import State
 
 

@@ -21,16 +21,15 @@ from math import inf
 
 from pipesched.model.numbers import shown
 from pipesched.optimizer import convert
-from pipesched.optimizer.bounds.lower import lower_bound
-from pipesched.optimizer.bounds.windows import within
-from pipesched.optimizer.engines.pool import Pool
+from pipesched.optimizer.bounds.longest_paths import within
+from pipesched.optimizer.bounds.lower_bound import lower_bound
+from pipesched.optimizer.engines.worker_pool import Pool
 from pipesched.optimizer.portfolio import LATE
 from pipesched.optimizer.portfolio import search as heuristics
-from pipesched.optimizer.portfolio.coarse import coarsened
 from pipesched.optimizer.portfolio.late_start import late
 from pipesched.optimizer.portfolio.pool import Meter
-from pipesched.optimizer.problem import Orders, Problem
-from pipesched.optimizer.question import Answer
+from pipesched.optimizer.problem import Answer, Orders, Problem
+from pipesched.optimizer.reductions import coarsened
 from pipesched.optimizer.search.bound_schedule import Ladder, Step, ladder
 from pipesched.optimizer.search.lanes import Found, Lanes, Slice
 from pipesched.optimizer.search.state import INTERRUPTED, Limits, Refutation, State

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pipesched.model.numbers import shown
 from pipesched.optimizer import convert
-from pipesched.optimizer.bounds.lower import Bound
+from pipesched.optimizer.bounds.lower_bound import Bound
 from pipesched.optimizer.problem import Orders, Problem
 
 INTERRUPTED = "interrupted"

@@ -1,8 +1,15 @@
-"""The W of a rank are alike: one sequence for all of them.
+"""Problems made from a problem: a smaller one, an equivalent one, a coarser one.
+
+    restrict    some ranks only; the others are as fast as their operations, and run any number at a time. What these
+                ranks alone cannot reach cannot be reached: one rank, with its memory, its round trips and the heads
+                and tails of the whole problem, often decides the optimum
+    merge       the W of a rank as one sequence
+    coarsened   durations as multiples of some ticks. Neither an order nor its memory depends on durations, so an order
+                found there is a schedule of the exact problem; its value is measured anew
 
 Nobody waits for a W. Where those of a rank take as long and free as much as each other, the n-th W of the rank to
 start may as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no
-sum of memory. So for each rank one counter is decided where there was one a chunk:
+sum of memory. So one counter is decided for each rank where there was one for each chunk:
 
     W of the rank: n started by t   ->   at least n of the rank's I have ended by t
 
@@ -11,7 +18,7 @@ Refutations with several chunks a rank become three to ten times shorter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +31,36 @@ from pipesched.optimizer.problem import Problem
 _COLUMNS = ("op", "route", "stage", "rank", "length", "duration", "takes", "frees")
 
 
+def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
+    """The sequences of these ranks, with the paths between them as lags; and the operations that are kept."""
+    kept = np.flatnonzero(np.isin(problem.rank, list(ranks)))
+    number = {int(q): i for i, q in enumerate(kept)}
+    follow: dict[int, list[tuple[int, int]]] = {}
+    for b, a, lag in zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True):
+        follow.setdefault(b, []).append((a, lag))
+    edges = []
+    for q in kept.tolist():
+        longest: dict[int, int] = {}
+        open_paths = list(follow.get(q, ()))
+        while open_paths:
+            a, lag = open_paths.pop()
+            if a in number:
+                longest[a] = max(longest.get(a, 0), lag)
+            else:
+                open_paths += [(b, lag + int(problem.duration[a]) + more) for b, more in follow.get(a, ())]
+        edges += [(number[q], number[a], lag) for a, lag in longest.items()]
+    links = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
+    columns = {name: getattr(problem, name)[kept] for name in _COLUMNS}
+    part = replace(problem, **columns, before=links[0], after=links[1], lag=links[2])
+    operations = np.concatenate(
+        [np.arange(problem.first[q], problem.first[q + 1]) for q in kept] or [np.zeros(0, dtype=np.int64)]
+    )
+    return part, operations
+
+
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """A problem in which some sequences stand for all W of a rank, and the windows of its operations.
+    """A problem in which some sequences stand for all W of a rank, and the time windows of its operations.
 
     low, high: int64, shape (operations,). joins: (sequence of W, sequences of I) whose counters it waits for. origin:
     for each sequence of the merged problem, those that it stands for.
@@ -54,7 +88,7 @@ class Merged:
         return made
 
     def narrowed(self, original: Problem, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Windows of the original's operations, with those of the merged ones where they are the same operations."""
+        """Time windows of the original's operations, with those of merged ones that are the same operations."""
         low, high = low.copy(), high.copy()
         for q, (x, *others) in enumerate(self.origin):
             if not others:
@@ -127,3 +161,26 @@ def _spread(times: Ints, problem: Problem, group: Sequence[int]) -> Ints:
     """Times pushed up until each is a duration after the one before."""
     steps = np.arange(len(times)) * int(problem.duration[group[0]])
     return np.asarray(np.maximum.accumulate(times - steps) + steps)
+
+
+def coarsened(problem: Problem, ticks: int) -> Problem:
+    """The same with durations and lags to the nearest multiple of `ticks`, counted in such multiples.
+
+    What takes time still does: durations above 0 are at least 1. Lags may become 0.
+
+    Raises:
+        ValueError: ticks < 1.
+    """
+    if ticks < 1:
+        raise ValueError(f"a grid of {ticks} ticks")
+    duration = np.where(problem.duration > 0, np.maximum(_rounded(problem.duration, ticks), 1), 0)
+    return replace(
+        problem,
+        scale=problem.scale / ticks,
+        duration=duration,
+        lag=_rounded(problem.lag, ticks),
+    )
+
+
+def _rounded(values: Ints, ticks: int) -> Ints:
+    return (2 * values + ticks) // (2 * ticks)

@@ -1,17 +1,20 @@
-"""CaDiCaL and Glucose, through python-sat: they read the clauses and say sat with a model, or unsat with a proof.
+"""SAT solvers: they read the clauses and say sat with a model, or unsat, CaDiCaL and Glucose with a proof.
 
 CaDiCaL finds best, in its stable mode: what is asked after `tighten` most often has a model, and many restarts lose it.
-Glucose often refutes sooner where C is far below what can be done.
+Glucose often refutes sooner where C is far below what can be done. Z3's SAT core is the second voice; it reads DIMACS
+text, because building the clauses one by one as Z3 terms takes far longer.
 
-They work in slices of so many conflicts and count what they do, never the time: the same question has the same answer,
-after the same number of steps, however busy the machine is.
+They work in slices of so many conflicts, or of Z3's own count of resources, and count what they do, never the time: the
+same question has the same answer, after the same number of steps, however busy the machine is.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,9 @@ from pipesched.optimizer.encoding.clauses import Clauses
 
 _SLICE = 50_000_000  # variables times conflicts: some tenths of a second
 _PROPAGATIONS, _CONFLICT = 6, 10  # propagations in a step; steps of a conflict
+_Z3_SLICE, _Z3_RESOURCES = 2_000_000, 8  # steps of the first slice; what Z3 counts in a step
+_Z3_OVER = ("sat.canceled", "canceled", "max. resource limit exceeded")
+_Z3_TRUE = re.compile(r"k!(\d+)\|? \(\) Bool\s+true")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +40,10 @@ class Outcome:
     steps: int = 0
 
 
+class UnknownError(Exception):
+    """An engine does not know, and why."""
+
+
 class GaveUpError(Exception):
     """The limit is reached."""
 
@@ -44,17 +54,17 @@ class GaveUpError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much an engine may do, in steps, and whom it tells how far it is; seed: where its choices begin."""
+    """How much an engine may do, in steps, and to whom it reports them; seed: where its choices begin."""
 
     limit: int | None = None
-    tell: Callable[[int], None] = lambda steps: None
+    report: Callable[[int], None] = lambda steps: None
     seed: int = 0
 
 
 NO_LIMIT = Effort()
 
 
-def solve(clauses: Clauses, engine: str, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
+def by_pysat(clauses: Clauses, engine: str, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
     """Decided by CaDiCaL 1.9.5 or Glucose 4.
 
     Raises:
@@ -86,7 +96,7 @@ def _sliced(solver: Any, conflicts: int, effort: Effort) -> int:
             return int(steps)
         if effort.limit is not None and steps >= effort.limit:
             raise GaveUpError(steps)
-        effort.tell(steps)
+        effort.report(steps)
 
 
 def truth(variables: int, model: Sequence[int]) -> Bools:
@@ -95,3 +105,36 @@ def truth(variables: int, model: Sequence[int]) -> Bools:
     named = np.asarray(model, dtype=np.int64)
     true[named[(named > 0) & (named <= variables)]] = True
     return true
+
+
+def by_z3(clauses: Clauses, effort: Effort = NO_LIMIT) -> Outcome:
+    """Decided by Z3, in slices of its own count of resources, each twice as large as the one before.
+
+    Raises:
+        UnknownError: Z3 does not know.
+        GaveUpError: the limit is reached.
+    """
+    import z3  # type: ignore[import-untyped]
+
+    solver = z3.SolverFor("QF_FD")
+    solver.from_string("".join(clauses.dimacs()))
+    solver.set("random_seed", effort.seed)
+    steps = 0
+    for slice_ in count():
+        share = _Z3_SLICE << slice_
+        if effort.limit is not None:
+            share = min(share, max(effort.limit - steps, 1))
+        solver.set("rlimit", share * _Z3_RESOURCES)
+        verdict = solver.check()
+        if verdict != z3.unknown or solver.reason_unknown() not in _Z3_OVER:
+            break
+        steps += share
+        if effort.limit is not None and steps >= effort.limit:
+            raise GaveUpError(steps)
+        effort.report(steps)
+    if verdict == z3.unsat:
+        return Outcome(None, steps=steps)
+    if verdict != z3.sat:
+        raise UnknownError(solver.reason_unknown())
+    named = [int(name) for name in _Z3_TRUE.findall(solver.model().sexpr())]
+    return Outcome(truth(clauses.variables, named), steps=steps)

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimizer.encoding.clauses import TRUE, Clauses
-from pipesched.optimizer.encoding.variables import Encoding
+from pipesched.optimizer.encoding.clauses import TRUE, Clauses, Encoding
 from pipesched.optimizer.problem import Problem
 
 

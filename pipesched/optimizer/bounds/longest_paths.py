@@ -1,32 +1,109 @@
-"""The earliest and the latest start of every operation, if the objective is to be at most C.
+"""Longest paths: the earliest and the latest start of every operation, if the objective is to be at most C.
 
-    head   no schedule starts it sooner: the longest path to it
-    tail   no schedule ends less than this after its end: the longest path from it
+    head          no schedule starts it sooner: the longest path to it
+    tail          no schedule ends less than this after its end: the longest path from it
+    time window   from head to C - tail - duration
 
 The span counts on each rank by itself. From the rank's first start on,
 
     head   the longest path to it from any operation of the rank: none of them starts before the first start
     tail   the longest path from it to any operation of the rank
 
-and what other ranks do tells no more than these paths: they may begin sooner, and the rank later (`about`).
+and the other ranks add nothing to these paths: they may begin sooner, and the rank later (`framed`).
 
-A path follows chains, the order of a sequence, and memory. All three are links between sequences, the same for every
-microbatch: operation i of one waits for operation i - offset of the other.
+A path follows links between sequences, the same for every microbatch: operation i of one waits for operation i - offset
+of the other.
 
-    chain    offset 0            order    offset 1, of a sequence to itself            memory    `memory_links`
+    chain    offset 0            order    offset 1, of a sequence to itself            memory    offset k, as follows
+
+Suppose F of stage s, microbatch i, starts, and some w of microbatch i - k has not ended. On their rank
+
+    held by i itself              every stage of the rank up to s                              base
+    held by each of i-k .. i-1    w = W of stage t: what W frees of t                          slope
+                                  w = I or B of stage t: all stages of the rank up to s, t     (no I after it has ended)
+
+so if base + k * slope exceeds the cap, this F waits for that w. With one stage on a rank, released at W, the links say
+all of memory; else memory asks for more. Where I takes, the same is asked for the end of I of microbatch i - k: what it
+takes is held then, too, and of i all stages up to s, t.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from typing import NamedTuple
 
 import numpy as np
 
 from pipesched.model.columns import Ints
-from pipesched.optimizer.bounds.memory_links import Link, memory_links
-from pipesched.optimizer.encoding.relax import restrict
+from pipesched.model.ops import Op
 from pipesched.optimizer.problem import Problem
+from pipesched.optimizer.reductions import restrict
+
+
+class Link(NamedTuple):
+    """Operation i of `later` starts at least delay after the start of operation i - offset of `earlier`."""
+
+    later: int
+    earlier: int
+    offset: int
+    delay: int
+
+
+def linked_ranks(problem: Problem) -> tuple[int, ...]:
+    """The ranks whose memory the links express in full: one sequence takes, one frees."""
+    sequences = [[q for q in held if problem.takes[q] or problem.frees[q]] for held in problem.on]
+    return tuple(
+        rank
+        for rank, held in enumerate(sequences)
+        if len(held) == 2 and (problem.takes[held] > 0).sum() == 1 and (problem.frees[held] > 0).sum() == 1
+    )
+
+
+def memory_links(problem: Problem) -> list[Link]:
+    """The links of all ranks, without those that others imply. None where no schedule is within the cap."""
+    made: list[Link] = []
+    for rank, held in enumerate(problem.on):
+        for f in held:
+            if problem.op[f] == Op.F:
+                waits = [q for q in held if problem.op[q] != Op.F and problem.route[q] == problem.route[f]]
+                made += _needed(problem, f, waits, int(problem.cap[rank]))
+    return made
+
+
+def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
+    """The links of one F, latest waits first: what comes before a wait at no greater distance is implied."""
+    stage, takes, frees = problem.stage, problem.takes, problem.frees
+    below = [q for q in problem.on[problem.rank[f]] if problem.route[q] == problem.route[f] and problem.op[q] == Op.F]
+    base = sum(int(takes[q]) for q in below if stage[q] <= stage[f])
+    made: list[Link] = []
+    for w in sorted(waits, key=lambda q: (problem.op[q] != Op.W, stage[q])):
+        own = next(q for q in below if stage[q] == stage[w])
+        if problem.op[w] == Op.W:
+            slope = min(int(frees[w]), int(takes[own])) if stage[w] <= stage[f] else 0
+        else:
+            slope = sum(int(takes[q]) for q in below if stage[q] <= min(stage[f], stage[w]))
+        least = max(base, _when_it_takes(problem, [q for q in below if stage[q] <= min(stage[f], stage[w])], w))
+        if slope <= 0 or cap < least:
+            continue
+        offset = (cap - least) // slope + 1
+        if not any(_precedes(problem, w, x.earlier) and x.offset <= offset for x in made):
+            made.append(Link(f, w, offset, int(problem.duration[w])))
+    return made
+
+
+def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
+    """Held by one microbatch when I of the stage of w has ended and taken; 0 if it takes nothing or has no F here."""
+    same = [q for q in problem.on[problem.rank[w]] if problem.route[q] == problem.route[w] and problem.op[q] == Op.I]
+    more = sum(max(0, -int(problem.frees[q])) for q in same if problem.stage[q] == problem.stage[w])
+    here = any(problem.stage[q] == problem.stage[w] for q in below)
+    return sum(int(problem.takes[q]) for q in below) + more if more and here else 0
+
+
+def _precedes(problem: Problem, one: int, two: int) -> bool:
+    """Whether a backward of a microbatch comes before another one: I of later stages, and of its own, before W."""
+    return problem.op[one] != Op.W and bool(problem.stage[one] >= problem.stage[two])
+
 
 _NEVER = np.int64(-(2**40))
 _ROUNDS = 3
@@ -67,7 +144,7 @@ def entry(problem: Problem) -> int:
     return int(problem.rank[np.flatnonzero(problem.stage == 0)[0]]) if problem.sequences else 0
 
 
-def about(problem: Problem, frame: int) -> Paths:
+def framed(problem: Problem, frame: int) -> Paths:
     """Heads and tails that count for the objective; of the span, for that of one rank, the frame.
 
     An operation of another rank has them where paths come to it from the frame and go back; else they are far below 0.
@@ -75,13 +152,13 @@ def about(problem: Problem, frame: int) -> Paths:
     """
     if problem.objective == "makespan":
         return paths(problem)
-    made: dict[int, Paths] = problem.__dict__.setdefault("_about", {})
+    made: dict[int, Paths] = problem.__dict__.setdefault("_framed", {})
     if frame not in made:
-        made[frame] = _about(problem, frame)
+        made[frame] = _framed(problem, frame)
     return made[frame]
 
 
-def _about(problem: Problem, frame: int) -> Paths:
+def _framed(problem: Problem, frame: int) -> Paths:
     if problem.operations * problem.ranks <= _SMALL or frame == entry(problem):
         return _paths(problem, np.where((problem.rank != frame)[problem.sequence], _NEVER, 0))
     part, kept = restrict(problem, (frame,))
@@ -107,7 +184,7 @@ def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -
     """
     duration = problem.duration[problem.sequence]
     if problem.objective == "makespan" or (ranks is not None and len(ranks) == 1):
-        found = about(problem, ranks[0] if ranks else 0)
+        found = framed(problem, ranks[0] if ranks else 0)
         return found.head, bound - found.tail - duration
     low, rank, made = paths(problem).head, problem.rank[problem.sequence], links(problem)
     first = np.full(problem.ranks, -_NEVER)
