@@ -21,14 +21,14 @@ from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Loaded, Options
 from pipesched.formats.rows import require_ranks
-from pipesched.inputs import built_in, read
+from pipesched.inputs import read
 from pipesched.model.numbers import shown
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict, engine_name
-from pipesched.readers import ANSWER, TORCH_CSV, checked, reader_of
+from pipesched.readers import ANSWER, TORCH_CSV, reader_of
 from pipesched.report import Claim, Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
@@ -39,17 +39,6 @@ if TYPE_CHECKING:
 
 MESSAGES = 3  # instructions for each operation: itself, a send and a receive
 FOLLOWED = 10  # times as long takes an operation whose certificate is followed too
-
-
-def library() -> list[tuple[str, str]]:
-    """The built-in schedules: name, and the documentation of the file, on one line."""
-    files = {name: checked(read(name)).file for name in built_in()}
-    return [(name, " ".join((file.documentation or "").split())) for name, file in files.items()]
-
-
-def parameters_of(source: Source) -> tuple[str, ...]:
-    """The names of the parameters of a .ps file."""
-    return tuple(parameter.name.id for parameter in checked(source).file.parameters)
 
 
 def load(source: Source, options: Options) -> Loaded:
@@ -260,11 +249,9 @@ __all__ = [
     "Options",
     "as_ps",
     "examine",
-    "library",
     "load",
     "lower",
     "order",
-    "parameters_of",
     "read",
     "verify",
 ]

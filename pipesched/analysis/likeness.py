@@ -29,6 +29,7 @@ import numpy as np
 
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 
 READINGS = ("exactly", "up to W", "split")
@@ -54,7 +55,7 @@ class Likeness:
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
     """The strictest reading under which the orders are equal, else the exact one; None for other placements."""
-    if not same_place(mine, known):
+    if mine.ranks != known.ranks or not same_place(mine.placement, known.placement):
         return None
     found = _read(mine, known, "exactly")
     if found.whole:
@@ -67,12 +68,9 @@ def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
     return found
 
 
-def same_place(a: Schedule, b: Schedule) -> bool:
+def same_place(a: Placement, b: Placement) -> bool:
     """Whether both have the same stages on the same ranks, and the same microbatches on the same routes."""
-    one, two = a.placement, b.placement
-    return (
-        a.ranks == b.ranks and np.array_equal(one.rank_of, two.rank_of) and np.array_equal(one.route_of, two.route_of)
-    )
+    return np.array_equal(a.rank_of, b.rank_of) and np.array_equal(a.route_of, b.route_of)
 
 
 def keys(schedule: Schedule) -> Ints:

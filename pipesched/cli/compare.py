@@ -42,9 +42,10 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     """
     from pipesched import compile
     from pipesched.verbs import compare as comparison
+    from pipesched.verbs.library import titles
 
     values = options.grid(given)
-    names = [*files, *(name for name, _ in compile.library() if library and name not in files)]
+    names = [*files, *(name for name, _ in titles() if library and name not in files)]
     if not names:
         raise fail(Code.USAGE, "nothing to compare", help="name schedules, or give --all")
     if (runs := len(names) * options.count(values)) > MAX_RUNS:

@@ -34,7 +34,7 @@ def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
     from pipesched import compile
     from pipesched.verbs import diff_text
     from pipesched.verbs.diff import differ
-    from pipesched.verbs.sizes import shared
+    from pipesched.verbs.library import shared
     from pipesched.verbs.timed import run
 
     values = options.grid(given)

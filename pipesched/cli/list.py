@@ -14,9 +14,9 @@ from pipesched.cli.terminal import dumps
 @options.output_options
 def list_schedules(**given: Any) -> int:
     """Show the built-in schedules: a name that `verify` and `order` take, and where it was published."""
-    from pipesched.compile import library
+    from pipesched.verbs.library import titles
 
-    entries = library()
+    entries = titles()
     width = max((len(name) for name, _ in entries), default=0)
     with options.output_of(given) as out:
         if out.format == "json":

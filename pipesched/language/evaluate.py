@@ -27,6 +27,7 @@ from pipesched.language.running import Budget, Halt, pure, report
 from pipesched.language.scope import LONG, MANY
 from pipesched.model.costs import Cost, Costs
 from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 
 MAX_OPS = 2_000_000
@@ -62,12 +63,7 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.
     """
-    budget = Budget.of(max_ops)
-    names = pure(budget)
-    values = _parameters(checked, parameters, names)
-    _routes(checked, names)
-    _steps(checked, names)
-    placement = place(checked, names, max_ops)
+    budget, names, values, placement = _placed(checked, parameters, max_ops)
     costs = _costs(checked, names, placement.stages)
     programs = Programs(checked, names, placement, budget, max_ops)
     sites, keys, second, start = programs.run()
@@ -84,6 +80,27 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
         programs.origin(sites, start),
     )
     return Unit(schedule, costs, checked, names)
+
+
+def placement_at(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = MAX_OPS) -> Placement:
+    """Where a checked file has its stages at a size; its order is not run.
+
+    Raises:
+        PipeschedError: PS2xx, with the place.
+    """
+    return _placed(checked, parameters, max_ops)[3]
+
+
+def _placed(
+    checked: Checked, parameters: Mapping[str, int], max_ops: int
+) -> tuple[Budget, dict[str, Any], dict[str, int], Placement]:
+    """What comes before the order: the budget, the names that are known, the parameters, the placement."""
+    budget = Budget.of(max_ops)
+    names = pure(budget)
+    values = _parameters(checked, parameters, names)
+    _routes(checked, names)
+    _steps(checked, names)
+    return budget, names, values, place(checked, names, max_ops)
 
 
 def _parameters(checked: Checked, given: Mapping[str, int], names: dict[str, Any]) -> dict[str, int]:

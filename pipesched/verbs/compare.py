@@ -15,7 +15,7 @@ from pipesched.examine import Options
 from pipesched.model.numbers import exact
 from pipesched.source import Source
 from pipesched.verbs.compare_rows import Row, measured
-from pipesched.verbs.sizes import shared
+from pipesched.verbs.library import shared
 from pipesched.verbs.tables import ratio, short, table
 from pipesched.views.plot import Point
 

@@ -1,7 +1,10 @@
-"""Which published order this is: every schedule of the library is written out at the same sizes and compared.
+"""Which published order this is: the schedules of the library that have its placement are compared at its sizes.
 
 zb_h1, exactly           zb_h1 but for the order of W           1f1b with every backward split in two
 zb_h1, but for steps 5 to 9 of rank 2
+
+So are published orders that are a small step away from one of the library. They are here to be recognized; to be run,
+verified and drawn a schedule belongs in ``schedules/``.
 """
 
 from __future__ import annotations
@@ -10,16 +13,51 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.analysis.likeness import READINGS, Likeness, likeness
-from pipesched.compile import load, read
-from pipesched.diagnostics import PipeschedError
-from pipesched.examine import Options
-from pipesched.inputs import built_in
+from pipesched.analysis.likeness import READINGS, Likeness, likeness, same_place
+from pipesched.inputs import built_in, read
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
-from pipesched.verbs.variants import VARIANTS
+from pipesched.verbs.library import sized
 
 LEAST = Fraction(3, 4)  # with less in common than this an order is another one
+
+REVERSED = """\
+schedule gpipe_reversed(p, m)
+"GPipe as its figure draws it: backwards last microbatch first. Huang et al., NeurIPS 2019, figure 2, arXiv:1811.06965"
+stage s in 0 .. p on rank s
+rank r {
+  repeat m { F }
+  for i in 0 .. m { B(m - 1 - i) }
+}
+"""
+
+EAGER = """\
+schedule eager_1f1b(p, m)
+"Eager 1F1B: twice the warm-up, so that messages have time. Zhuang et al., MLSys 2023, arXiv:2211.05322"
+stage s in 0 .. p on rank s
+rank r {
+  let warmup = min(2 * (p - 1 - r), m)
+  repeat warmup     { F }
+  repeat m - warmup { F  B }
+  repeat warmup     { B }
+}
+"""
+
+BREADTH = """\
+schedule breadth_first(p, v, m)
+"Breadth-first: chunk by chunk all microbatches, and back in reverse. Lamy-Poirier, MLSys 2023, arXiv:2211.05953"
+stage s in 0 .. p * v on rank s % p
+rank r {
+  for c in 0 .. v { repeat m { F[c] } }
+  for c in 0 .. v { for i in 0 .. m { B[v - 1 - c](m - 1 - i) } }
+}
+"""
+
+VARIANTS = {
+    "gpipe, backwards last microbatch first": REVERSED,
+    "eager 1f1b": EAGER,
+    "interleaved, breadth first": BREADTH,
+}
 
 
 @dataclass(frozen=True)
@@ -32,32 +70,30 @@ class Known:
 
 def recognize(schedule: Schedule) -> Known | None:
     """The library schedule that is most like this one, if at least three quarters of both stand at the same places."""
-    found = [Known(name, like) for name, known in known_orders(schedule) if (like := likeness(schedule, known))]
-    best = max(found, key=_rank, default=None)
+    best = None
+    for name, known in known_orders(schedule):
+        if (like := likeness(schedule, known)) is None:
+            continue
+        if like.whole and like.reading == READINGS[0]:
+            return Known(name, like)
+        if best is None or _closeness(like) > _closeness(best.like):
+            best = Known(name, like)
     return best if best is not None and (best.like.whole or best.like.common >= LEAST) else None
 
 
-def _rank(known: Known) -> tuple[bool, int, Fraction]:
+def _closeness(like: Likeness) -> tuple[bool, int, Fraction]:
     """Equal orders first, the strict reading before the lax ones, then by what they have in common."""
-    return known.like.whole, -READINGS.index(known.like.reading), known.like.common
+    return like.whole, -READINGS.index(like.reading), like.common
 
 
 def known_orders(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
-    """Every library schedule at the sizes of this one, where it takes them, then the variants."""
+    """Every library schedule that has the placement of this one at its sizes, then the variants."""
     p, m = schedule.ranks, schedule.microbatches
     if schedule.stages % p:
         return
-    sources = {**{name: read(name) for name in built_in()}, **{x: Source(f"<{x}>", y) for x, y in VARIANTS.items()}}
-    for name, source in sources.items():
-        for parameters in ({"p": p, "m": m, "v": schedule.stages // p}, {"p": p, "m": m}):
-            known = _sized(source, parameters)
-            if known is not None:
-                yield name, known
-                break
-
-
-def _sized(source: Source, parameters: dict[str, int]) -> Schedule | None:
-    try:
-        return load(source, Options(parameters, microbatches=parameters["m"])).schedule
-    except PipeschedError:
-        return None
+    sizes = {"p": p, "m": m, "v": schedule.stages // p}
+    for name in (*built_in(), *VARIANTS):
+        source = Source(f"<{name}>", VARIANTS[name]) if name in VARIANTS else read(name)
+        known = sized(source, sizes, placed=lambda placement: same_place(schedule.placement, placement))
+        if known is not None:
+            yield name, known

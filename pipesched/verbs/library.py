@@ -1,0 +1,68 @@
+"""The schedules that come with us, at sizes; and which of the sizes that are given a file takes.
+
+`--v 2` is for the interleaved schedules of a comparison, and an order that is written out has its p and m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.inputs import built_in, read
+from pipesched.language.evaluate import MAX_OPS, at_size, placement_at
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+from pipesched.readers import PS, checked, reader_of
+from pipesched.source import Source
+
+
+def titles() -> list[tuple[str, str]]:
+    """The built-in schedules: name, and the documentation of the file, on one line."""
+    files = {name: checked(read(name)).file for name in built_in()}
+    return [(name, " ".join((file.documentation or "").split())) for name, file in files.items()]
+
+
+def sized(
+    source: Source,
+    sizes: Mapping[str, int],
+    *,
+    placed: Callable[[Placement], bool] = lambda _: True,
+    max_ops: int = MAX_OPS,
+) -> Schedule | None:
+    """A .ps file at those of the sizes that it takes, None where it is not for them.
+
+    placed: whether the placement is one that is asked for; an order that has another is not written out.
+    """
+    try:
+        file = checked(source)
+        own = {name: x for name, x in sizes.items() if name in file.defaults}
+        fits = placed(placement_at(file, own, max_ops=max_ops))
+        return at_size(file, own, max_ops=max_ops).schedule if fits else None
+    except PipeschedError:
+        return None
+
+
+def shared(sources: Sequence[Source], sizes: Mapping[str, int]) -> list[dict[str, int]]:
+    """Of the sizes that are given those that each file takes.
+
+    Raises:
+        PipeschedError: PS208, one that none of the files has.
+    """
+    taken = [_takes(source) for source in sources]
+    if all(names is not None for names in taken):
+        strangers = [name for name in sizes if not any(name in (names or ()) for names in taken)]
+        if strangers:
+            message = f"none of these schedules has a parameter {', '.join(f'`{name}`' for name in strangers)}"
+            known = ", ".join(dict.fromkeys(name for names in taken for name in names or ())) or "none"
+            raise fail(Code.PARAMETER_UNKNOWN, message, help=f"they have {known}")
+    return [{name: x for name, x in sizes.items() if names is None or name in names} for names in taken]
+
+
+def _takes(source: Source) -> tuple[str, ...] | None:
+    """The parameters that a file has; None where it cannot be read, which is reported when it is loaded."""
+    if reader_of(source) is not PS:
+        return ("p", "m")
+    try:
+        return tuple(checked(source).defaults)
+    except PipeschedError:
+        return None
