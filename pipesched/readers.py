@@ -20,9 +20,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.language.checked import Checked, check_text
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
+from pipesched.language.typecheck import Checked, check_text
 from pipesched.model.placement import most_ranks
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule

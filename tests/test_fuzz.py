@@ -28,7 +28,7 @@ from pipesched import compile, render
 from pipesched.__main__ import main as pipesched
 from pipesched.cli.terminal import dumps
 from pipesched.diagnostics import Diagnostic, PipeschedError
-from pipesched.formats import measured
+from pipesched.formats import measured_traces
 from pipesched.model.costs import Costs
 from pipesched.report import Report
 from pipesched.source import Source
@@ -140,7 +140,7 @@ def _costs(text: str) -> str:
 
 
 def _measured(text: str) -> str:
-    return str(len(measured.read([Source("run.json", text)]).schedule))
+    return str(len(measured_traces.read([Source("run.json", text)]).schedule))
 
 
 def _arguments(text: str) -> str:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.formats import torch_csv
-from pipesched.formats.torch_cells import Bad, cells, read_cell
-from pipesched.formats.torch_fast import read_plain_row
+from pipesched.formats.torch_cells import Bad, cells, read_cell, read_plain_row
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 import pipesched
 from pipesched import compile as compiler
 from pipesched.compile import Options
-from pipesched.formats import torch_csv, torch_write
+from pipesched.formats import torch_csv
 from pipesched.lower import torch_actions
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import parse_version
@@ -210,7 +210,7 @@ def test_what_is_written_is_read(schedule: Schedule) -> None:
     """The computes of any schedule whose ranks all have some: columns, pairs and all."""
     if not np.all(np.diff(schedule.start)):
         return
-    made = torch_csv.read(Source("a.csv", "".join(torch_write.pieces(schedule))))
+    made = torch_csv.read(Source("a.csv", "".join(torch_csv.pieces(schedule))))
 
     assert isinstance(made, Schedule)
     for name in ("op", "stage", "microbatch", "second", "start"):

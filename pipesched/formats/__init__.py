@@ -1,11 +1,13 @@
-"""Schedules and programs of others, in and out.
+"""Other people's files, in and out. Which text is read by which reader: READERS (`readers`); what is written: TARGETS.
 
-sniff        which format a text is
-torch_csv    torch's compute_only and compute_comms files, read strictly (torch_cells, torch_fast)
-order_text   the notation ``rank 0: F0.0 B0.0``, read (order_words) and written (order_write)
-rows, agree  what the readers share: placement from rows, and whether it is what the user said
-stream_*     the published form, read (stream_lines, stream_strict, json_places) and written (numbered)
-ps_write     a schedule as a .ps file: its words (ps_letters) folded (ps_fold, ps_grow), ranks that are alike written
-             once (ps_ranks), as text (ps_print, ps_place)
-torch_write  torch's CSV, written; torch_trainer tells the settings that go with it
+torch_csv, torch_cells    torch's compute_only and compute_comms files, read strictly, and written; torch_trainer: the
+                          settings that go with one
+order_text, order_write   the notation ``rank 0: F0.0 B0.0``
+stream_*                  the published form: read quickly where it is laid out as ours is, else strictly; and written
+answer_read               what `pipesched optimize --json` prints
+measured_traces           measured runs, as Chrome's trace events
+in_memory                 orders that are values of Python, as texts
+rows                      what readers of rows share: the placement, and whether a file agrees with what was said of it
+misread                   the one thing that is wrong with all of a file, in place of every cell
+numbered                  many lines that differ in one number each, written at once
 """

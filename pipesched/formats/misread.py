@@ -18,7 +18,7 @@ from itertools import combinations, islice
 from typing import TypeAlias
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.formats.order_words import HELP
+from pipesched.formats.order_text import HELP
 from pipesched.formats.torch_cells import SHAPE
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule

@@ -15,18 +15,20 @@ with ``#`` are comments. A message on another communicator than 0 ends in ``@`` 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import PurePath
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Label, PipeschedError, fail
-from pipesched.formats.agree import require_dense
-from pipesched.formats.order_lines import SHOWN, Lines, words
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats.order_write import write, write_program
-from pipesched.formats.rows import Rows, other_stage, place, rank_table
+from pipesched.formats.rows import LARGEST, Rows, number, other_stage, place, rank_table, require_dense, require_ranks
 from pipesched.model.columns import Column, Ints
+from pipesched.model.ops import Instruction, Op
 from pipesched.model.origin import Place
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
@@ -100,3 +102,258 @@ def _placement(rows: Rows, peer: Column, origin: WordOrigin) -> Placement:
     here = rows.stage[placed], rows.microbatch[placed], rows.rank[placed]
     there = far[named], rows.microbatch[message][named], peer[message][named]
     return place(rank_table(shape, [here, there]), ranks)
+
+
+# Words
+
+HELP = "words are F0.1, F3.1+B2.0, send:F0.1>1, recv:F0.1<0, wait:F0.1, reduce:2, sync:2=5, step, unshard:2, reshard:2"
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Why a word is refused. `beyond` tells a number that is too large from a text that is no word."""
+
+    reason: str
+    help: str = HELP
+    beyond: bool = False
+
+
+Fields = tuple[str, ...]
+Maker = Callable[[Fields], Instruction]
+
+_MESSAGE = {
+    ("send", "F"): (Op.SEND_F, 0),
+    ("send", "B"): (Op.SEND_B, 0),
+    ("recv", "F"): (Op.RECV_F, 1),
+    ("recv", "B"): (Op.RECV_B, -1),
+}
+"""The operation, and how far its own stage is from the producer's, after which the word is named."""
+
+
+def _message(fields: Fields) -> Instruction:
+    verb, letter, stage, microbatch, peer, communicator = fields
+    op, step = _MESSAGE[verb, letter]
+    own = number(stage) + step
+    return Instruction(op, own, number(microbatch), number(peer), communicator=number(communicator or ""))
+
+
+def _wait(fields: Fields) -> Instruction:
+    letter, stage, microbatch = fields
+    return Instruction(Op.WAIT_SEND_F if letter == "F" else Op.WAIT_SEND_B, number(stage), number(microbatch))
+
+
+_STAGE_WORDS = {
+    "reduce": Op.REDUCE_GRAD,
+    "wait": Op.WAIT_REDUCE_GRAD,
+    "unshard": Op.UNSHARD,
+    "reshard": Op.RESHARD,
+}
+
+_NUMBER = "([0-9]+)"
+
+_WORDS: tuple[tuple[re.Pattern[str], Maker], ...] = tuple(
+    (re.compile(pattern), maker)
+    for pattern, maker in (
+        (rf"([FIWB]){_NUMBER}\.{_NUMBER}", lambda f: Instruction(Op[f[0]], number(f[1]), number(f[2]))),
+        (rf"(send):([FB]){_NUMBER}\.{_NUMBER}>{_NUMBER}(?:@{_NUMBER})?", _message),
+        (rf"(recv):([FB]){_NUMBER}\.{_NUMBER}<{_NUMBER}(?:@{_NUMBER})?", _message),
+        (rf"wait:([FB]){_NUMBER}\.{_NUMBER}", _wait),
+        (rf"(reduce|wait|unshard|reshard):{_NUMBER}", lambda f: Instruction(_STAGE_WORDS[f[0]], number(f[1]))),
+        (rf"sync:{_NUMBER}={_NUMBER}", lambda f: Instruction(Op.SYNC, number(f[0]), peer=number(f[1]))),
+        (r"(step)", lambda _: Instruction(Op.STEP)),
+    )
+)
+
+_OF_VERB: dict[str, tuple[tuple[re.Pattern[str], Maker], ...]] = {
+    verb: tuple(row for row in _WORDS if verb in row[0].pattern)
+    for verb in ("send", "recv", "wait", "reduce", "unshard", "reshard", "sync", "step")
+}
+_COMPUTE = _WORDS[:1]
+_WIDE = re.compile(f"[0-9]{{{len(str(LARGEST))},}}")
+_GRADIENT_OF_I = re.compile(r"(send|recv|wait):I")
+
+
+def read_word(text: str, group: int) -> tuple[Instruction, ...] | Bad:
+    """The instruction of a word, or the two of an overlap pair, in the batch `group` (-1: none)."""
+    first, plus, rest = text.partition("+")
+    if not plus and group < 0:
+        alone = _one(first)
+        return (alone,) if isinstance(alone, Instruction) else _no_operation(text, alone)
+    instructions = []
+    for part, second in ((first, False), (rest, True)) if plus else ((first, False),):
+        found = _one(part)
+        if isinstance(found, Bad):
+            return _no_operation(text, found)
+        instructions.append((found, second))
+    if plus and not _pair(instructions[0][0], instructions[1][0]):
+        return Bad(f"{_short(text)!r} is no overlap pair", "a pair is an F, then a B or an I, as in F3.1+B2.0")
+    return tuple(
+        Instruction(x.op, x.stage, x.microbatch, x.peer, group, x.communicator, second) for x, second in instructions
+    )
+
+
+def _no_operation(text: str, why: Bad) -> Bad:
+    return Bad(f"{_short(text)!r} is no operation: {why.reason}", why.help, why.beyond)
+
+
+def _pair(first: Instruction, second: Instruction) -> bool:
+    return first.op is Op.F and second.op in (Op.B, Op.I)
+
+
+def _one(text: str) -> Instruction | Bad:
+    for pattern, maker in _OF_VERB.get(text.partition(":")[0], _COMPUTE):
+        match = pattern.fullmatch(text)
+        if match is not None:
+            beyond = next((x for x in _WIDE.findall(text) if number(x) > LARGEST), None)
+            if beyond is not None:
+                return Bad(f"{_short(beyond)} is beyond the limit of {LARGEST:,}", beyond=True)
+            return _checked(maker(match.groups()))
+    if _GRADIENT_OF_I.match(text):
+        return Bad("a gradient bears the letter B, whether B or I made it", "write send:B3.0>1")
+    return Bad("it is not in the notation of orders")
+
+
+def _checked(instruction: Instruction) -> Instruction | Bad:
+    """A gradient of stage 0 has no receiver."""
+    if instruction.stage < 0 and instruction.op is Op.RECV_B:
+        return Bad("stage 0 makes no gradient that anybody could receive")
+    return instruction
+
+
+def _short(text: str, limit: int = 40) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+# Lines. One of computes alone is read as a whole: its letters and its numbers are two strings. Any other is read word
+# by word.
+
+
+SHOWN = 20
+"""So many bad words are reported; the rest of such a file is not read."""
+
+COLUMNS = ("op", "stage", "microbatch", "peer", "group", "communicator", "second")
+
+_HEAD = re.compile(r"[ \t]*rank[ \t]+([0-9]{1,7})[ \t]*:")
+_WORD = re.compile(r"[^ \t\r]+")
+
+_NUMBERS = r"[0-9]{1,7}\.[0-9]{1,7}"
+_COMPUTES = re.compile(rf"[ \t]*(?:(?:F{_NUMBERS}\+[BI]{_NUMBERS}|[FIWB]{_NUMBERS})(?:[ \t]+|$))*")
+_NO_NUMBERS = {ord(c): None for c in "0123456789. \t"}
+_ONLY_NUMBERS = {ord(c): " " for c in "FIWB+."}
+
+
+@dataclass
+class Lines:
+    """What was read so far.
+
+    ranks: an array a rank, shape (len(COLUMNS), instructions). lines: the line of each rank. slow: words that were read
+    one by one.
+    """
+
+    source: Source
+    most_ranks: int = RANKS
+    ranks: list[Column] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    slow: int = 0
+    problems: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def most_words(self) -> int:
+        """Words that are read one by one: as many as there may be ranks, thirty times."""
+        return 30 * self.most_ranks
+
+    def read(self) -> None:
+        """All lines, until too much is wrong."""
+        for line in range(1, len(self.source.line_starts) + 1):
+            self._line(line)
+            if len(self.problems) >= SHOWN:
+                return
+
+    def _bad(self, span: Span, code: Code, message: str, help: str | None = None) -> None:
+        self.problems.append(Diagnostic(code, message, (Label(span, f"rank {len(self.ranks)}"),), (), help))
+
+    def _line(self, number: int) -> None:
+        text = uncommented(self.source, number)
+        if not text.strip():
+            return
+        offset = self.source.line_starts[number - 1]
+        head = _HEAD.match(text)
+        span = self.source.span(offset, offset + (head.end() if head else len(text)))
+        if head is None:
+            self._bad(span, Code.CELL, "a line must begin with its rank", "write rank 0: F0.0 F0.1 B0.0 B0.1")
+            return
+        if int(head[1]) != len(self.ranks):
+            turn = f"rank {int(head[1])} is out of turn: rank {len(self.ranks)} is expected here"
+            self._bad(span, Code.CELL, turn, "list every rank once, from 0 on")
+        self.lines.append(number)
+        require_ranks(len(self.lines), self.most_ranks)
+        plain = _COMPUTES.fullmatch(text, head.end())
+        self.ranks.append(_computes(text[head.end() :]) if plain else _columns(list(self._words(number))))
+
+    def _words(self, number: int) -> Iterator[Instruction]:
+        """The instructions of a line; batches are numbered from 0 on each rank."""
+        opened: Span | None = None
+        batches = 0
+        for word in words(self.source, number):
+            text = word.text
+            if len(self.problems) >= SHOWN:
+                return
+            if text == "(" and opened is None:
+                opened = word
+            elif text == ")" and opened is not None:
+                opened, batches = None, batches + 1
+            elif text in ("(", ")"):
+                self._bad(word, Code.CELL, f"{text!r} without its other half", "batches are ( … ), not nested")
+            else:
+                yield from self._word(word, text, -1 if opened is None else batches)
+        if opened is not None:
+            self._bad(opened, Code.CELL, "'(' without its other half", "a batch ends in ) on the same line")
+
+    def _word(self, span: Span, text: str, group: int) -> Sequence[Instruction]:
+        self.slow += 1
+        if self.slow > self.most_words:
+            message = f"the file has more than {self.most_words:,} words beside computes"
+            help = "torch CSV and streams are read faster; --max-ops raises the limit"
+            raise fail(Code.TOO_MANY_OPERATIONS, message, Label(span, "one too many"), help=help)
+        found = read_word(text, group)
+        if isinstance(found, Bad):
+            self._bad(span, Code.OUT_OF_RANGE if found.beyond else Code.CELL, found.reason, found.help)
+            return ()
+        return found
+
+
+def uncommented(source: Source, line: int) -> str:
+    return source.line(line).partition("#")[0]
+
+
+def words(source: Source, line: int) -> Iterator[Span]:
+    """The words of a line after its rank, without the comment."""
+    text = uncommented(source, line)
+    head = _HEAD.match(text)
+    offset = source.line_starts[line - 1]
+    for word in _WORD.finditer(text, head.end() if head else len(text)):
+        yield source.span(offset + word.start(), offset + word.end())
+
+
+def _computes(text: str) -> Column:
+    """A line of nothing but computes, whose words are right."""
+    letters = text.translate(_NO_NUMBERS).encode()
+    marks = np.frombuffer(letters, dtype=np.uint8)
+    letter = np.flatnonzero(marks != ord("+"))
+    numbers = np.array(text.translate(_ONLY_NUMBERS).split(), dtype=np.int32).reshape(-1, 2)
+    columns = np.full((len(COLUMNS), len(letter)), -1, dtype=np.int32)
+    columns[0] = _LETTERS[marks[letter]]
+    columns[1:3] = numbers.T
+    columns[5] = 0
+    columns[6] = (letter > 0) & (marks[letter - 1] == ord("+")) if len(letter) else 0
+    return columns
+
+
+_LETTERS = np.full(256, -1, dtype=np.int32)
+for _op in (Op.F, Op.I, Op.W, Op.B):
+    _LETTERS[ord(_op.name)] = _op
+
+
+def _columns(instructions: list[Instruction]) -> Column:
+    rows = list(map(attrgetter(*COLUMNS), instructions))
+    return np.array(rows, dtype=np.int32).reshape(-1, len(COLUMNS)).T

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
-from pipesched.formats import json_places, stream_lines, stream_strict, stream_write
+from pipesched.formats import stream_strict, stream_write
 from pipesched.formats.rows import LARGEST
+from pipesched.formats.stream_strict import end_of, items_of, place_of
 from pipesched.model.columns import Column, Ints
 from pipesched.model.ops import Op
 from pipesched.model.origin import Place
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.source import Source
-from pipesched.stream import Instruction, Route
+from pipesched.stream import FIELDS, Instruction, Route, instruction_text
 
 _RANKS, _END = '  "ranks": [', "\n  ]\n}\n"
 
@@ -60,14 +61,14 @@ class LineOrigin:
 
     def _spans(self, rank: int) -> Iterator[tuple[int, int]]:
         text = self._source.text
-        for begin in json_places.items(text, json_places.find(text, f"ranks[{rank}]")[0]):
-            end = json_places.end_of(text, begin)
+        for begin in items_of(text, place_of(text, f"ranks[{rank}]")[0]):
+            end = end_of(text, begin)
             inside = text[begin:end]
-            parts = begin + json_places.find(inside, "parts")[0] if '"parts"' in inside else begin
+            parts = begin + place_of(inside, "parts")[0] if '"parts"' in inside else begin
             if parts == begin:
                 yield begin, end
             else:
-                yield from ((at, json_places.end_of(text, at)) for at in json_places.items(text, parts))
+                yield from ((at, end_of(text, at)) for at in items_of(text, parts))
 
 
 def _as_told(source: Source) -> tuple[Program, dict[str, int]]:
@@ -97,7 +98,7 @@ def _as_written(source: Source) -> tuple[Program, dict[str, int]] | None:
     rows = body.removesuffix(_END).split("\n    [")[1:]
     if not isinstance(name, str) or not _sizes(parameters) or not _proper(routes, len(rows)):
         return None
-    columns = [stream_lines.columns(row.strip("\n ],"), len(routes)) for row in rows]
+    columns = [_columns(row.strip("\n ],"), len(routes)) for row in rows]
     ranks = [rank for rank in columns if rank is not None]
     if len(ranks) < len(rows) or stream_strict.sparse(routes, sum(rank.shape[1] for rank in ranks)):
         return None
@@ -152,3 +153,50 @@ def _program(source: Source, name: str, routes: tuple[Route, ...], ranks: list[C
     second = columns[4].astype(np.bool_)
     origin = LineOrigin(source, start)
     return Program(name, placement, op.astype(np.int8), stage, microbatch, peer, none, first, second, start, origin)
+
+
+# The lines of a rank as columns, for text laid out as `pipesched.stream.dumps` does, one instruction a line. What else
+# stands in a line is not looked at: the columns are written again and the texts compared, so only a right one passes.
+#
+#     {"op":"SEND_F","stage":0,"microbatch":7,"peer":1}      the word after "op", and the numbers in their order
+#     {"op":"OVERLAP","parts":[{…},{…}]}                     two lines, of which the second one begins with +
+
+
+_BETWEEN = ",\n      "
+_OPEN, _ = instruction_text(Instruction("OVERLAP"), 1).split("]")
+_DIGITS = bytes(c if chr(c).isdigit() and c < 128 else ord(" ") for c in range(256))
+_PLAIN = {op.name: int(op) for op in Op if op.name in FIELDS}
+
+
+def _columns(lines: str, routes: int) -> Column | None:
+    """op, stage, microbatch, peer and second of a rank, shape (5, instructions); None if a line cannot be read."""
+    if not lines:
+        return np.zeros((5, 0), dtype=np.int32)
+    if _OPEN in lines:
+        lines = lines.replace(_OPEN, "").replace('},{"op"', f'}}{_BETWEEN}+"op"')
+    rows = lines.split(_BETWEEN)
+    try:
+        op = np.array([_PLAIN[row[7 : row.index('"', 7)]] for row in rows], dtype=np.int32)
+        digits = lines.encode("ascii").translate(_DIGITS).strip()
+        numbers = np.fromstring(digits, dtype=np.int64, sep=" ") if digits else np.zeros(0, dtype=np.int64)
+    except (KeyError, ValueError):
+        return None
+    made = np.full((5, len(rows)), -1, dtype=np.int64)
+    made[0] = op
+    made[4] = [row[0] == "+" for row in rows]
+    return made if _fill(made, numbers, routes) and int(made.max()) < 2**31 else None
+
+
+def _fill(made: Column, numbers: Column, routes: int) -> bool:
+    """Puts the numbers into the columns of stage, microbatch and peer; whether there are as many as fields."""
+    names = {op: [name for name in FIELDS[Op(op).name] if name != "route" or routes > 1] for op in np.unique(made[0])}
+    count = np.array([len(names.get(op, ())) for op in range(len(Op))])
+    begin = np.cumsum(count[made[0]]) - count[made[0]]
+    if int(count[made[0]].sum()) != len(numbers):
+        return False
+    for op, fields in names.items():
+        at = np.flatnonzero(made[0] == op)
+        for offset, name in enumerate(fields):
+            if name != "route":
+                made[{"stage": 1, "microbatch": 2, "peer": 3}[name], at] = numbers[begin[at] + offset]
+    return True

@@ -7,13 +7,13 @@ place, and what is right as JSON and cannot be a program is refused.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.formats import json_places
 from pipesched.formats.rows import LARGEST, SPARE
 from pipesched.model.columns import Column
 from pipesched.source import Source
@@ -95,7 +95,7 @@ def _not_json(source: Source) -> json.JSONDecodeError | None:
 
 
 def _at(source: Source, path: str, text: str) -> tuple[Label, ...]:
-    return (Label(source.span(*json_places.find(source.text, path)), text),)
+    return (Label(source.span(*place_of(source.text, path)), text),)
 
 
 def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
@@ -139,3 +139,58 @@ def _wrong(instruction: Instruction, routes: list[int]) -> tuple[Code, str] | No
         if 0 <= x.microbatch < len(routes) and routes[x.microbatch] != x.route:
             return Code.STREAM, f"microbatch {x.microbatch} takes route {routes[x.microbatch]}, not {x.route}"
     return None
+
+
+# Where a value stands in a JSON text. Asked only when something is wrong, so the text is walked and not indexed.
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+_STEP = re.compile(r"\.?([A-Za-z_]+)|\[(\d+)\]")
+_decode = json.JSONDecoder(object_pairs_hook=lambda pairs: None).raw_decode
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
+
+
+def end_of(text: str, at: int) -> int:
+    """Where the value that begins here ends."""
+    return int(_decode(text, at)[1])
+
+
+def items_of(text: str, at: int) -> Iterator[int]:
+    """Where each item of the list that begins here begins. Items are decoded only to find the next one."""
+    at = _skip(text, at + 1)
+    while text[at] != "]":
+        yield at
+        at = _skip(text, end_of(text, at))
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
+    """The key of each member of the object that begins here, and where its value begins."""
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        end = end_of(text, at)
+        key = json.loads(text[at:end])
+        at = _skip(text, _skip(text, end) + 1)
+        yield key, at
+        at = _skip(text, end_of(text, at))
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+
+
+def place_of(text: str, path: str) -> tuple[int, int]:
+    """Begin and end of the value at a path such as ``ranks[0][3].stage``: of the innermost one that is there."""
+    at = _skip(text, 0)
+    for key, index in _STEP.findall(path):
+        inner = None
+        if index and text[at] == "[":
+            inner = next((begin for number, begin in enumerate(items_of(text, at)) if number == int(index)), None)
+        elif key and text[at] == "{":
+            inner = next((begin for name, begin in _members(text, at) if name == key), None)
+        if inner is None:
+            break
+        at = inner
+    return at, end_of(text, at)

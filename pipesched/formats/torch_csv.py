@@ -17,11 +17,11 @@ from pathlib import PurePath
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.formats.agree import disagreements, table_of
-from pipesched.formats.rows import Rows, peers, place, require_ranks
-from pipesched.formats.torch_cells import Bad, cells, parts, read_cell
-from pipesched.formats.torch_fast import Columns, read_plain_row
+from pipesched.formats import numbered
+from pipesched.formats.rows import Rows, disagreements, peers, place, require_ranks, table_of
+from pipesched.formats.torch_cells import Bad, Columns, cells, parts, read_cell, read_plain_row
 from pipesched.model.columns import Column, Ints
+from pipesched.model.ops import Op
 from pipesched.model.origin import Place
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
@@ -224,3 +224,28 @@ def _empty_cell(span: Span, line: int, number: int) -> Diagnostic:
         (),
         "leave empty cells out: a program has no time steps",
     )
+
+
+# Writing. An overlap pair is one cell, ``(3F0;3B1)OVERLAP_F_B``. There are no bubbles: torch needs none.
+
+
+def pieces(order: Schedule | Program) -> Iterator[str]:
+    """The rows, a rank at a time. SYNC and STEP are no actions of torch: who has them lowers them first."""
+    for rank in range(order.ranks):
+        yield _row_text(order, rank)
+
+
+def _row_text(order: Schedule | Program, rank: int) -> str:
+    here = slice(int(order.start[rank]), int(order.start[rank + 1]))
+    op, microbatch = order.op[here], order.microbatch[here]
+    kinds, kind = numbered.distinct(op, numbered.parts(op, order.second[here]), order.stage[here])
+    number = np.where(microbatch >= 0, microbatch, -1)
+    return numbered.write([_cell(*row) for row in kinds], kind, number).removesuffix(",") + "\n"
+
+
+def _cell(op: int, part: int, stage: int) -> tuple[str, str]:
+    """What stands before and after the microbatch."""
+    name = f"{stage}{Op(op).name}"
+    if part == numbered.FIRST:
+        return f"({name}", ";"
+    return name, ")OVERLAP_F_B," if part == numbered.SECOND else ","

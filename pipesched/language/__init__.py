@@ -1,10 +1,10 @@
 """The schedule language: text to tree to schedule, and back to text.
 
-ast        what was written
-parser     text -> tree, with every syntax error of a file in one run; build makes the nodes
-recover    why a text is not in the language: tokens, brackets, table (the walk), expected (the words)
-printer    a file's tokens -> canonical text (`pipesched fmt`); spacing within lines, columns across them
-translate  expressions and statements -> Python bytecode that carries the positions of the .ps file
-evaluate   tree + parameters -> Schedule
-claims     what a file says about itself, checked exactly
+ast                 what was written
+parser              text -> tree; recover: why a text is not in the language (tokens, brackets, expected, slips, habits)
+printer             tree or text -> canonical text (`pipesched fmt`); layout: blanks within lines, columns across them
+typecheck           names and types; translate, statements: -> Python bytecode that carries the places of the .ps file
+evaluate            tree + parameters -> Schedule: placement_lines, rank_programs and the operations they run
+claims              what a file says about itself, checked exactly
+ps_write            a schedule as a .ps file
 """

@@ -225,3 +225,20 @@ class File(Node):
     parameters: tuple[Parameter, ...]
     documentation: str | None
     items: tuple[Item, ...]
+
+
+def names_in(node: Expression) -> frozenset[str]:
+    """Every value and function named in an expression."""
+    match node:
+        case Name(id=name):
+            return frozenset({name})
+        case Call(function=function, arguments=arguments):
+            return frozenset({function.id}).union(*map(names_in, arguments))
+        case Unary(operand=operand):
+            return names_in(operand)
+        case Binary(left=left, right=right):
+            return names_in(left) | names_in(right)
+        case Conditional(condition=condition, yes=yes, no=no):
+            return names_in(condition) | names_in(yes) | names_in(no)
+        case Number() | Boolean():
+            return frozenset()

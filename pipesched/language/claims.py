@@ -19,8 +19,7 @@ from typing import Any
 
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language import ast
-from pipesched.language.names import names_in
-from pipesched.language.running import Halt, report
+from pipesched.language.execution import Halt, report
 from pipesched.language.scope import Binding, Scope
 from pipesched.language.translate import Expressions, compiled, lambda_of
 from pipesched.model.costs import Costs
@@ -89,7 +88,7 @@ def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
 
 def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:
     """Translate a claim; what is wrong with it goes to the scope."""
-    used = names_in(node.claim) | (names_in(node.condition) if node.condition else frozenset())
+    used = ast.names_in(node.claim) | (ast.names_in(node.condition) if node.condition else frozenset())
     variables = tuple(x for x in rank_variables if x in used)
     exact = Expressions(exact=True)
 

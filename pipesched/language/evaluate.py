@@ -18,13 +18,12 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.language import ast
-from pipesched.language.checked import Checked, check_file
 from pipesched.language.claims import Facts, Verdict, judge_all
-from pipesched.language.names import names_in
-from pipesched.language.placing import place
-from pipesched.language.programs import Programs
-from pipesched.language.running import Budget, Halt, pure, report
+from pipesched.language.execution import Budget, Halt, pure, report
+from pipesched.language.placement_lines import place
+from pipesched.language.rank_programs import Programs
 from pipesched.language.scope import LONG, MANY
+from pipesched.language.typecheck import Checked, check_file
 from pipesched.model.costs import Cost, Costs
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
@@ -159,7 +158,7 @@ def _steps(checked: Checked, names: dict[str, Any]) -> None:
 
 
 def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> PipeschedError:
-    used = [x for x in sorted(names_in(node.condition)) if isinstance(names.get(f"v_{x}"), int)]
+    used = [x for x in sorted(ast.names_in(node.condition)) if isinstance(names.get(f"v_{x}"), int)]
     values = ", ".join(f"{x} = {names[f'v_{x}']}" for x in used)
     condition = " ".join(node.condition.span.text.split())
     return fail(

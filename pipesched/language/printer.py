@@ -16,9 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipesched.language import ast
-from pipesched.language.columns import Line, rendered
+from pipesched.language.layout import Line, breakable, gap, rendered
 from pipesched.language.parser import grammar, parse
-from pipesched.language.spacing import breakable, gap
 from pipesched.language.tokens import COMMENT, Token
 from pipesched.source import Source
 

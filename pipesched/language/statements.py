@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pipesched.diagnostics import Code, Label
 from pipesched.language import ast
-from pipesched.language.running import Loop
+from pipesched.language.execution import Loop
 from pipesched.language.scope import Binding, Scope
 from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, placed
 from pipesched.source import Span

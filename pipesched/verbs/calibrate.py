@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.analysis.measured_run import Fit, Measured, fits, running
-from pipesched.formats import measured as reader
+from pipesched.formats import measured_traces as reader
 from pipesched.model.ops import Op
 from pipesched.source import Source
 
@@ -44,7 +44,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
     """The costs of a run.
 
     Raises:
-        PipeschedError: PS816, PS818, as `formats.measured.read`.
+        PipeschedError: PS816, PS818, as `formats.measured_traces.read`.
     """
     measured = reader.read(sources)
     found = tuple(fits(measured))

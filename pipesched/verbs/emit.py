@@ -16,7 +16,7 @@ from pipesched.check.torch_target import check_torch_target
 from pipesched.compile import examine, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Loaded, Options, sizes
-from pipesched.formats import stream_write, torch_write
+from pipesched.formats import stream_write, torch_csv
 from pipesched.lower.communicate import communicate
 from pipesched.lower.torch_actions import torch_actions
 from pipesched.model.ops import Op
@@ -43,7 +43,7 @@ class Emission:
         """The text, a rank at a time."""
         if self.target == "stream" and isinstance(self.order, Program):
             return (safe(piece, "json") for piece in stream_write.pieces(self.order, self.parameters))
-        return torch_write.pieces(self.order) if self.order is not None else iter(())
+        return torch_csv.pieces(self.order) if self.order is not None else iter(())
 
     def by_rank(self) -> Iterator[str]:
         """The text of each rank alone."""

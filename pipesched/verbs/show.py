@@ -59,12 +59,12 @@ def laid_over(made: Picture, traces: Sequence[Source]) -> Against:
         PipeschedError: PS816, PS818, no trace; PS817, of another schedule; what is wrong with a file that does not end.
     """
     from pipesched.analysis.deviation import against
-    from pipesched.formats import measured
+    from pipesched.formats import measured_traces
 
     plan = made.chart
     if not plan.times.finished and made.fault is not None:
         raise PipeschedError([made.fault])
-    return against(plan.schedule, plan.times, plan.analysis.ticks, measured.read(traces))
+    return against(plan.schedule, plan.times, plan.analysis.ticks, measured_traces.read(traces))
 
 
 def against_text(chart: Chart, run: Against, how: Text | None = None) -> str:

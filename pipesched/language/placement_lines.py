@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
-from pipesched.language.checked import Checked, StageCode
-from pipesched.language.running import Halt, report
+from pipesched.language.execution import Halt, report
+from pipesched.language.typecheck import Checked, StageCode
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
 from pipesched.source import Span
 

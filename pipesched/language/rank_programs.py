@@ -11,11 +11,11 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.language import ast
-from pipesched.language.checked import Checked, RankCode
-from pipesched.language.emitter import Emitter
-from pipesched.language.placing import nobody
-from pipesched.language.running import BUDGET, Budget, Halt, locate, report
+from pipesched.language.execution import BUDGET, Budget, Halt, locate, report
+from pipesched.language.operations import Emitter
+from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
+from pipesched.language.typecheck import Checked, RankCode
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.origin import Origin, Place
 from pipesched.model.placement import Placement

@@ -13,8 +13,8 @@ from types import CodeType
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.claims import CLAIM_NAMES, Claim, compile_claim, scope_of_claims
+from pipesched.language.execution import Loop
 from pipesched.language.parser import WORDS, parse
-from pipesched.language.running import Loop
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.statements import Site, Statements
 from pipesched.language.translate import Expressions, compiled, define, lambda_of, paid

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipesched.diagnostics import Code
-from pipesched.language.running import Halt
+from pipesched.language.execution import Halt
 
 Emission = Callable[..., None]
 

@@ -6,8 +6,10 @@ repeat m - warmup { F  B }  # steady        route up:   stage s in 0 .. p on ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from pipesched.language.tokens import Token
 
 
 @dataclass
@@ -68,3 +70,57 @@ def _align_parts(run: list[Line], width: int) -> None:
     if any(line.width > width for line in run):
         for line, parts in zip(run, written, strict=True):
             line.parts = parts
+
+
+# Blanks: F[c](i)    min(a, b)    0 .. m    a // b    -x    { F  B }    route up: stage s    release split:1/2
+
+_VALUES = ("NAME", "NUMBER")
+_VALUE_WORDS = (")", "]", "true", "false")
+_BREAK_BEFORE = ("then", "else", "and", "or", "when", "release", "for", "on")
+_OPERATORS = ("COMPARE", "TIMES")
+_OPERATOR_WORDS = ("+", "-", "/", "=", ",", "and", "or")
+
+
+def gap(tokens: Sequence[Token], at: int) -> str:
+    """The blanks before the token at `at`, where it does not begin a line or a statement."""
+    before, token = tokens[at - 1], tokens[at]
+    tight_left = before.text in ("(", "[") or _unary(tokens, at - 1) or _in_share(tokens, at)
+    tight_right = token.text in (")", "]", ",", ":") or (before.text == "{" and token.text == "}")
+    return "" if tight_left or tight_right or _argument(before, token) else " "
+
+
+def breakable(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a line may end before the token: beside an operator, after a comma, before a word like `when`."""
+    before, token = tokens[at - 1], tokens[at]
+    if gap(tokens, at) == "" or before.text in ("{", "}"):
+        return False
+    if token.text in _BREAK_BEFORE or _operates(before):
+        return True
+    return _operates(token) and token.text not in ("=", ",")
+
+
+def _operates(token: Token) -> bool:
+    return token.kind in _OPERATORS or token.text in _OPERATOR_WORDS
+
+
+def _argument(before: Token, token: Token) -> bool:
+    """Whether a bracket belongs to the word before it: a call, a chunk, a microbatch."""
+    if token.text == "(":
+        return before.kind == "NAME" or before.text in ("overlap", "]") or before.text in tuple("FIWB")
+    return token.text == "[" and before.text in tuple("FIWB")
+
+
+def _unary(tokens: Sequence[Token], at: int) -> bool:
+    if tokens[at].text != "-" or at == 0:
+        return False
+    return tokens[at - 1].kind not in _VALUES and tokens[at - 1].text not in _VALUE_WORDS
+
+
+def _in_share(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a gap is inside `split:1/2`, where nothing stands apart."""
+    for start in range(max(0, at - 3), at):
+        if tokens[start].text == ":" and tokens[start - 2].text == "release":
+            share = tokens[start + 1 : start + 4]
+            length = 4 if len(share) == 3 and share[1].text == "/" else 2
+            return start < at < start + length
+    return False
