@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -39,6 +40,17 @@ def read(target: str) -> Source:
     if name is None:
         raise fail(Code.UNKNOWN_SCHEDULE, f"no schedule is called {target!r}", help=_meant(target))
     return Source(f"{name}.ps", asset("schedules", f"{name}.ps").read_text("utf-8"))
+
+
+def read_path(path: str) -> Source:
+    """The file that is named by a path; no built-in name counts.
+
+    Raises:
+        PipeschedError: PS809, missing or not text.
+    """
+    if path != "-" and not os.path.exists(path):
+        raise fail(Code.UNREADABLE, f"no such file: {path}")
+    return read(path)
 
 
 def _stdin() -> bytes:

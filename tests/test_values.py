@@ -59,7 +59,7 @@ def test_no_value_of_an_option_ends_in_an_error_of_pythons(option: str) -> None:
 def test_no_value_ends_optimize_in_an_error_of_pythons(option: str) -> None:
     """The same."""
     for value in ANYTHING:
-        answers(pipesched.optimizer, **{"p": 1, "m": 1, "time_limit": 1, option: value})
+        answers(pipesched.optimize, **{"p": 1, "m": 1, "time_limit": 1, option: value})
 
 
 def test_no_value_as_a_schedule_ends_in_an_error_of_pythons() -> None:

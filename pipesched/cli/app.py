@@ -13,10 +13,10 @@ from pipesched.cli.compare import compare
 from pipesched.cli.diff import diff
 from pipesched.cli.emit import emit
 from pipesched.cli.explain import explain
+from pipesched.cli.flags import as_option
 from pipesched.cli.fmt import fmt
 from pipesched.cli.list import list_schedules
 from pipesched.cli.optimize import optimize
-from pipesched.cli.options import as_option
 from pipesched.cli.order import order
 from pipesched.cli.run import run as run_command
 from pipesched.cli.show import show

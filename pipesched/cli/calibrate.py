@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipesched.cli import options
-from pipesched.cli import traces as files
+from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps, replace_file
 from pipesched.diagnostics import Code, fail
 
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Fit the costs of every stage to a measured run.")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("digits", "--digits", type=options.whole, default=3, show_default=True, help="Significant digits.")
-@click.option("json", "--json", is_flag=True, help="One object: costs, and what they were fitted from.")
-@click.option("output", "-o", metavar="COSTS.toml", help="Write the costs as --costs reads them; - for stdout.")
-@click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True)
+@flags.options("calibrate")
 def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json: bool, color: str) -> int:
     """Fit F, I, W, B, FB and C of every stage, in microseconds, to a measured run.
 
@@ -34,11 +30,12 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
     Medians over steps and microbatches. The first step of several, which warms up, and outliers do not count.
     """
     from pipesched.verbs import calibrate as calibration
+    from pipesched.verbs import targets
 
     if not 1 <= digits <= 9:
         raise fail(Code.USAGE, f"{digits} significant digits; 1 to 9 can be given")
     out = Output("json" if json else "text", color)
-    made = calibration.calibrate(files.read(traces), digits)
+    made = calibration.calibrate(targets.traces(traces), digits)
     text = calibration.toml(made, [PurePath(trace).name for trace in traces])
     if output and output != "-":
         replace_file(output, text)

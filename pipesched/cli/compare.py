@@ -6,29 +6,15 @@ from typing import Any
 
 import click
 
-from pipesched.cli import options
+from pipesched.cli import flags
 from pipesched.cli.terminal import dumps, replace_file
 from pipesched.diagnostics import Code, fail
-
-MAX_RUNS = 10_000
+from pipesched.verbs.options import compile_options
 
 
 @click.command(short_help="Compare schedules and sizes in one table.")
-@click.argument("files", type=options.target, nargs=-1, metavar="FILES...")
-@click.option("library", "--all", is_flag=True, help="Every built-in schedule too.")
-@click.option(
-    "--cost-per",
-    type=click.Choice(("rank", "stage")),
-    default="rank",
-    show_default=True,
-    help="Costs are those of 1/p of the model, or of one stage.",
-)
-@click.option("--plot", metavar="OUT.svg", help="Draw the bubble against peak memory.")
-@options.size_options
-@options.check_options
-@options.torch_options
-@options.digits_option
-@options.output_options
+@click.argument("files", type=flags.target, nargs=-1, metavar="FILES...")
+@flags.options("compare")
 def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str | None, **given: Any) -> int:
     """Compare schedules: .ps files, torch CSV files, orders, streams, built-in names, or - for stdin.
 
@@ -44,18 +30,17 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     from pipesched.verbs import compare as comparison
     from pipesched.verbs.library import titles
 
-    values = options.grid(given)
+    values = flags.grid(given)
     names = [*files, *(name for name, _ in titles() if library and name not in files)]
     if not names:
         raise fail(Code.USAGE, "nothing to compare", help="name schedules, or give --all")
-    if (runs := len(names) * options.count(values)) > MAX_RUNS:
-        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MAX_RUNS:,} in one call")
+    flags.count(values, len(names))
     if plot is not None and not plot.lower().endswith(".svg"):
         raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
-    asked = options.compile_options(given, {})
-    with options.output_of(given) as out:
+    asked = compile_options(given, {})
+    with flags.output_of(given) as out:
         sources = [compile.read(name) for name in names]
-        made = comparison.compare(sources, options.combinations(values), asked, per_stage=cost_per == "stage")
+        made = comparison.compare(sources, flags.combinations(values), asked, per_stage=cost_per == "stage")
         if plot is not None:
             from pipesched.views.plot import plot as drawn
 

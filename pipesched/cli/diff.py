@@ -7,20 +7,15 @@ from typing import Any
 import click
 
 from pipesched import render
-from pipesched.cli import options
+from pipesched.cli import flags
 from pipesched.cli.terminal import dumps
-from pipesched.diagnostics import Code, fail
+from pipesched.verbs.options import compile_options
 
 
 @click.command(short_help="Say what differs between two orders, and what it costs.")
-@click.argument("a", type=options.target, metavar="A")
-@click.argument("b", type=options.target, metavar="B")
-@click.option("every", "--all", is_flag=True, help="Every line, and every operation on it.")
-@options.size_options
-@options.check_options
-@options.torch_options
-@options.digits_option
-@options.output_options
+@click.argument("a", type=flags.target, metavar="A")
+@click.argument("b", type=flags.target, metavar="B")
+@flags.options("diff")
 def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
     """Say what differs between two orders: .ps files, torch CSV files, orders, streams, built-in names.
 
@@ -37,14 +32,11 @@ def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
     from pipesched.verbs.library import shared
     from pipesched.verbs.timed import run
 
-    values = options.grid(given)
-    if options.count(values) != 1:
-        raise fail(Code.USAGE, "diff takes one size at a time", help="give each parameter one value")
-    parameters = next(options.combinations(values))
-    with options.output_of(given) as out:
+    sizes = flags.one_size("diff", given)
+    with flags.output_of(given) as out:
         sources = [compile.read(name) for name in (a, b)]
-        own = shared(sources, parameters)
-        one, two = (run(x, options.compile_options(given, y)) for x, y in zip(sources, own, strict=True))
+        own = shared(sources, sizes)
+        one, two = (run(x, compile_options(given, y)) for x, y in zip(sources, own, strict=True))
         found = differ(one, two)
         out.line(dumps(diff_text.as_json(found)) if out.format == "json" else diff_text.text(found, every=every))
         for side in (one, two):

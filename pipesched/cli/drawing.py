@@ -50,7 +50,7 @@ _ONLY = {  # what an option is for; elsewhere it would be silently ignored
     "messages": ("svg",),
     "memory": ("svg",),
     "force": ("svg", "dag"),
-    "traces": ("text", "svg"),
+    "measured": ("text", "svg"),
 }
 _PIPED = 80
 
@@ -91,9 +91,9 @@ def _require_fit(format: str, given: Mapping[str, Any]) -> None:
     """Whether every option that was given means something for the format, else PS225."""
     for name, formats in _ONLY.items():
         if given[name] not in (None, False, ()) and format not in formats:
-            option = {"begin": "from", "end": "to", "traces": "measured"}.get(name, name)
+            option = {"begin": "from", "end": "to"}.get(name, name)
             raise fail(Code.USAGE, f"--{option} is for {' and '.join(formats)}, not for {format}")
-    if given["traces"] and given["messages"]:
+    if given["measured"] and given["messages"]:
         raise fail(Code.USAGE, "--messages is for a plan alone, not with --measured")
     if given["end"] == GRAPHML:
         raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {format}")

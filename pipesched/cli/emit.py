@@ -10,25 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesched import render
-from pipesched.cli import options, terminal
+from pipesched.cli import flags, terminal
 from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
+from pipesched.verbs.options import compile_options
 
 if TYPE_CHECKING:
     from pipesched.verbs.emit import Emission
 
-TARGETS = {"stream": "json", "torch-csv": "csv", "torch-comms": "csv"}
-
 
 @click.command(short_help="Write what runs: instruction streams, or torch's CSV.")
-@click.argument("file", type=options.target, metavar="FILE")
-@click.option("--target", type=click.Choice(tuple(TARGETS)), default="stream", show_default=True)
-@click.option("--per-rank", metavar="DIR", help="Write a file for each rank into DIR: rank0.json, ...")
-@options.size_options
-@options.check_options
-@options.torch_options
-@options.output_options
-def emit(file: str, *, target: str, per_rank: str | None, **given: Any) -> int:
+@click.argument("file", type=flags.target, metavar="FILE")
+@flags.options("emit")
+def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
     """Verify a .ps file, a torch CSV, an order, a stream, a built-in name or - for stdin, and write what runs.
 
     \b
@@ -39,14 +33,11 @@ def emit(file: str, *, target: str, per_rank: str | None, **given: Any) -> int:
     from pipesched import compile
     from pipesched.verbs import emit as emission
 
-    values = options.grid(given)
-    if options.count(values) != 1:
-        raise fail(Code.USAGE, "emit takes one size at a time", help="give each parameter one value")
+    sizes = flags.one_size("emit", given)
     if per_rank is not None and given["output"] is not None:
         raise fail(Code.USAGE, "-o and --per-rank exclude each other", help="give one of them")
-    with options.output_of(given) as out:
-        asked = options.compile_options(given, next(options.combinations(values)))
-        made = emission.emit(compile.read(file), asked, target)
+    with flags.output_of(given) as out:
+        made = emission.emit(compile.read(file), compile_options(given, sizes), to)
         if made.order is None:
             return _refuse(made, out)
         files = _write(made, out, per_rank)
@@ -85,7 +76,7 @@ def _write_ranks(emission: Emission, folder: str) -> Iterator[str]:
     except OSError as error:
         raise fail(Code.USAGE, f"cannot make the folder {folder}: {error.strerror or error}") from None
     for rank, text in enumerate(emission.by_rank()):
-        path = os.path.join(folder, f"rank{rank}.{TARGETS[emission.target]}")
+        path = os.path.join(folder, f"rank{rank}.{'json' if emission.target == 'stream' else 'csv'}")
         terminal.replace_with(path, [text])
         yield path
 

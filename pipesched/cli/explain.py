@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pipesched.cli import options
+from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import Code, fail
 
@@ -26,12 +26,12 @@ class Word:
 
 @click.command(short_help="Explain a diagnostic code or a word, or list them all.")
 @click.argument("word", required=False, metavar="[CODE|WORD]")
-@options.output_options
+@flags.options("explain")
 def explain(word: str | None, **given: Any) -> int:
     """Explain a diagnostic code such as PS401, its name such as deadlock, or a word such as chunk; without one, list
     them all.
     """
-    with options.output_of(given) as out:
+    with flags.output_of(given) as out:
         if word is None:
             _index(out)
         elif isinstance(meant := find(word), Word):

@@ -9,20 +9,18 @@ from typing import Any
 import click
 
 from pipesched import render
-from pipesched.cli import options, terminal
+from pipesched.cli import flags, terminal
 from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
 
 
 @click.command(short_help="Rewrite .ps files in their canonical form.")
-@click.argument("files", type=options.target, nargs=-1, required=True, metavar="FILES...")
-@click.option("--check", is_flag=True, help="Write nothing; name the files that would change: exit status 1 if any.")
-@click.option("--diff", is_flag=True, help="Write nothing; show what would change: exit status 1 if anything.")
-@options.output_options
+@click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
+@flags.options("fmt")
 def fmt(files: tuple[str, ...], *, check: bool, diff: bool, **given: Any) -> int:
     """Rewrite .ps files in their canonical form; comments stay. - reads stdin and writes stdout."""
     results = [_format(target) for target in files]
-    with options.output_of(given) as out:
+    with flags.output_of(given) as out:
         if not check and not diff:
             _write(results, out)
         if out.format == "json":
@@ -48,12 +46,13 @@ class Formatted:
 
 
 def _format(target: str) -> Formatted:
+    from pipesched.inputs import read_path
     from pipesched.language.printer import format_source
 
     try:
         if target.lower().endswith((".csv", ".json", ".md", ".py", ".toml", ".yaml", ".yml", ".html")):
             raise fail(Code.USAGE, f"fmt is for .ps files, not for {target}")
-        source = options.read_path(target)
+        source = read_path(target)
         return Formatted(target, source.name, source.text, format_source(source))
     except PipeschedError as error:
         return Formatted(target, target, diagnostics=error.diagnostics)

@@ -6,19 +6,19 @@ from typing import Any
 
 import click
 
-from pipesched.cli import options
+from pipesched.cli import flags
 from pipesched.cli.terminal import dumps
 
 
 @click.command("list", short_help="Show the built-in schedules.")
-@options.output_options
+@flags.options("list")
 def list_schedules(**given: Any) -> int:
     """Show the built-in schedules: a name that `verify` and `order` take, and where it was published."""
     from pipesched.verbs.library import titles
 
     entries = titles()
     width = max((len(name) for name, _ in entries), default=0)
-    with options.output_of(given) as out:
+    with flags.output_of(given) as out:
         if out.format == "json":
             out.line(dumps({"ok": True, "schedules": [{"name": n, "documentation": d} for n, d in entries]}))
             return 0

@@ -6,17 +6,15 @@ from typing import Any
 
 import click
 
-from pipesched.cli import options
+from pipesched.cli import flags
 from pipesched.cli.terminal import dumps
 from pipesched.diagnostics import Code, fail
+from pipesched.verbs.options import compile_options
 
 
 @click.command(short_help="Print what every rank does, in order.")
-@click.argument("file", type=options.target, metavar="FILE")
-@click.option("--program", is_flag=True, help="Sends, receives and reductions too.")
-@options.size_options
-@options.torch_options
-@options.output_options_with("ps")
+@click.argument("file", type=flags.target, metavar="FILE")
+@flags.options("order")
 def order(file: str, *, program: bool, **given: Any) -> int:
     """Print the order of a .ps file, a torch CSV file, a stream, a built-in name, or - for stdin.
 
@@ -25,18 +23,15 @@ def order(file: str, *, program: bool, **given: Any) -> int:
     """
     from pipesched import compile
 
-    values = options.grid(given)
-    if options.count(values) != 1:
-        raise fail(Code.USAGE, "order takes one size at a time", help="give each parameter one value")
-    parameters = next(options.combinations(values))
-    with options.output_of(given) as out:
+    asked = compile_options(given, flags.one_size("order", given))
+    with flags.output_of(given) as out:
         if program and out.format == "ps":
             raise fail(Code.USAGE, "a .ps file has no sends and receives", help="leave --program out")
         source = compile.read(file)
         if out.format == "ps":
-            out.write(compile.as_ps(source, options.compile_options(given, parameters)))
+            out.write(compile.as_ps(source, asked))
             return 0
-        text = compile.order(source, options.compile_options(given, parameters), program=program)
+        text = compile.order(source, asked, program=program)
         out.write(dumps(_json(source.name, text)) + "\n" if out.format == "json" else text.rstrip("\n") + "\n")
     return 0
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipesched.cli import options, terminal
+from pipesched.cli import flags, terminal
 from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, exit_status, fail
+from pipesched.verbs.options import compile_options
 
 if TYPE_CHECKING:
     from pipesched.runtime.errors import Fault
@@ -27,27 +28,8 @@ MAX_STEPS = 10_000
 
 
 @click.command(short_help="Train a small model with a schedule, and compare with the prediction.")
-@click.argument("file", type=options.target, metavar="FILE")
-@click.option("--net", type=click.Choice(("mlp", "transformer")), default="mlp", show_default=True)
-@click.option("--steps", type=options.whole, default=3, show_default=True, metavar="N", help="Training steps.")
-@click.option("--backend", default="gloo", show_default=True, metavar="NAME", help="Of torch.distributed: gloo, nccl.")
-@click.option("--device", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True)
-@click.option("--engine", type=click.Choice(("pipesched", "torch")), default="pipesched", show_default=True)
-@click.option("--timeout", type=float, default=30, show_default=True, metavar="S", help="Seconds that are a stall.")
-@click.option("--pace", type=float, default=20, show_default=True, metavar="MS", help="Milliseconds of a cost of 1.")
-@click.option(
-    "--cost", metavar="F=1,...", help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."
-)
-@click.option("--costs", metavar="FILE.toml", help="Costs from a file, a number or a list by stage each.")
-@click.option("--comm", default="strict", show_default=True, metavar="MODEL", help="The model whose failure counts.")
-@click.option(
-    "--trace", metavar="FILE", help="Write when each instruction began and ended, for Perfetto and `calibrate`."
-)
-@click.option("--fault", "faults", multiple=True, metavar="KIND@RANK[:N]", help="Break something, to see it told.")
-@options.size_options
-@options.torch_options
-@options.digits_option
-@options.output_options
+@click.argument("file", type=flags.target, metavar="FILE")
+@flags.options("run")
 def run(file: str, **given: Any) -> int:
     """Train a small model on p local processes with a .ps file, a torch CSV, a stream, a built-in name, or -.
 
@@ -65,12 +47,10 @@ def run(file: str, **given: Any) -> int:
     from pipesched import compile
     from pipesched.verbs import emit as emission
 
-    values = options.grid(given)
-    if options.count(values) != 1:
-        raise fail(Code.USAGE, "run takes one size at a time", help="give each parameter one value")
+    sizes = flags.one_size("run", given)
     breaks = _checked(given)
-    asked = options.compile_options({**given, "release": "W"}, next(options.combinations(values)))
-    with options.output_of(given) as out:
+    asked = compile_options(given, sizes)
+    with flags.output_of(given) as out:
         source = compile.read(file)
         made = _verified(emission.emit(source, asked, "stream"))
         if given["engine"] == "torch":

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipesched import render
-from pipesched.cli import drawing, options, traces
+from pipesched.cli import drawing, flags
 from pipesched.cli.terminal import Output, dumps
-from pipesched.diagnostics import Code, PipeschedError, exit_status, fail
+from pipesched.diagnostics import exit_status
+from pipesched.verbs.options import compile_options
 
 if TYPE_CHECKING:
     from pipesched.analysis.deviation import Against
@@ -19,44 +19,9 @@ if TYPE_CHECKING:
     from pipesched.views.chart import Chart
 
 
-def instant(text: str) -> Fraction:
-    """A time from 0 up, such as 12, 1.5 or 11/2."""
-    from pipesched.model.numbers import number
-
-    try:
-        return number(text, "a time")
-    except PipeschedError as error:
-        raise click.BadParameter(error.diagnostics[0].message) from None
-
-
-def end(text: str) -> Fraction | str:
-    """A time, or ``graphml``, to which a graph can be written."""
-    return text if text == drawing.GRAPHML else instant(text)
-
-
 @click.command(short_help="Draw a schedule: in the terminal, or as SVG, page, trace or graph.")
-@click.argument("file", type=options.target, metavar="FILE")
-@click.option(
-    "format", "--format", type=click.Choice(drawing.FORMATS), help="[default: by the suffix of -o, else text]"
-)
-@click.option("output", "-o", metavar="FILE", help="Write to FILE instead of stdout.")
-@click.option("--width", type=options.whole, metavar="N", help="text: columns [default: of the terminal, else 80].")
-@click.option("begin", "--from", type=instant, metavar="T", help="text, svg: draw from this time on.")
-@click.option("end", "--to", type=end, metavar="T|graphml", help="text, svg: draw up to this time; dag: as GraphML.")
-@click.option("--ascii", is_flag=True, help="text: no characters beyond ASCII.")
-@click.option("--style", type=click.Choice(("default", "zero-bubble", "megatron")), help="svg: the look of a paper.")
-@click.option("--messages", is_flag=True, help="svg: arrows from sender to receiver.")
-@click.option("--memory", is_flag=True, help="svg: what each rank holds, under it.")
-@click.option(
-    "traces", "--measured", multiple=True, metavar="TRACE", help="text, svg: a run of it under the plan; a file a rank."
-)
-@click.option("--force", is_flag=True, help="svg, dag: draw more than 50,000 and 3,000 operations.")
-@options.size_options
-@options.check_options
-@options.torch_options
-@options.digits_option
-@click.option("json", "--json", is_flag=True, help="One object: format, picture, and what is wrong with the file.")
-@click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True)
+@click.argument("file", type=flags.target, metavar="FILE")
+@flags.options("show")
 def show(file: str, **given: Any) -> int:
     """Draw a .ps file, a torch CSV, an order, a stream, a built-in name, or - for stdin.
 
@@ -71,16 +36,15 @@ def show(file: str, **given: Any) -> int:
     """
     from pipesched import compile
     from pipesched.verbs import show as picture
+    from pipesched.verbs import targets
 
-    values = options.grid(given)
-    if options.count(values) != 1:
-        raise fail(Code.USAGE, "show takes one size at a time", help="give each parameter one value")
+    sizes = flags.one_size("show", given)
     wanted = drawing.wanted(given)
     with Output("json" if given["json"] else "text", given["color"], given["output"], given["digits"]) as out:
         source = compile.read(file)
-        asked = options.compile_options(given, next(options.combinations(values)))
-        made = picture.picture(source, asked, ran=bool(given["traces"]))
-        run = picture.laid_over(made, traces.read(given["traces"])) if given["traces"] else None
+        asked = compile_options(given, sizes)
+        made = picture.picture(source, asked, ran=bool(given["measured"]))
+        run = picture.laid_over(made, targets.traces(given["measured"])) if given["measured"] else None
         drawn = drawing.draw(made.chart, wanted, given, out, run)
         told = _json(made, source.name, wanted.format, drawn) | ({} if run is None else {"measured": _measured(run)})
         out.write(dumps(told) + "\n" if given["json"] else drawn)

@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesched import render
-from pipesched.cli import options
+from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import PipeschedError
+from pipesched.verbs.options import compile_options
+from pipesched.verbs.values import Sizes
 
 if TYPE_CHECKING:
     from pipesched.report import Report
 
-MAX_RUNS = 10_000
-
 
 @click.command(short_help="Check schedules: order, deadlock, memory, claims.")
-@click.argument("files", type=options.target, nargs=-1, required=True, metavar="FILES...")
-@options.size_options
-@options.check_options
-@options.torch_options
-@click.option("--fsdp", is_flag=True, help="Ask for UNSHARD and RESHARD in a torch CSV.")
-@click.option("--require-proof", is_flag=True, help="Fail unless it is an answer that is proved optimal.")
-@options.digits_option
-@options.output_options
+@click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
+@flags.options("verify")
 def verify(files: tuple[str, ...], **given: Any) -> int:
     """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,
     built-in names, or - for stdin.
@@ -41,29 +35,27 @@ def verify(files: tuple[str, ...], **given: Any) -> int:
     An answer is judged by what can be derived anew; an engine's word is called that, and is no proof.
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
     """
-    values = options.grid(given)
-    runs = len(files) * options.count(values)
-    if runs > MAX_RUNS:
-        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MAX_RUNS:,} in one call")
-    with options.output_of(given) as out:
+    values = flags.grid(given)
+    runs = flags.count(values, len(files))
+    with flags.output_of(given) as out:
         reports = _reports(files, given, values)
         return _one(next(reports), out) if runs == 1 else _many(reports, out)
 
 
-def _reports(files: tuple[str, ...], given: Mapping[str, Any], values: Mapping[str, options.Sizes]) -> Iterator[Report]:
+def _reports(files: tuple[str, ...], given: Mapping[str, Any], values: Mapping[str, Sizes]) -> Iterator[Report]:
     """The report of every file at every size; a file that cannot be read has one for each size too."""
     from pipesched import compile
     from pipesched.report import Report
 
-    basis = options.compile_options(given, {})
+    basis = compile_options(given, {})
     for target in files:
         try:
             source = compile.read(target)
         except PipeschedError as error:
-            for parameters in options.combinations(values):
+            for parameters in flags.combinations(values):
                 yield Report(target, target, parameters, diagnostics=error.diagnostics)
             continue
-        for parameters in options.combinations(values):
+        for parameters in flags.combinations(values):
             yield compile.verify(source, replace(basis, parameters=parameters, microbatches=parameters.get("m")))
 
 

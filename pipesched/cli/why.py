@@ -7,19 +7,14 @@ from typing import Any
 import click
 
 from pipesched import render
-from pipesched.cli import options
+from pipesched.cli import flags
 from pipesched.cli.terminal import dumps, how_far
-from pipesched.diagnostics import Code, fail
+from pipesched.verbs.options import compile_options
 
 
 @click.command(short_help="Say where the idle time of a schedule comes from.")
-@click.argument("file", type=options.target, metavar="FILE")
-@click.option("every", "--all", is_flag=True, help="Every rank, all of the critical path, and every gap.")
-@options.size_options
-@options.check_options
-@options.torch_options
-@options.digits_option
-@options.output_options
+@click.argument("file", type=flags.target, metavar="FILE")
+@flags.options("why")
 def why(file: str, *, every: bool, **given: Any) -> int:
     """Say where the idle time of a .ps file, a torch CSV, an order, a stream, a built-in name, or - comes from.
 
@@ -33,11 +28,8 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     from pipesched.verbs import why as analysis
     from pipesched.verbs import why_json, why_text
 
-    values = options.grid(given)
-    if options.count(values) != 1:
-        raise fail(Code.USAGE, "why takes one size at a time", help="give each parameter one value")
-    asked = options.compile_options(given, next(options.combinations(values)))
-    with options.output_of(given) as out:
+    asked = compile_options(given, flags.one_size("why", given))
+    with flags.output_of(given) as out:
         source = compile.read(file)
         found = analysis.why(source, asked)
         out.line(dumps(why_json.as_json(found)) if out.format == "json" else why_text.text(found, every=every))

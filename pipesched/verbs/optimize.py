@@ -12,8 +12,9 @@ verdict on it is the checker's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -187,6 +188,18 @@ def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
     if not same:
         raise RuntimeError("the printed file is not the schedule that was found")
     return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps))
+
+
+def frontier(
+    request: Request, caps: Sequence[Fraction], progress: Callable[[State], None] = lambda state: None
+) -> Frontier:
+    """The answer for every cap, up to the one at which it is interrupted."""
+    points = []
+    for cap in caps:
+        points.append((cap, optimize(replace(request, mem_cap=(cap,)), progress)))
+        if points[-1][1].reason == INTERRUPTED:
+            break
+    return Frontier(tuple(points))
 
 
 def frontier_plot(frontier: Frontier) -> str:

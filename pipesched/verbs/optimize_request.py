@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,9 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.instance import MAX_OPS, PLACEMENTS, Asked, Instance, placement_at, sizes_of
-from pipesched.optimizer.search.state import Limits
+from pipesched.optimizer.search.state import MOST_SEED, Limits
 from pipesched.source import Source
+from pipesched.verbs.options import costs
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,31 @@ class Request:
     all_m: bool = False
     limits: Limits = field(default_factory=Limits)
     name: str = "optimum"
+
+
+def request(source: Source | None, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Request:
+    """What is asked by options, as `options` reads them.
+
+    Raises:
+        PipeschedError: PS225, PS810, options that mean nothing together.
+    """
+    seed, proof, backward = given["seed"], given["proof"], given["backward"]
+    if proof and given["all_m"]:
+        raise fail(Code.USAGE, "a proof is of one cap and one m", help="leave out the range, or --all-m")
+    if not 0 <= seed <= MOST_SEED:
+        raise fail(Code.USAGE, f"a seed of {seed:,}", help=f"give a whole number from 0 to {MOST_SEED:,}")
+    return Request(
+        source,
+        sizes,
+        place(given["placement"], sizes),
+        given["mem_cap"],
+        given["release"],
+        costs(given),
+        given["objective"],
+        None if backward is None else backward == "fused",
+        given["all_m"],
+        Limits(given["time_limit"], given["engine"], given["portfolio"], proof, seed=seed),
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,148 @@
+"""The rows of `verbs.options` as options of click, and the sizes and files that a command line names.
+
+--p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from pipesched.cli.terminal import Output
+from pipesched.diagnostics import Code, fail
+from pipesched.model.numbers import require_counts
+from pipesched.verbs.options import COMMANDS, Option
+from pipesched.verbs.values import Choice, Sizes, flag, short
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+MAX_RUNS = 10_000
+_SIZES = {  # what people call p, v and m
+    "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
+    "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
+    "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
+}
+
+
+class _Reader(click.ParamType[Any]):
+    """What an option reads, as click asks for it."""
+
+    name = "text"
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self.read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self.read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def options(command: str) -> Callable[[Decorated], Decorated]:
+    """All options of a command, in the order of its rows."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for option in reversed(COMMANDS[command]):
+            function = _made(option)(function)
+        return function
+
+    return decorate
+
+
+def _made(option: Option) -> Callable[[Decorated], Decorated]:
+    names = (option.name, *(option.flags or ("--" + option.name.replace("_", "-"),)))
+    read: object = option.typed or option.read
+    default: Any = None if option.default is False or option.many else option.default
+    if read is flag:
+        return click.option(*names, is_flag=True, default=bool(default), flag_value=not default, help=option.help)
+    return click.option(
+        *names,
+        type=click.Choice(read.names) if isinstance(read, Choice) else _Reader(option.typed or option.read),
+        default=default,
+        show_default=default is not None and "[default" not in (option.help or ""),
+        multiple=option.many,
+        metavar=option.metavar,
+        help=option.help,
+    )
+
+
+def output_of(given: Mapping[str, Any]) -> Output:
+    """Where the results of a command go."""
+    return Output("json" if given["json"] else given["format"], given["color"], given["output"], given.get("digits"))
+
+
+def target(text: str) -> str:
+    """A file or a schedule; of an alias that does not tell it, what it is taken for is said on stderr.
+
+    Raises:
+        PipeschedError: PS225, a size where a file belongs.
+    """
+    from pipesched.aliases import taken_for
+
+    size = re.fullmatch(r"([A-Za-z_]\w*)\s*[=:]\s*([\w.,]*)", text)
+    if os.path.exists(text):
+        return text
+    if size is not None and not size[1].lower() == "c":  # a drive
+        raise fail(Code.USAGE, f"{short(text)} is a size, not a file", help=f"write `{as_option(size[1], size[2])}`")
+    if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
+        raise fail(Code.USAGE, f"{short(text)} is no file", help="sizes are options: `--p 4`, `--m 8`")
+    if said := taken_for(text):
+        click.echo(said, err=True)
+    return text
+
+
+def as_option(name: str, value: str) -> str:
+    """How a size is given: ``--p 4``, ``-D depth=2``."""
+    own = next((own for own, others in _SIZES.items() if name.lower().replace("_", "-") in others), None)
+    return f"--{own} {value or 'N'}" if own else f"-D {name.replace('-', '_')}={value or 'N'}"
+
+
+def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
+    """The parameters that were given, each with its values.
+
+    Raises:
+        PipeschedError: PS225, one was given twice, or there is none of what it counts.
+    """
+    found = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
+    for name, size in given["definitions"]:
+        if name in found:
+            raise fail(Code.USAGE, f"parameter {name} is given twice")
+        found[name] = size
+    require_counts((name, low) for name, size in found.items() for low, _ in size.ranges)
+    return found
+
+
+def count(values: Mapping[str, Sizes], files: int) -> int:
+    """How many combinations of files and sizes there are.
+
+    Raises:
+        PipeschedError: PS225, too many for one call.
+    """
+    runs = files * math.prod(size.count for size in values.values())
+    if runs > MAX_RUNS:
+        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MAX_RUNS:,} in one call")
+    return runs
+
+
+def combinations(values: Mapping[str, Sizes]) -> Iterator[dict[str, int]]:
+    """Every combination, the last parameter fastest."""
+    for chosen in itertools.product(*values.values()):
+        yield dict(zip(values, chosen, strict=True))
+
+
+def one_size(command: str, given: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes of a command that takes one at a time.
+
+    Raises:
+        PipeschedError: PS225, there are several.
+    """
+    values = grid(given)
+    if math.prod(size.count for size in values.values()) != 1:
+        raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
+    return next(combinations(values))

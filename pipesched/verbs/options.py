@@ -1,0 +1,280 @@
+"""Every option of every command, declared once: its name, how its value is read, its default, its help.
+
+    Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
+
+The command line makes its options of these rows (`cli.flags`); the keyword arguments of `pipesched.api`, written out
+there for readers and type checkers, have the same names and defaults, and their values are read by the same rows. Both
+end in the same requests. What only a terminal needs (files to write, colour, the form of the output) is no keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
+from pipesched.verbs import values
+from pipesched.verbs.values import Not, choice, flag, short, text, whole
+
+if TYPE_CHECKING:
+    from pipesched.compile import Options
+    from pipesched.model.costs import Costs
+
+Made = TypeVar("Made")
+MAX_OPS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option. read: from a value of Python, and from a text of the command line where `typed` does not say other.
+
+    flags: on the command line, where that is not the name. many: it may be given several times. terminal: it is no
+    keyword of a function; sizes are, as parameters of the schedule.
+    """
+
+    name: str
+    read: Callable[[Any], Any] = text
+    help: str | None = None
+    metavar: str | None = None
+    default: object = None
+    flags: tuple[str, ...] = ()
+    typed: Callable[[str], Any] | None = None
+    many: bool = False
+    terminal: bool = False
+
+
+_P, _V, _M, _D = SIZES = (
+    Option("p", values.sizes, "Ranks.", "N|A,B|A..B", terminal=True),
+    Option("v", values.sizes, "Stages of each rank.", "N|A,B|A..B", terminal=True),
+    Option("m", values.sizes, "Microbatches.", "N|A,B|A..B", terminal=True),
+    Option("definitions", values.definition, "Any other parameter.", "NAME=N", (), ("-D",), many=True, terminal=True),
+)
+_LIMIT = Option("max_ops", whole, "Refuse more operations [default: 2 million].", "N", MAX_OPS)
+_COST = Option(
+    "cost",
+    values.costs,
+    "Costs of F, I, W, B, C, FB; M: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on].",
+    "F=1,...",
+    terminal=True,
+)
+_COSTS = Option(
+    "costs", values.costs, "Costs from a file, a number or a list by stage each.", "FILE.toml", typed=values.costs_file
+)
+_RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
+_CAP = Option(
+    "mem_cap",
+    values.caps,
+    "Most activations that a rank may hold; buffers and parameters are not counted.",
+    "K|K0,K1,...",
+)
+_COMM = Option("comm", text, "The model whose failure counts.", "MODEL", "strict")
+_CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
+_TORCH = (
+    Option("torch_version", values.version, f"Rules for a torch CSV [default: {DEFAULT}].", f"{OLDEST}..{NEWEST}"),
+    Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
+    Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
+)
+_ALL = (*SIZES, _LIMIT, *_CHECKS, *_TORCH)
+
+FORMATS = ("text", "concise", "json", "github")
+_DIGITS = Option(
+    "digits", values.significant, "Significant digits of per cent [default: one decimal].", "N", terminal=True
+)
+_FORMAT = Option("format", choice(*FORMATS), default="text", terminal=True)
+_JSON = Option("json", flag, "--format json; its shape is emit/v1/report.schema.json.", terminal=True)
+_COLOR = Option("color", choice("auto", "always", "never"), default="auto", terminal=True)
+_FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o",), terminal=True)
+_OUTPUT = (_FORMAT, _JSON, _COLOR, _FILE)
+
+
+def _every(help: str) -> Option:
+    return Option("every", flag, help, flags=("--all",), terminal=True)
+
+
+COMMANDS: Mapping[str, tuple[Option, ...]] = {
+    "verify": (
+        *_ALL,
+        Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
+        Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
+        _DIGITS,
+        *_OUTPUT,
+    ),
+    "optimize": (
+        replace(_P, help="Ranks [default: 4].", metavar="N", read=whole),
+        replace(_V, help="Stages of each rank [default: 1].", metavar="N", read=whole),
+        replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
+        replace(_D, help="Another parameter."),
+        Option("placement", values.placement, "Where the stages are.", "linear|loop|vee|0,1,..|FILE"),
+        replace(_CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=values.caps_or_range),
+        replace(_COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
+        _COSTS,
+        _RELEASE,
+        Option("objective", choice("makespan", "span"), default="makespan"),
+        Option("backward", choice("split", "fused"), "Split into I and W, or whole [default: split]."),
+        Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
+        Option("time_limit", values.seconds, None, "SECONDS", 60),
+        Option("engine", choice("auto", "z3", "sat", "cpsat"), default="auto"),
+        Option("seed", whole, "Where chance begins.", "N", 0),
+        Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
+        Option("proof", text, "Write the refutation to PATH.cnf and PATH.drat.", "PATH"),
+        Option("require_proof", flag, "End with 3 if it is optimal on an engine's word alone.", terminal=True),
+        Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),
+        _DIGITS,
+        *_OUTPUT,
+    ),
+    "show": (
+        Option(
+            "format",
+            choice("text", "svg", "html", "trace", "dag", "csv"),
+            "[default: by the suffix of -o, else text]",
+        ),
+        _FILE,
+        Option("width", whole, "text: columns [default: of the terminal, else 80].", "N"),
+        Option("begin", values.instant, "text, svg: draw from this time on.", "T", flags=("--from",)),
+        Option("end", values.end, "text, svg: draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
+        Option("ascii", flag, "text: no characters beyond ASCII.", default=False),
+        Option("style", choice("default", "zero-bubble", "megatron"), "svg: the look of a paper."),
+        Option("messages", flag, "svg: arrows from sender to receiver.", default=False),
+        Option("memory", flag, "svg: what each rank holds, under it.", default=False),
+        Option(
+            "measured",
+            values.files,
+            "text, svg: a run of it under the plan; a file a rank.",
+            "TRACE",
+            (),
+            typed=text,
+            many=True,
+        ),
+        Option("force", flag, "svg, dag: draw more than 50,000 and 3,000 operations.", default=False),
+        *_ALL,
+        _DIGITS,
+        replace(_JSON, help="One object: format, picture, and what is wrong with the file."),
+        _COLOR,
+    ),
+    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, _DIGITS, *_OUTPUT),
+    "compare": (
+        Option("library", flag, "Every built-in schedule too.", None, False, ("--all",)),
+        Option(
+            "cost_per", choice("rank", "stage"), "Costs are those of 1/p of the model, or of one stage.", None, "rank"
+        ),
+        Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
+        *_ALL,
+        _DIGITS,
+        *_OUTPUT,
+    ),
+    "diff": (_every("Every line, and every operation on it."), *_ALL, _DIGITS, *_OUTPUT),
+    "emit": (
+        Option("to", choice("stream", "torch-csv", "torch-comms"), None, None, "stream", ("--target",)),
+        Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),
+        *_ALL,
+        *_OUTPUT,
+    ),
+    "run": (
+        Option("net", choice("mlp", "transformer"), default="mlp"),
+        Option("steps", whole, "Training steps.", "N", 3),
+        Option("backend", text, "Of torch.distributed: gloo, nccl.", "NAME", "gloo"),
+        Option("device", choice("cpu", "cuda"), default="cpu"),
+        Option("engine", choice("pipesched", "torch"), default="pipesched"),
+        Option("timeout", values.real, "Seconds that are a stall.", "S", 30),
+        Option("pace", values.real, "Milliseconds of a cost of 1.", "MS", 20),
+        replace(_COST, help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."),
+        _COSTS,
+        _COMM,
+        Option(
+            "trace",
+            flag,
+            "Write when each instruction began and ended, for Perfetto and `calibrate`.",
+            "FILE",
+            False,
+            typed=text,
+        ),
+        Option(
+            "faults",
+            values.texts,
+            "Break something, to see it told.",
+            "KIND@RANK[:N]",
+            (),
+            ("--fault",),
+            text,
+            many=True,
+        ),
+        *SIZES,
+        _LIMIT,
+        *_TORCH,
+        _DIGITS,
+        *_OUTPUT,
+    ),
+    "calibrate": (
+        Option("digits", whole, "Significant digits.", "WHOLE", 3),
+        replace(_JSON, help="One object: costs, and what they were fitted from."),
+        replace(_FILE, help="Write the costs as --costs reads them; - for stdout.", metavar="COSTS.toml"),
+        _COLOR,
+    ),
+    "order": (
+        Option("program", flag, "Sends, receives and reductions too.", terminal=True),
+        *SIZES,
+        _LIMIT,
+        *_TORCH,
+        replace(_FORMAT, read=choice(*FORMATS, "ps")),
+        *_OUTPUT[1:],
+    ),
+    "fmt": (
+        Option("check", flag, "Write nothing; name the files that would change: exit status 1 if any.", terminal=True),
+        Option("diff", flag, "Write nothing; show what would change: exit status 1 if anything.", terminal=True),
+        *_OUTPUT,
+    ),
+    "list": _OUTPUT,
+    "explain": _OUTPUT,
+}
+
+
+def read(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments, each as its option reads it; None stays where it is the default.
+
+    Raises:
+        PipeschedError: PS225, PS809.
+    """
+    made = dict(given)
+    for option in COMMANDS[command]:
+        if option.name in made and not (made[option.name] is None and option.default is None):
+            made[option.name] = value(option.name, option.read, made[option.name])
+    return made
+
+
+def value(name: str, reader: Callable[[Any], Made], given: object) -> Made:
+    """A value of Python, read.
+
+    Raises:
+        PipeschedError: PS225, with the name in the message.
+    """
+    try:
+        return reader(given)
+    except Not as error:
+        raise fail(Code.USAGE, f"{name} is {short(given)}, not {error.what}") from None
+    except ValueError as error:
+        raise fail(Code.USAGE, f"{name}: {error}") from None
+
+
+def request(kind: type[Made], given: Mapping[str, Any], **more: Any) -> Made:
+    """A frozen request of the values that go by the names of its fields."""
+    names = {field.name for field in fields(kind)} - more.keys()  # type: ignore[arg-type]
+    return kind(**{name: given[name] for name in names & given.keys()}, **more)
+
+
+def costs(given: Mapping[str, Any]) -> Costs | None:
+    """The costs of ``--cost`` over those of ``--costs``, or None."""
+    base, own = given.get("costs"), given.get("cost")
+    return base if own is None else own if base is None else own.over(base)
+
+
+def compile_options(given: Mapping[str, Any], sizes: Mapping[str, int]) -> Options:
+    """How to load and to examine a file at a size.
+
+    Raises:
+        PipeschedError: PS225, a size below 1.
+    """
+    from pipesched.compile import Options
+
+    return request(Options, given, parameters=dict(sizes), microbatches=sizes.get("m"), costs=costs(given))

@@ -1,0 +1,103 @@
+"""What is asked about, as a text to read: a name of the library, a file, an order in memory, what `load` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike, fsdecode
+
+from pipesched.aliases import known_as
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.examine import Loaded, Options
+from pipesched.formats.in_memory import single, written
+from pipesched.inputs import read, read_path
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import TorchVersion, installed_version
+from pipesched.source import Source
+
+
+def named(target: object, sizes: dict[str, int], *, computes: bool = False) -> tuple[Source, dict[str, int]]:
+    """The source and its sizes: a schedule of torch with one stage a rank is that of its name in the library.
+
+    computes: of a program its computes alone.
+    """
+    if isinstance(target, Schedule | Program):
+        loaded(target, Options(sizes))
+        return _written(target, computes=computes), sizes
+    found = single(target)
+    name = known_as(found[0]) if found else None
+    return (read(name), {**found[1], **sizes}) if found and name else (source(target), sizes)
+
+
+def loaded(target: Schedule | Program, options: Options) -> Loaded:
+    """What is a schedule already, which has its sizes, so none may be given.
+
+    Raises:
+        PipeschedError: PS225, one is.
+    """
+    given = [*options.parameters, *(name for name in ("stages", "placement") if getattr(options, name) is not None)]
+    if given:
+        raise fail(Code.USAGE, f"{', '.join(given)} given for a {type(target).__name__}, which has its sizes already")
+    if isinstance(target, Program):
+        return Loaded(target.name, target.computes, target)
+    return Loaded(target.name, target)
+
+
+def source(target: object) -> Source:
+    """The text of a file, of a name of the library, or of an order in memory.
+
+    Raises:
+        PipeschedError: PS809, PS810; PS225, none of these.
+    """
+    if isinstance(target, Source):
+        return target
+    if isinstance(target, str | PathLike):
+        return read(fsdecode(target))
+    made = None if target is None else written(target)
+    if made is None:
+        help = "give a name, a path, a Source, an order, or what load() returns"
+        raise fail(Code.USAGE, f"no schedule can be read from a value of type {type(target).__name__}", help=help)
+    return made
+
+
+def version_of(target: object) -> TorchVersion | None:
+    """The version of torch whose schedule this is, if it is one."""
+    if not hasattr(target, "pipeline_order"):
+        return None
+    try:
+        return installed_version()
+    except (ImportError, PipeschedError):
+        return None
+
+
+def traces(given: Iterable[object]) -> list[Source]:
+    """The files of a measured run; torch's profiler packs them where their name ends in ``.gz``.
+
+    Raises:
+        PipeschedError: PS809, missing, packed wrongly, or not text.
+    """
+    paths = [x if isinstance(x, Source) else fsdecode(x) for x in given if isinstance(x, Source | str | PathLike)]
+    return [x if isinstance(x, Source) else _unpacked(x) if x.endswith(".gz") else read_path(x) for x in paths]
+
+
+def _unpacked(path: str) -> Source:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path, "rb") as stream:
+            return Source(path, stream.read().decode("utf-8"))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is not packed text"
+        raise fail(Code.UNREADABLE, f"cannot read {path}: {reason.lower()}") from None
+
+
+def _written(target: Schedule | Program, *, computes: bool) -> Source:
+    """A schedule is written down, operation for operation, or with its messages."""
+    from pipesched.formats import order_write
+    from pipesched.language import ps_write
+
+    if isinstance(target, Program) and not computes:
+        return Source(f"{target.name}.txt", order_write.write_program(target))
+    schedule = target.computes if isinstance(target, Program) else target
+    return Source(f"{schedule.name}.ps", ps_write.write(schedule))

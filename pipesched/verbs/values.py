@@ -1,0 +1,307 @@
+"""How the value of an option is read: from a text of the command line, or from a value of Python that means the same.
+
+A reader takes either, and raises `Not` for what it does not take, with what it should be; or any ValueError, whose text
+says what is wrong. Who calls it says of which option that is: click of `--p`, `options.read` of the keyword.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import index
+from os import PathLike, fsdecode
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
+from pipesched.model.numbers import cap_help, number
+from pipesched.model.torch_versions import TorchVersion, parse_version
+from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.model.costs import Cost, Costs
+    from pipesched.model.release import Release
+
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
+MOST_CAPS = 200
+
+
+class Not(ValueError):
+    """A value that is not what an option takes."""
+
+    def __init__(self, value: object, what: str) -> None:
+        super().__init__(f"{short(value)} is not {what}")
+        self.value, self.what = value, what
+
+
+def short(value: object) -> str:
+    """A value as a message shows it: on one line, and of a long one the beginning."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:37] + "...")
+    shown = " ".join(repr(value).split())
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def text(value: object) -> str:
+    """A text where nothing else can be meant."""
+    if not isinstance(value, str):
+        raise Not(value, "a text")
+    return value
+
+
+def flag(value: object) -> bool:
+    """Yes or no."""
+    return bool(value)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few names."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, value: object) -> str:
+        if text(value) not in self.names:
+            raise Not(value, f"one of {', '.join(self.names)}")
+        return str(value)
+
+
+def choice(*names: str) -> Choice:
+    """The reader of one of these."""
+    return Choice(names)
+
+
+def whole(value: object) -> int:
+    """An integer of at most 30 digits where it is a text, so that arithmetic with it stays cheap."""
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    with suppress(TypeError):  # an array of several numbers has an index too
+        if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+            return index(value)
+    raise Not(value, "a whole number of at most 30 digits" if isinstance(value, str) else "a whole number")
+
+
+def real(value: object) -> float:
+    """A number of seconds or of milliseconds; who takes it says how large it may be."""
+    with suppress(ValueError, TypeError, OverflowError):
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return float(value)
+    raise Not(value, "a valid float")
+
+
+def seconds(value: object) -> float:
+    """A time limit: a number from 0 up."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(Fraction(value.strip()))
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise Not(value, _FROM_0)
+
+
+def significant(value: object) -> int:
+    """A number of digits: 1 to 15, which is as many as a double has."""
+    digits = whole(value)
+    if not 1 <= digits <= 15:
+        raise ValueError(f"{short(value)} significant digits; 1 to 15 can be given")
+    return digits
+
+
+def instant(value: object) -> Fraction:
+    """A time from 0 up, such as 12, 1.5 or 11/2."""
+    return _exact(value, "a time")
+
+
+def end(value: object) -> Fraction | str:
+    """A time, or ``graphml``, to which a graph can be written."""
+    return "graphml" if value == "graphml" else instant(value)
+
+
+def _exact(value: object, what: str) -> Fraction:
+    """A number as it is written: 5.5 is 11/2.
+
+    Raises:
+        ValueError: no number from 0 up.
+    """
+    if not isinstance(value, str):
+        with suppress(ValueError, OverflowError):
+            if (found := Fraction(str(value))) >= 0:
+                return found
+        raise Not(value, _FROM_0)
+    try:
+        return number(value, what)
+    except PipeschedError as error:
+        raise ValueError(error.diagnostics[0].message) from None
+
+
+def caps(value: object) -> tuple[Fraction, ...]:
+    """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2."""
+    if isinstance(value, str):
+        return tuple(_cap(part.strip()) for part in value.split(","))
+    return tuple(map(_cap, _listed(value, _FROM_0) if isinstance(value, Iterable) else [value]))
+
+
+def _cap(value: object) -> Fraction:
+    """Raises PipeschedError: PS225, bytes or per cent; ValueError."""
+    if isinstance(value, str):
+        if help := cap_help(value):
+            raise fail(Code.USAGE, f"{short(value)} is no number of activations", help=help)
+        if not _NUMBER.fullmatch(value.strip()):
+            raise Not(value, _FROM_0)
+    return _exact(value, "a cap")
+
+
+_RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+?)\s*)?")
+
+
+def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
+    """Caps, or a range ``2..8`` or ``2..8:1/2`` with both ends; whether it is a range."""
+    match = _RANGE.fullmatch(value)
+    if match is None:
+        return False, caps(value)
+    low, high, step = (caps(part)[0] for part in (match[1], match[2], match[3] or "1"))
+    if low > high:
+        raise ValueError(f"the range {value} is empty; write {match[2]}..{match[1]}")
+    if step <= 0:
+        raise ValueError(f"the range {value} has a step of 0")
+    if (high - low) / step >= MOST_CAPS:
+        raise ValueError(f"the range {value} has more than {MOST_CAPS} caps")
+    return True, tuple(low + i * step for i in range(int((high - low) / step) + 1))
+
+
+def ranks(value: object) -> tuple[int, ...]:
+    """The rank of each stage: ``[0, 1, 1, 0]``, or as a text ``0,1,1,0``."""
+    what = "a list of ranks such as 0,1,1,0"
+    with suppress(ValueError):
+        found = tuple(map(whole, value.split(",") if isinstance(value, str) else _listed(value, what)))
+        if all(0 <= rank < 10**9 for rank in found):
+            return found
+    raise Not(value, what)
+
+
+def placement(value: object) -> str | tuple[int, ...]:
+    """``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
+    named = isinstance(value, str) and not re.fullmatch(r"[\d\s,]+", value, re.ASCII)
+    return str(value) if named else ranks(value)
+
+
+def _listed(value: object, what: str) -> Iterable[object]:
+    if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
+        raise Not(value, what)
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """A text, or several."""
+    return tuple(map(text, [value] if isinstance(value, str) else _listed(value, "a list of texts")))
+
+
+def files(value: object) -> tuple[object, ...]:
+    """A file, or several: paths, or what was read already."""
+    one = isinstance(value, str | PathLike | Source)
+    return tuple([value] if one else _listed(value, "a path, or a list of paths"))
+
+
+def costs(value: object) -> Costs:
+    """A text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
+
+    Raises:
+        PipeschedError: PS225, PS809.
+    """
+    from pipesched.model.costs import Costs
+
+    match value:
+        case Costs():
+            return value
+        case PathLike():
+            return costs_file(fsdecode(value))
+        case str():
+            return _of_the_caller(Costs.parse, value)
+        case Mapping():
+            given = {str(name): _cost(name, cost) for name, cost in value.items()}
+            return _of_the_caller(Costs, given)
+    raise Not(value, "costs: a text such as 'F=1,B=2', a dict, a Path of a TOML file, or Costs")
+
+
+def costs_file(path: str) -> Costs:
+    """The costs of a TOML file.
+
+    Raises:
+        PipeschedError: PS225, PS809.
+    """
+    from pipesched.inputs import read_path
+    from pipesched.model.costs import Costs
+
+    return _of_the_caller(Costs.from_toml, read_path(path).text)
+
+
+def _cost(name: object, cost: object) -> Cost:
+    if isinstance(cost, Iterable) and not isinstance(cost, str | bytes | Mapping):
+        return tuple(_exact(one, f"cost {name}") for one in cost)
+    return _exact(cost, f"cost {name}")
+
+
+def release(value: object) -> Release:
+    """A release rule, or its text."""
+    from pipesched.model.release import Release
+
+    return value if isinstance(value, Release) else Release.parse(text(value))
+
+
+def version(value: object) -> TorchVersion:
+    """A torch version that we know the rules of; a patch number is dropped."""
+    try:
+        return parse_version(text(value))
+    except PipeschedError as error:
+        raise ValueError(error.diagnostics[0].message) from None
+
+
+def _of_the_caller(make: Callable[[Any], Costs], value: object) -> Costs:
+    try:
+        return make(value)
+    except PipeschedError as error:
+        raise of_the_caller(error) from None
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Some integers, as ranges with both ends, so that a huge range is counted before it is walked."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def count(self) -> int:
+        return sum(high - low + 1 for low, high in self.ranges)
+
+    def __iter__(self) -> Iterator[int]:
+        for low, high in self.ranges:
+            yield from range(low, high + 1)
+
+
+def sizes(value: object) -> Sizes:
+    """``8``, ``8,16`` or ``2..8``, and any mix of them; or one number, or several."""
+    if isinstance(value, str):
+        return Sizes(tuple(_range(part.strip()) for part in value.split(",")))
+    return Sizes(tuple((one, one) for one in map(whole, value if isinstance(value, Iterable) else [value])))
+
+
+def _range(part: str) -> tuple[int, int]:
+    low, dots, high = (end.strip() for end in part.partition(".."))
+    if not _WHOLE.fullmatch(low) or (dots and not _WHOLE.fullmatch(high)):
+        raise Not(part, "a whole number, a list such as 8,16 or a range such as 2..8")
+    ends = int(low), int(high if dots else low)
+    if ends[0] > ends[1]:
+        raise ValueError(f"the range {part} is empty; write {high}..{low}")
+    return ends
+
+
+def definition(value: str) -> tuple[str, Sizes]:
+    """``name=value``, the value as for a size."""
+    name, equals, size = (part.strip() for part in value.partition("="))
+    if not equals or not _NAME.fullmatch(name):
+        raise Not(value, "name=value")
+    return name, sizes(size)
