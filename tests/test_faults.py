@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -281,16 +280,28 @@ def test_a_rank_that_is_stopped_is_ended_with_the_others(rank: int, launcher: La
     assert max(r.seconds for r in outcome.ranks) - min(r.seconds for r in outcome.ranks) <= launch.EXTRA + 1
 
 
+class Stopped(Launcher):
+    """A supervisor that is stopped as soon as it has given its first sign of life in the second job."""
+
+    at: float | None = None
+
+    def _line(self, limit: float) -> bytes:
+        line = super()._line(limit)
+        if line == b"\n" and self.at is not None:
+            os.kill(self.pid, signal.SIGSTOP)
+            self.at = self.at or time.monotonic()
+        return line
+
+
 def test_a_supervisor_that_is_stopped_is_ended_with_its_ranks() -> None:
     """It says nothing for the timeout and a few seconds: PS823, and nobody is left."""
     broken = (Break("stall", 0, 1), Break("freeze", 1, 1))
-    with Launcher() as launcher:
+    with Stopped() as launcher:
         assert launcher.run(replace(Case("1f1b", "raise@0:1", "PS825").job, timeout=1.0)).fault is not None
-        began = time.monotonic()
-        threading.Timer(0.5, os.kill, (launcher.pid, signal.SIGSTOP)).start()
+        launcher.at = 0.0
         with pytest.raises(RunError, match="no sign of life for 4 s"):
             launcher.run(replace(Case("1f1b", "raise@0:1", "PS825").job, timeout=1.0, breaks=broken))
-        assert time.monotonic() - began <= 0.5 + 1.0 + EXTRA
+        assert launcher.at and time.monotonic() - launcher.at <= 1.0 + EXTRA
         until = time.monotonic() + 10
         while processes(launcher.pid) and time.monotonic() < until:
             time.sleep(0.05)
