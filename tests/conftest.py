@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,11 +13,51 @@ from pipesched.runtime import launch
 from pipesched.runtime.launch import Launcher
 from pipesched.views import html
 from pipesched.views.chart import Chart
+from tests import depth
 from tests.readers.browser import Page, browser, executable
+
+# Files that take longest, first: the others then fill the ends of all workers.
+LONG = (
+    "test_optimize.py",
+    "test_engines.py",
+    "test_guard.py",
+    "test_faults.py",
+    "test_runtime_steps.py",
+    "test_runtime_buffers.py",
+    "test_portfolio.py",
+    "test_page_moves.py",
+    "test_page.py",
+    "test_cross_check.py",
+    "test_hostile.py",
+    "test_mutants.py",
+    "test_spans.py",
+    "test_optimum.py",
+    "test_bounds.py",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden streams of emit/v1 anew")
+    parser.addoption("--depth", type=int, default=1, metavar="N", help="N times as many cases of each random test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ[depth.VARIABLE] = str(config.getoption("--depth"))
+    if hasattr(config.option, "loadscopereorder"):  # of xdist: our order is better than that by number of tests
+        config.option.loadscopereorder = False
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """``-m quick`` opens only files in which something is quick."""
+    if config.getoption("-m") == "quick" and collection_path.name.startswith("test_"):
+        return "pytest.mark.quick" not in collection_path.read_text("utf-8") or None
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first; what looks at a clock last."""
+    place = {name: at for at, name in enumerate(LONG)}
+    items.sort(key=lambda x: (x.get_closest_marker("timed") is not None, place.get(x.path.name, len(LONG))))
 
 
 @pytest.fixture

@@ -25,6 +25,11 @@ Seconds = list[tuple[float, float, float]]
 STEPS = 3
 # Seconds of F, I and W by stage: long beside the 0.3 ms that torch adds. No two are the same: no fit can be another's.
 ASLEEP: Seconds = [(0.040, 0.060, 0.030), (0.044, 0.064, 0.034), (0.048, 0.068, 0.038)]
+SLOWER = (1, 1, 2, 4, 8)  # how many times longer each try sleeps: a sleep ends late by what else the machine does
+
+
+def asleep(slower: int) -> Seconds:
+    return [(f * slower, i * slower, w * slower) for f, i, w in ASLEEP]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +38,9 @@ def ranks() -> Iterator[Ranks]:
         yield made
 
 
-def run(ranks: Ranks, stream: Stream, folder: Path) -> tuple[list[str], float]:
+def run(ranks: Ranks, stream: Stream, folder: Path, slower: int) -> tuple[list[str], float]:
     """The traces of a run of sleeping stages, a file a rank; the median seconds of a step but the first."""
-    found = ranks.run(len(stream.ranks), traced, stream, ASLEEP, STEPS, limit=60)
+    found = ranks.run(len(stream.ranks), traced, stream, asleep(slower), STEPS, limit=120)
     files = [folder / f"rank{rank}.json" for rank in range(len(found))]
     for file, (text, _) in zip(files, found, strict=True):
         file.write_text(text, "utf-8")
@@ -50,37 +55,38 @@ def fitted(capsys: Captured, *arguments: str) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.timed
 class TestSleepingStages:
     """The only tests here with a clock: they are what the command is for. Real gloo processes.
 
-    What else a machine does only adds to a run, so a second one is tried if the first is not within the bounds.
+    What else a machine does only adds to a run, so a slower one is tried if the first is not within the bounds.
     """
 
     def test_costs_and_the_prediction_of_the_next_schedule(
         self, ranks: Ranks, tmp_path: Path, capsys: Captured
     ) -> None:
         """Fits are within 5 %; what `optimize` makes of them takes the time that it predicts, within 10 %."""
-        for last in (False, True):
-            error, file = self.fit(ranks, tmp_path, capsys)
-            if error <= 0.05 or last:
+        for slower in SLOWER:
+            error, file = self.fit(ranks, tmp_path, capsys, slower)
+            if error <= 0.05:
                 break
         assert error <= 0.05
         predicted, stream = self.optimized(file, tmp_path, capsys)
-        for last in (False, True):
-            _, measured = run(ranks, stream, tmp_path)
-            if abs(measured / predicted - 1) <= 0.1 or last:
+        for again in SLOWER:
+            _, measured = run(ranks, stream, tmp_path, again)
+            if abs(measured / (predicted / slower * again) - 1) <= 0.1:
                 break
-        assert measured == pytest.approx(predicted, rel=0.1)
+        assert measured == pytest.approx(predicted / slower * again, rel=0.1)
 
-    def fit(self, ranks: Ranks, folder: Path, capsys: Captured) -> tuple[float, Path]:
+    def fit(self, ranks: Ranks, folder: Path, capsys: Captured, slower: int) -> tuple[float, Path]:
         """The largest relative error of a cost, and the file of the costs."""
         costs = folder / "costs.toml"
-        traces, _ = run(ranks, stream_of("zb_h1", p=3, m=6), folder)
+        traces, _ = run(ranks, stream_of("zb_h1", p=3, m=6), folder, slower)
         made = fitted(capsys, *traces, "-o", str(costs))
         table = tomllib.loads(costs.read_text("utf-8"))
         errors = [
             abs(table[key][stage] / (seconds * 1e6) - 1)
-            for stage, row in enumerate(ASLEEP)
+            for stage, row in enumerate(asleep(slower))
             for key, seconds in zip("FIW", row, strict=True)
         ]
         assert len(made["fits"]) >= 9 and made["steps"] == STEPS

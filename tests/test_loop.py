@@ -16,6 +16,8 @@ from tests.runtime.paced import Taken, explained, measured
 
 Captured = pytest.CaptureFixture[str]
 
+pytestmark = pytest.mark.timed
+
 SIZE = ("--p", "2", "--m", "6")
 TOLERANCE = 0.1
 PACES = (20, 20, 40, 80)  # milliseconds of a forward in each try; a quiet machine needs one

@@ -19,6 +19,8 @@ from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.paced import explained, measured
 from tests.runtime.streams import SCHEDULES, stream_of
 
+pytestmark = pytest.mark.timed
+
 SIZES = ((4, 8), (8, 16))
 TOLERANCE = 0.1
 SLOWER = (1, 1, 2, 4, 8)  # how many times slower each try is; a quiet machine needs one

@@ -120,6 +120,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_busy_machine_says_the_same_bytes(command: tuple[str, ...]) -> None:
     """The value, the verdict, the schedule and its proof, beside four busy processes."""
@@ -147,6 +148,7 @@ def work(*arguments: str) -> tuple[float, dict[str, Any]]:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, told
 
 
+@pytest.mark.timed
 def test_the_time_limit_is_of_all_that_is_done() -> None:
     """98,304 operations and a second: reading the library, printing and verifying are no excuse for another ten."""
     command = ("--p", "64", "--m", "512", "--mem-cap", "40", "--time-limit", "1", "--cost", "F=10,I=12,W=8,C=1")
@@ -155,6 +157,7 @@ def test_the_time_limit_is_of_all_that_is_done() -> None:
     assert told["ok"] or "time limit of 1 s" in told["reason"]
 
 
+@pytest.mark.timed
 def test_heuristics_go_on_to_the_end() -> None:
     """Where no engine can be asked, the limit of time ends the search and nothing else does."""
     began = time.monotonic()
