@@ -1,9 +1,10 @@
 """Every block of every README is executed: ```console lines are run and compared, ```python blocks are doctests.
 
-``ps`` and ``text`` blocks of the language reference, ``json`` blocks and ``py`` scripts have tests of their own; the
-two ``sh`` lines of the README are run by .ci/run.
+``ps`` and ``text`` blocks of the language reference and of the gallery, ``json`` blocks and ``py`` scripts have tests
+of their own; the two ``sh`` lines of the README are run by .ci/run. Tables between ``<!-- name -->`` and
+``<!-- end -->`` are made from the product.
 After a change of output that is meant: ``python -m tests.test_readme [WORD]`` writes the new output into the blocks,
-or into those with WORD in them.
+or into those with WORD in them, and all tables.
 """
 
 from __future__ import annotations
@@ -14,17 +15,29 @@ import os
 import re
 import shlex
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+import click
 import pytest
 
+from pipesched.cli.app import app
 from tests.readers.typed import typed
 
 TOP = Path(__file__).resolve().parent.parent
-READMES = sorted(str(path.relative_to(TOP)) for path in TOP.glob("**/README.md") if ".venv" not in path.parts)
+PAGES = ("**/README.md", ".github/CONTRIBUTING.md", "pipesched/explain/words.md")
+READMES = sorted(
+    str(path.relative_to(TOP))
+    for page in PAGES
+    for path in TOP.glob(page)
+    if ".venv" not in path.relative_to(TOP).parts
+)
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MEASURED = re.compile(r"[\d.]+(?= ms measured)|(?<=largest error )[\de.-]+(?=,)|(?<= ms )\([+-][\d.]+ %\)")
+TABLE = re.compile(r"(?<=^<!-- )(?!end )(\w+)( -->\n)(.*?)(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"`[^`\n]*`|\]\(([^)\s]+)\)")
 KNOWN = {"console", "python", "py", "ps", "text", "sh", "json"}
 
 
@@ -33,20 +46,57 @@ def blocks(readme: str, kind: str) -> list[str]:
     return [match[2] for match in BLOCK.finditer(text) if match[1] == kind]
 
 
-def run(command: str) -> str:
-    """What a command prints, stdout and stderr as a person sees them."""
+def run(command: str, folder: Path) -> str:
+    """What a command prints in a folder, stdout and stderr as a person sees them."""
     words = shlex.split(command)
     if words[0] == "cat":
-        return "".join((TOP / name).read_text("utf-8") for name in words[1:])
+        return "".join((folder / name).read_text("utf-8") for name in words[1:])
     assert words[0] == "pipesched", command
-    with contextlib.chdir(TOP), mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"}):
+    with contextlib.chdir(folder), mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"}):
         return typed(*words[1:]).shown.decode("utf-8")
 
 
 def replayed(block: str) -> str:
-    """The block with the output that its commands print now."""
+    """The block with the output that its commands print now, in a folder that looks like the repository.
+
+    What one of them writes there the next one can read.
+    """
     commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    return "".join(f"$ {command}\n{run(command)}" for command in commands)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for path in TOP.iterdir():
+            (folder / path.name).symlink_to(path)
+        return "".join(f"$ {command}\n{run(command, folder)}" for command in commands)
+
+
+def commands() -> str:
+    """A row for each command: its name and its short help."""
+    rows = [f"| `{name}` | {(command.short_help or '').rstrip('.')} |" for name, command in app.commands.items()]
+    return "\n".join(["| command | |", "|---|---|", *rows])
+
+
+def options() -> str:
+    """A row for each option and meaning, with the commands that take it; choices and numbers are in the meaning."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, command in app.commands.items():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                written = ", ".join(f"`{x}`" for x in option.opts)
+                rows.setdefault((written, meaning(option)), []).append(name)
+    cells = [(names, meant, ", ".join(of)) for (names, meant), of in rows.items()]
+    body = [f"| {names} | {meant} | {of} |" for names, meant, of in sorted(cells, key=lambda row: row[0].lower())]
+    return "\n".join(["| option | | of |", "|---|---|---|", *body])
+
+
+def meaning(option: click.Option) -> str:
+    """What an option takes and does, in the words of its help."""
+    choices = ", ".join(f"`{x}`" for x in option.type.choices) if isinstance(option.type, click.Choice) else ""
+    takes = choices or (f"`{option.metavar}`" if option.metavar else "")
+    default = f"default {option.default}" if option.show_default and option.default is not None else ""
+    return "; ".join(x for x in (takes, (option.help or "").rstrip("."), default) if x).replace("|", "\\|")
+
+
+TABLES: dict[str, Callable[[], str]] = {"commands": commands, "options": options}
 
 
 CONSOLE = [(readme, number) for readme in READMES for number in range(len(blocks(readme, "console")))]
@@ -86,8 +136,51 @@ def test_the_readme_has_the_two_lines() -> None:
     assert [len(block.splitlines()) for block in blocks("README.md", "sh")] == [1, 1]
 
 
+def test_the_front_page_is_read_in_five_minutes() -> None:
+    """At most 180 lines; the first picture and the words come first, and each row is that of `pipesched explain`."""
+    lines = (TOP / "README.md").read_text("utf-8").splitlines()
+    words = (TOP / "pipesched" / "explain" / "words.md").read_text("utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| ") and line.count(" | ") == 2]
+
+    assert len(lines) <= 180 and any(line.startswith("![") for line in lines[:12])
+    assert set(rows) <= set(words)
+    assert {row.split()[1] for row in rows} > {*"pvm", "chunk", "route", "span", "bubble", "makespan", "peak"}
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_what_is_made_is_current(readme: str) -> None:
+    """A table between its marks is what the product says today."""
+    for name, _, table in TABLE.findall((TOP / readme).read_text("utf-8")):
+        assert table == f"\n{TABLES[name]()}\n\n"
+
+
+def anchors(page: Path) -> set[str]:
+    """The places of a page that a link can name, as GitHub makes them of its headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_links_lead_somewhere(readme: str) -> None:
+    """Each link to a file of the repository leads to one, and to a heading that is there."""
+    page = TOP / readme
+    for link in LINK.findall(BLOCK.sub("", page.read_text("utf-8"))):
+        if link and not link.startswith("https://"):
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_lines_are_short(readme: str) -> None:
+    """At most 120 characters, but in tables, blocks, and lines that are one link."""
+    text = BLOCK.sub("", (TOP / readme).read_text("utf-8"))
+    assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "![", "    "))] == []
+
+
 def update(word: str = "") -> None:
-    """Write what the commands print now into the console blocks that have the word."""
+    """Write what the commands print now into the console blocks that have the word, and the tables."""
     for readme in READMES:
         path = TOP / readme
         text = path.read_text("utf-8")
@@ -96,7 +189,10 @@ def update(word: str = "") -> None:
             chosen = match[1] == "console" and word in match[2]
             return f"```console\n{replayed(match[2])}```" if chosen else match[0]
 
-        path.write_text(BLOCK.sub(renewed, text), "utf-8")
+        def made(match: re.Match[str]) -> str:
+            return f"{match[1]}{match[2]}\n{TABLES[match[1]]()}\n\n"
+
+        path.write_text(TABLE.sub(made, BLOCK.sub(renewed, text)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -270,8 +270,8 @@ def torchrun(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_script_of_the_readme(tmp_path: Path) -> None:
-    """The README's own script trains under torchrun: two processes, loss falling."""
-    done = torchrun(tmp_path, *blocks("README.md", "py"))
+    """The script of the guide trains under torchrun: two processes, loss falling."""
+    done = torchrun(tmp_path, *blocks("pipesched/README.md", "py"))
 
     losses = [float(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if line.startswith("step ")]
     assert done.returncode == 0, done.stderr
@@ -281,7 +281,7 @@ def test_the_script_of_the_readme(tmp_path: Path) -> None:
 
 def test_a_stall_of_the_script_ends_it(tmp_path: Path) -> None:
     """Where rank 0 is stuck in the transport, its watchdog tells the stall on stderr and ends the process."""
-    (script,) = blocks("README.md", "py")
+    (script,) = blocks("pipesched/README.md", "py")
     stuck = "with Guard(runtime, timeout=3):\n    if rank == 1:\n        __import__('time').sleep(600)\n"
     done = torchrun(tmp_path, script.replace("with Guard(runtime, timeout=60):\n", stuck))
 

@@ -310,7 +310,7 @@ def test_the_file_is_alone_and_always_the_same(tmp_path: Path) -> None:
 
 
 def test_the_golden_figure(update_golden: bool) -> None:
-    """The figure of the README, with everything on it, byte for byte."""
+    """The figure of the guide, with everything on it, byte for byte."""
     file = GOLDEN / "show_zb_h1.svg"
     text = render(chart(loaded("zb_h1", p=4, m=8)), Svg(messages=True, memory=True))
     if update_golden:

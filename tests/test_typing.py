@@ -28,7 +28,7 @@ def test_users_code_passes_mypy(tmp_path: Path) -> None:
     files = [str(path) for path in PROGRAMS]
     for readme in READMES:
         for number, block in enumerate(blocks(readme, "python")):
-            name = "readme_" + "_".join(Path(readme).with_suffix("").parts) + f"_{number}.py"
+            name = "readme_" + "_".join(Path(readme).with_suffix("").parts).replace(".", "_") + f"_{number}.py"
             (tmp_path / name).write_text(program(block), encoding="utf-8")
             files.append(str(tmp_path / name))
     command = [
