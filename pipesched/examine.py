@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
-from pipesched.analysis.assumptions import assumed, remarks
+from pipesched.analysis.assumptions import assumed
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.analysis.holdings import lowered
 from pipesched.check.buffers import check_buffers
@@ -241,9 +241,8 @@ def _time(made: Analysis) -> Time | None:
     spent, costs = made.idle, made.costs
     if spent is None:
         return None
-    guessed, said = assumed(costs, made.costs_used), tuple(remarks(costs, made.costs_used))
     times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
-    return Time(costs.to_json(), *times, guessed, said)
+    return Time(costs.to_json(), *times, assumed(costs, made.costs_used), made.remarks)
 
 
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
-from pipesched.analysis.assumptions import used
+from pipesched.analysis.assumptions import remarks, used
 from pipesched.analysis.communication import STRICT, Model
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.holdings import Buffers, Memory, buffers, memory
@@ -86,6 +86,11 @@ class Analysis:
     def costs_used(self) -> frozenset[str]:
         """Which of the costs F, I, W, B and FB the times depend on."""
         return frozenset(used(self.schedule, self.costs))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is assumed of the costs that are used, and what else is to be said of them, in words."""
+        return tuple(remarks(self.costs, self.costs_used))
 
     @cached_property
     def memory(self) -> Memory:

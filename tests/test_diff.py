@@ -17,14 +17,12 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.likeness import Moves, moves
-from pipesched.compile import examine
-from pipesched.examine import Loaded, Options
+from pipesched.examine import Examination, Loaded, Options
 from pipesched.formats import order_write
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
-from pipesched.verbs import diff_text
+from pipesched.verbs import diff_report
 from pipesched.verbs.diff import Difference, differ
-from pipesched.verbs.timed import Run, timed
 from tests.makers import strategies
 
 CALM = settings(derandomize=True, deadline=None, max_examples=300)
@@ -224,12 +222,12 @@ def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> No
     ]
     runs = runs_of(*schedules)
     for a, b in itertools.product(runs, repeat=2):
-        same = [a.schedule.order(r) for r in range(a.schedule.ranks)] == [
-            b.schedule.order(r) for r in range(b.schedule.ranks)
+        same = [a.loaded.schedule.order(r) for r in range(a.loaded.schedule.ranks)] == [
+            b.loaded.schedule.order(r) for r in range(b.loaded.schedule.ranks)
         ]
         found = differ(a, b)
         assert found.equal == same
-        assert diff_text.text(found, every=True)
+        assert diff_report.text(found, every=True)
 
 
 def applied(found: Difference, rank: int, order: list[str], length: int) -> list[str]:
@@ -251,9 +249,8 @@ def applied(found: Difference, rank: int, order: list[str], length: int) -> list
     return made
 
 
-def runs_of(*schedules: Schedule) -> list[Run]:
-    loaded = [Loaded("order", schedule) for schedule in schedules]
-    return [timed(x, examine(x, Options()), None) for x in loaded]
+def runs_of(*schedules: Schedule) -> list[Examination]:
+    return [Examination(Loaded("order", schedule), Options()) for schedule in schedules]
 
 
 @CALM
@@ -276,7 +273,7 @@ def test_the_difference_done_to_the_first_order_is_the_second(seed: int, changes
         if found.split_a or found.split_b:  # an I was lost: its W and the B of the other order count as one
             continue
         for rank in range(schedule.ranks):
-            names, wanted = ([str(x) for x in side.schedule.order(rank)] for side in (a, b))
+            names, wanted = ([str(x) for x in side.loaded.schedule.order(rank)] for side in (a, b))
             assert applied(found, rank, names, len(wanted)) == wanted
 
 

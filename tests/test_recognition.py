@@ -21,7 +21,7 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
 from pipesched.verbs.recognize import Known, known_orders, recognize
-from pipesched.verbs.why_text import known_text
+from pipesched.verbs.why_report import known_text
 from tests.makers import strategies
 
 CALM = settings(derandomize=True, deadline=None, max_examples=200)

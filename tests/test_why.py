@@ -16,18 +16,15 @@ from pipesched.analysis import causes as attribution
 from pipesched.analysis.causes import PARTS, causes, critical_path
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
-from pipesched.compile import examine
-from pipesched.examine import Loaded, Options
+from pipesched.examine import Examination, Loaded, Options
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.verbs.recognize import recognize
-from pipesched.verbs.timed import timed
 from pipesched.verbs.why import Why, explained
-from pipesched.verbs.why_json import as_json
-from pipesched.verbs.why_text import text
+from pipesched.verbs.why_report import as_json, text
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, Spot, rows
@@ -216,14 +213,13 @@ def test_what_a_slow_stage_costs_is_imbalance() -> None:
 def test_any_broken_order_is_told(seed: int) -> None:
     """Missing, doubled and misplaced operations: the parts of what ran add up, and every line can be written."""
     schedule = strategies.broken_schedule(seed)
-    loaded = Loaded("broken", schedule)
-    run = timed(loaded, examine(loaded, Options()), None)
-    found, gaps, split = explained(run)
+    run = Examination(Loaded("broken", schedule), Options())
+    found, gaps, split = explained(run.analysis)
     why = Why(run, found, gaps, split, None, recognize(schedule), {})
     assert [sum(column) for column in zip(*why.parts().values(), strict=True)] == list(why.idle())
     lengths = [Fraction(0)] * schedule.ranks
     for rank, length in zip(gaps.rank.tolist(), gaps.length.tolist(), strict=True):
-        lengths[rank] += run.time(length)
+        lengths[rank] += run.analysis.time(length)
     assert lengths == list(why.idle())
     assert text(why, every=True).count(" idles ") == len(gaps) == len(as_json(why)["gaps"])  # type: ignore[arg-type]
 

@@ -26,15 +26,15 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     """
     from pipesched import compile
     from pipesched.verbs import why as analysis
-    from pipesched.verbs import why_json, why_text
+    from pipesched.verbs import why_report
 
     asked = compile_options(given, flags.one_size("why", given))
     with flags.output_of(given) as out:
         source = compile.read(file)
         found = analysis.why(source, asked)
-        out.line(dumps(why_json.as_json(found)) if out.format == "json" else why_text.text(found, every=every))
-        if found.run.fault is not None:
-            fault = render.concise(found.run.fault, source.name)
-            told_as = how_far(found.run.fault, finished=found.run.times.finished)
+        out.line(dumps(why_report.as_json(found)) if out.format == "json" else why_report.text(found, every=every))
+        if (wrong := found.report.fault) is not None:
+            fault = render.concise(wrong, source.name)
+            told_as = how_far(wrong, finished=found.analysis.finished)
             out.complain(f"{fault}; told {told_as}, `pipesched verify` tells more")
-        return found.run.report.exit_status
+        return found.report.exit_status

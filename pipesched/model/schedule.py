@@ -93,6 +93,12 @@ class Schedule:
             Op(int(self.op[index])), int(self.stage[index]), int(self.microbatch[index]), bool(self.second[index])
         )
 
+    def slot(self, index: int) -> str:
+        """An operation as in the order notation, with its partner in an overlap pair: ``F3.1+B2.0``."""
+        low = index - int(self.joined[index])
+        high = low + 1 + int(low + 1 < len(self) and self.joined[low + 1])
+        return "+".join(str(self[i]) for i in range(low, high))
+
     def order(self, rank: int) -> list[Compute]:
         """The operations of a rank, for people; the columns are for work."""
         return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]

@@ -5,21 +5,27 @@
 
 The fewest moves of operations that turn the order of each rank into the other one, operations that only one of them
 has, overlap pairs, placement and sizes. Costs are those of each file at the costs asked for.
+
+Every operation or instruction of both is a number, equal where they are equal. Where both files name their messages
+these are compared too, since a message at another place can deadlock; else the computes alone. A B of one order and the
+I of the same stage and microbatch in the other one are the same number, so that an order with its backwards split does
+not seem to have none of the operations of the other one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from pipesched.analysis.likeness import Moves, moves
-from pipesched.model.columns import Ints
+from pipesched.examine import Examination
+from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
-from pipesched.verbs.diff_listing import Listing, listings
-from pipesched.verbs.timed import Run, slot
 
 
 @dataclass(frozen=True)
@@ -52,8 +58,8 @@ class Difference:
     split: each B that is I and W in the other order. messages: whether instructions are compared, not computes alone.
     """
 
-    a: Run
-    b: Run
+    a: Examination
+    b: Examination
     facts: tuple[str, ...]
     moves: tuple[Move, ...]
     only_a: tuple[Alone, ...]
@@ -75,7 +81,7 @@ class Difference:
         return [(name, one[name], two[name]) for name in one]
 
 
-def differ(a: Run, b: Run) -> Difference:
+def differ(a: Examination, b: Examination) -> Difference:
     """From a to b; n log n in the operations that are not where they were."""
     one, two = listings(a, b)
     moved: list[Move] = []
@@ -89,9 +95,9 @@ def differ(a: Run, b: Run) -> Difference:
             low, high = listing.bounds(rank)
             only[side].extend(_alone(rank, [i for i in positions if not listing.half[low + i]], listing))
             split[side].extend(_alone(rank, np.flatnonzero(listing.split[low:high]).tolist(), listing))
-    facts = tuple(_facts(a.schedule, b.schedule))
+    facts = tuple(_facts(a.loaded.schedule, b.loaded.schedule))
     messages = a.loaded.program is not None and b.loaded.program is not None
-    pairs = _pairs(a.schedule, b.schedule)
+    pairs = _pairs(a.loaded.schedule, b.loaded.schedule)
     (only_a, only_b), (split_a, split_b) = map(tuple, only), map(tuple, split)
     return Difference(a, b, facts, tuple(moved), only_a, only_b, *pairs, split_a, split_b, messages)
 
@@ -130,7 +136,7 @@ def _pairs(a: Schedule, b: Schedule) -> tuple[tuple[Alone, ...], tuple[Alone, ..
 def _overlaps(schedule: Schedule) -> dict[tuple[int, str], int]:
     """Every pair, with where it stands."""
     second: Ints = np.flatnonzero(schedule.joined)
-    return {(int(schedule.rank[i]), slot(schedule, i)): i - 1 for i in second.tolist()}
+    return {(int(schedule.rank[i]), schedule.slot(i)): i - 1 for i in second.tolist()}
 
 
 def _missing(
@@ -164,8 +170,8 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
             yield f"microbatch {i} on route {one.route_of[i]}, then on route {two.route_of[i]}"
 
 
-def _figures(run: Run) -> dict[str, Fraction | None]:
-    time, memory = run.report.time, run.report.memory
+def _figures(made: Examination) -> dict[str, Fraction | None]:
+    time, memory = made.report.time, made.report.memory
     return {
         "makespan": time.makespan if time else None,
         "span": time.span if time else None,
@@ -173,3 +179,97 @@ def _figures(run: Run) -> dict[str, Fraction | None]:
         "span bubble": time.span_bubble if time else None,
         "peak": max(memory.peak, default=Fraction(0)) if memory else None,
     }
+
+
+_COMPUTE = ("op", "stage", "microbatch")
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """key: int64, shape (entries,); start: int64, shape (ranks + 1,); weight: whether an entry is a W.
+
+    split: whether it is a B that the other order has as I and W. half: whether it is a W of such a B of the other one.
+    """
+
+    key: Ints
+    start: Ints
+    weight: Bools
+    split: Bools
+    half: Bools
+    name: Callable[[int], str]
+
+    @property
+    def ranks(self) -> int:
+        return len(self.start) - 1
+
+    def bounds(self, rank: int) -> tuple[int, int]:
+        """The entries of a rank; none on a rank that is not there."""
+        return (int(self.start[rank]), int(self.start[rank + 1])) if rank < self.ranks else (0, 0)
+
+
+def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
+    """Both orders, with the same numbers for the same entries."""
+    one, two = a.loaded.program, b.loaded.program
+    if one is not None and two is not None:
+        with_peer = (*_COMPUTE, "peer", "communicator")
+        return _numbered(one, two, with_peer, _instruction(one), _instruction(two))
+    return _numbered(
+        a.loaded.schedule, b.loaded.schedule, _COMPUTE, _compute(a.loaded.schedule), _compute(b.loaded.schedule)
+    )
+
+
+def _numbered(
+    a: Schedule | Program,
+    b: Schedule | Program,
+    names: tuple[str, ...],
+    name_a: Callable[[int], str],
+    name_b: Callable[[int], str],
+) -> tuple[Listing, Listing]:
+    """One number for the values of all columns, by their ranges in both."""
+    where = _packed([_columns(a, _COMPUTE[1:]), _columns(b, _COMPUTE[1:])])
+    at_a, at_b = where
+    split_a, split_b = _split(a, at_a, b, at_b), _split(b, at_b, a, at_a)
+    half_a = np.asarray((a.op == Op.W) & np.isin(at_a, at_b[split_b]))
+    half_b = np.asarray((b.op == Op.W) & np.isin(at_b, at_a[split_a]))
+    columns = [_columns(x, names) for x in (a, b)]
+    for mine, as_input in zip(columns, (split_a, split_b), strict=True):
+        mine[0] = np.where(as_input, int(Op.I), mine[0])
+    keys = _packed(columns)
+    return (
+        Listing(keys[0], a.start, a.op == Op.W, split_a, half_a, name_a),
+        Listing(keys[1], b.start, b.op == Op.W, split_b, half_b, name_b),
+    )
+
+
+def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
+    """Which entries of mine are a B, and nothing but an I in the other one; at, there: stage and microbatch of each."""
+    halves = np.setdiff1d(there[other.op == Op.I], there[other.op == Op.B])
+    return np.asarray((mine.op == Op.B) & np.isin(at, halves) & ~np.isin(at, at[mine.op == Op.I]))
+
+
+def _columns(order: Schedule | Program, names: tuple[str, ...]) -> list[Column]:
+    return [getattr(order, name).astype(np.int64) for name in names]
+
+
+def _packed(orders: list[list[Column]]) -> list[Ints]:
+    """The columns of each order as one: equal where all of them are equal."""
+    keys: list[Ints] = [np.zeros(len(columns[0]), dtype=np.int64) for columns in orders]
+    for parts in zip(*orders, strict=True):
+        low = min(int(part.min(initial=0)) for part in parts)
+        spread = max(int(part.max(initial=0)) for part in parts) - low + 1
+        keys = [key * spread + (part - low) for key, part in zip(keys, parts, strict=True)]
+    return keys
+
+
+def _compute(schedule: Schedule) -> Callable[[int], str]:
+    return lambda index: str(schedule[index])
+
+
+def _instruction(program: Program) -> Callable[[int], str]:
+    def name(index: int) -> str:
+        found = program[index]
+        if found.op.compute:
+            return f"{found.op.name}{found.stage}.{found.microbatch}"
+        return str(found)
+
+    return name

@@ -13,17 +13,18 @@ from functools import cached_property
 
 import numpy as np
 
+from pipesched import compile
 from pipesched.analysis import causes as attribution
 from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, causes, critical_path
 from pipesched.analysis.timeline import slot_costs, timeline
-from pipesched.compile import load
 from pipesched.diagnostics import PipeschedError
-from pipesched.examine import Options
+from pipesched.examine import Examination, Options
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Cost, Costs, Ticks
+from pipesched.report import Report
+from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.recognize import Known, recognize
-from pipesched.verbs.timed import Run, run, timed
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Why:
     (`even_stages`); each only where that is not so already.
     """
 
-    run: Run
+    examined: Examination
     causes: Causes
     gaps: Gaps
     split: Split
@@ -58,19 +59,27 @@ class Why:
     known: Known | None
     instead: Mapping[str, Fraction]
 
+    @property
+    def analysis(self) -> Analysis:
+        return self.examined.analysis
+
+    @property
+    def report(self) -> Report:
+        return self.examined.report
+
     def parts(self) -> dict[str, tuple[Fraction, ...]]:
         """The parts of the idle time by rank, in the user's unit."""
-        return _parts(self.run, self.split)
+        return _parts(self.analysis, self.split)
 
     @cached_property
     def path(self) -> list[int]:
         """The operations of the critical path."""
-        return critical_path(self.run.times, self.causes)
+        return critical_path(self.analysis.timeline, self.causes)
 
     @property
     def path_messages(self) -> Fraction:
         """How long the critical path is on messages."""
-        return self.run.time(int(self.causes.lag[self.path].sum()))
+        return self.analysis.time(int(self.causes.lag[self.path].sum()))
 
     @cached_property
     def longest_first(self) -> list[int]:
@@ -80,18 +89,18 @@ class Why:
 
     def chain(self, gap: int) -> list[int]:
         """What a gap waits for, the operation that ends the wait first."""
-        return attribution.chain(gap, self.gaps, self.run.times, self.causes)
+        return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
 
     def work(self) -> tuple[Fraction, ...]:
         """By rank, of what ran."""
-        cost = np.where(self.run.times.start >= 0, slot_costs(self.run.schedule, self.run.ticks), 0)
-        sums = np.zeros(self.run.schedule.ranks, dtype=np.int64)
-        np.add.at(sums, self.run.schedule.rank, cost)
-        return tuple(map(self.run.time, sums.tolist()))
+        cost = np.where(self.analysis.timeline.start >= 0, slot_costs(self.analysis.schedule, self.analysis.ticks), 0)
+        sums = np.zeros(self.analysis.schedule.ranks, dtype=np.int64)
+        np.add.at(sums, self.analysis.schedule.rank, cost)
+        return tuple(map(self.analysis.time, sums.tolist()))
 
     def idle(self) -> tuple[Fraction, ...]:
         """By rank, the sum of its parts."""
-        return tuple(self.run.makespan - work for work in self.work())
+        return tuple(self.analysis.makespan - work for work in self.work())
 
 
 def why(source: Source, options: Options) -> Why:
@@ -100,20 +109,21 @@ def why(source: Source, options: Options) -> Why:
     Raises:
         PipeschedError: what keeps the file from being a schedule; costs that do not fit it.
     """
-    made = run(source, options)
+    examined = compile.examined(source, options)
+    made = examined.analysis
     found, gaps, split = explained(made)
-    return Why(
-        made, found, gaps, split, _growth(source, options, made, split), recognize(made.schedule), _instead(made)
-    )
+    growth = _growth(source, examined, split)
+    return Why(examined, found, gaps, split, growth, recognize(made.schedule), _instead(made))
 
 
-def explained(made: Run) -> tuple[Causes, Gaps, Split]:
-    found = causes(made.schedule, made.dependencies, made.times, made.ticks)
-    gaps = attribution.gaps(made.schedule, made.times, found)
-    return found, gaps, attribution.split(made.schedule, made.times, made.ticks, gaps)
+def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
+    """Why each operation starts when it does, when the ranks idle, and the split of that."""
+    found = causes(made.schedule, made.dependencies, made.timeline, made.ticks)
+    gaps = attribution.gaps(made.schedule, made.timeline, found)
+    return found, gaps, attribution.split(made.schedule, made.timeline, made.ticks, gaps)
 
 
-def _instead(made: Run) -> dict[str, Fraction]:
+def _instead(made: Analysis) -> dict[str, Fraction]:
     """What the makespan were at other costs; nothing of an order that is stuck."""
     given = dict(made.costs.given)
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
@@ -121,7 +131,7 @@ def _instead(made: Run) -> dict[str, Fraction]:
     found = {}
     for name, other in tries.items():
         ticks = Costs(other).ticks(made.schedule.stages)
-        if made.times.finished and not _same(ticks, made.ticks):
+        if made.finished and not _same(ticks, made.ticks):
             found[name] = Fraction(timeline(made.schedule, made.dependencies, ticks).makespan, ticks.scale)
     return found
 
@@ -141,23 +151,26 @@ def _same(a: Ticks, b: Ticks) -> bool:
     return equal(a.compute, b.compute) and equal(a.message, b.message) and equal(a.pair, b.pair)
 
 
-def _parts(made: Run, split: Split) -> dict[str, tuple[Fraction, ...]]:
+def _parts(made: Analysis, split: Split) -> dict[str, tuple[Fraction, ...]]:
     return {part: tuple(map(made.time, getattr(split, part).tolist())) for part in PARTS}
 
 
-def _growth(source: Source, options: Options, made: Run, split: Split) -> Growth | None:
+def _growth(source: Source, examined: Examination, split: Split) -> Growth | None:
     """The growth from m to the first larger size, of a few, that the file takes."""
-    parameters = dict(made.schedule.parameters)
-    if made.loaded.unit is None or "m" not in parameters or not made.times.finished:
+    made, parameters = examined.analysis, dict(examined.loaded.schedule.parameters)
+    if examined.loaded.unit is None or "m" not in parameters or not made.finished:
         return None
     m, ranks = parameters["m"], made.schedule.ranks
     for more in dict.fromkeys(x for x in (ranks, 2 * ranks, m, 2, 1) if x > 0):
-        larger = replace(options, parameters={**parameters, "m": m + more}, microbatches=m + more)
+        larger = replace(examined.options, parameters={**parameters, "m": m + more}, microbatches=m + more)
         try:
-            other = timed(load(source, larger), made.report, options.costs)
+            loaded = compile.load(source, larger)
+            other = Analysis(loaded.schedule, loaded.costs(larger.costs))
+            if not other.finished:
+                continue
         except PipeschedError:
             continue
-        if not other.times.finished or other.schedule.stages != made.schedule.stages:
+        if other.schedule.stages != made.schedule.stages:
             continue
         before, after = _parts(made, split), _parts(other, explained(other)[2])
         return Growth(

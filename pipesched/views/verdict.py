@@ -15,7 +15,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.assumptions import remarks
 from pipesched.analysis.idle import Idle, headline
 from pipesched.model.numbers import share, shown
 from pipesched.views import standing
@@ -54,8 +53,8 @@ def timeless(chart: Chart) -> int:
 
 def _wrong(chart: Chart) -> str:
     """What must not be overlooked: that the file is wrong, and what was assumed of the costs."""
-    said = remarks(chart.costs, chart.analysis.costs_used)
-    return "".join(f"; {part}" for part in ([f"wrong: {chart.wrong}"] if chart.wrong else []) + [*said])
+    parts = ([f"wrong: {chart.wrong}"] if chart.wrong else []) + [*chart.analysis.remarks]
+    return "".join(f"; {part}" for part in parts)
 
 
 def _stops(chart: Chart) -> str:

@@ -1,4 +1,4 @@
-"""A difference as people and programs read it."""
+"""A difference as people and as programs read it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import groupby
 
 from pipesched import render
 from pipesched.analysis.assumptions import published
+from pipesched.examine import Examination
 from pipesched.model.numbers import exact, percent
 from pipesched.render import clean
 from pipesched.verbs.diff import Alone, Difference, Move
 from pipesched.verbs.tables import ratio, short, table
-from pipesched.verbs.timed import Run
 
 _LINES = 20
 _OPS = 12
@@ -24,8 +24,10 @@ def text(found: Difference, *, every: bool = False) -> str:
     names = _names(found)
     if found.equal:
         what = "instructions" if found.messages else "operations"
-        count = len(found.a.loaded.program or ()) if found.messages else len(found.a.schedule)
-        return clean(f"{names[0]} and {names[1]} are the same order: {count} {what} on {found.a.schedule.ranks} ranks")
+        count = len(found.a.loaded.program or ()) if found.messages else len(found.a.loaded.schedule)
+        return clean(
+            f"{names[0]} and {names[1]} are the same order: {count} {what} on {found.a.loaded.schedule.ranks} ranks"
+        )
     lines = [clean(line) for line in _lines(found, every)]
     if not every and len(lines) > _LINES:
         lines = [*lines[:_LINES], f"... {len(lines) - _LINES} more lines (--all)"]
@@ -107,7 +109,7 @@ def _cost(found: Difference) -> str:
 
 def _remarks(found: Difference) -> Iterator[str]:
     """What is to be said of the costs: of both, or of the one that it is about."""
-    names, both = _names(found), (found.a.remarks, found.b.remarks)
+    names, both = _names(found), (found.a.analysis.remarks, found.b.analysis.remarks)
     for remark in dict.fromkeys([*both[0], *both[1]]):
         about = [name for name, remarks in zip(names, both, strict=True) if remark in remarks]
         yield clean(f"{', '.join(about)}: {remark}")
@@ -136,12 +138,12 @@ def as_json(found: Difference) -> dict[str, object]:
         "split": [[_alone_json(entry) for entry in alone] for alone in (found.split_a, found.split_b)],
         **exact(figures={**figures, "bubble_ratio": figures["bubble"]}),
         **{key: [one, two[key]] for two in [_costs(found.b)] for key, one in _costs(found.a).items()},
-        "diagnostics": [render.as_json(x) for run in (found.a, found.b) for x in run.report.diagnostics],
+        "diagnostics": [render.as_json(x) for made in (found.a, found.b) for x in made.report.diagnostics],
     }
 
 
-def _costs(run: Run) -> dict[str, object]:
-    return published(run.costs, run.kinds)
+def _costs(made: Examination) -> dict[str, object]:
+    return published(made.analysis.costs, made.analysis.costs_used)
 
 
 def _move_json(move: Move) -> dict[str, object]:

@@ -1,0 +1,256 @@
+"""`why` as people and as programs read it; the published form is that of ``emit/README.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+
+from pipesched import render
+from pipesched.analysis.assumptions import published
+from pipesched.analysis.causes import PARTS
+from pipesched.analysis.idle import bubble, headline, told
+from pipesched.model.numbers import exact, shown
+from pipesched.model.ops import Op
+from pipesched.model.origin import Sited
+from pipesched.model.schedule import Schedule
+from pipesched.render import clean, sizes
+from pipesched.source import Span
+from pipesched.verbs.recognize import Known
+from pipesched.verbs.tables import ratio, table
+from pipesched.verbs.why import Growth, Why
+
+TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")
+_RANKS = 16  # rows of the table, unless all are asked for
+_LINES = 12  # of the critical path, and of the gaps
+_OPS = 6  # operations on a line of the critical path
+
+
+def text(why: Why, *, every: bool = False) -> str:
+    """The whole story; `every`: all ranks, all of the critical path, and all gaps."""
+    facts = "\n".join([*_growth(why), *_instead(why), *_known(why)])
+    parts = [_head(why), _split(why, every), facts, _path(why, every), *_gaps(why, every)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(why: Why) -> str:
+    """The sizes, and the times with the bubble; of an order that is stuck how far it runs."""
+    time, made, fault = why.report.time, why.analysis, why.report.fault
+    title = f"{made.schedule.name}  {sizes(why.report.parameters)}"
+    if time is None:
+        return "\n".join([f"{clean(title)}   stops at {told(made.makespan, why.work())}", *made.remarks])
+    wrong = "" if fault is None else f"; wrong: {fault.code}"
+    return "\n".join([f"{clean(title)}   {headline(time.makespan, time.span, time.work)}{wrong}", *made.remarks])
+
+
+def _split(why: Why, every: bool) -> str:
+    """A row a rank; the middle of many ranks is left out."""
+    idle, parts, work = why.idle(), why.parts(), why.work()
+    ranks = list(range(why.analysis.schedule.ranks))
+    middle = None if every or len(ranks) <= _RANKS else _RANKS // 2
+    headers = ["idle by rank", "work", "idle", *TITLES]
+    rows = []
+    for rank in ranks:
+        if middle is not None and middle <= rank < len(ranks) - middle:
+            if rank == middle:
+                rows.append([f"... {len(ranks) - 2 * middle} more ranks (--all)", *[""] * 7])
+            continue
+        rows.append([f"rank {rank}", shown(work[rank]), shown(idle[rank]), *(shown(parts[x][rank]) for x in PARTS)])
+    return table(headers, rows)
+
+
+def _growth(why: Why) -> Iterator[str]:
+    """What a further microbatch costs."""
+    growth = why.growth
+    if growth is None:
+        return
+    idle = growth.idle
+    head = f"growth: each further microbatch adds {shown(growth.makespan)} to the makespan"
+    if not any(any(row) for row in growth.parts.values()):
+        yield f"{head} and nothing to the idle time of any rank"
+        return
+    most = max(range(len(idle)), key=lambda rank: (abs(idle[rank]), -rank))
+    part = growth.parts["imbalance"][most]
+    yield f"{head}, and {shown(idle[most])} to the idle time of rank {most}" + (
+        f", {'all' if part == idle[most] else shown(part)} of it imbalance" if part else ""
+    )
+
+
+_INSTEAD = {"no_latency": "if messages took no time", "even_stages": "if every stage took the mean"}
+
+
+def _instead(why: Why) -> Iterator[str]:
+    """What other costs would bring."""
+    for name, makespan in why.instead.items():
+        change = makespan - why.analysis.makespan
+        yield f"{_INSTEAD[name]} the makespan would be {shown(makespan)} ({'+' * (change > 0)}{shown(change)})"
+
+
+def _known(why: Why) -> Iterator[str]:
+    if why.known is not None:
+        yield f"this order is {known_text(why.known, why.analysis.schedule)}"
+
+
+def known_text(known: Known, schedule: Schedule) -> str:
+    """``zb_h1``, ``zb_h1 up to the order of W``, ``zb_h1 but for F2.5 to W2.3 on rank 2 (steps 5 to 9)``."""
+    if known.like.whole:
+        cut = " with its backwards in one piece" if bool((schedule.op == Op.B).any()) else " with its backwards split"
+        lax = {"up to W": " up to the order of W", "split": cut}
+        return known.name + lax.get(known.like.reading, "")
+    differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.windows) if high > low]
+    if 2 * sum(high - low for _, low, high in differing) > len(schedule):
+        return f"{known.name} in {ratio(known.like.common)} of its steps; `pipesched diff` shows what has moved"
+    told = []
+    for rank, low, high in differing[:_OPS]:
+        begin, end = int(schedule.start[rank]), int(schedule.start[rank + 1])
+        if (low, high) == (begin, max(end, begin + 1)):  # it lacks operations, or none is where it was
+            told.append(f"all of rank {rank}" if begin == end else f"rank {rank}")
+            continue
+        span = f"{schedule[low]} to {schedule[high - 1]}" if high > low + 1 else str(schedule[low])
+        told.append(f"{span} on rank {rank} (steps {schedule.step(low)} to {schedule.step(high - 1)})")
+    more = f", and {len(differing) - _OPS} more ranks" if len(differing) > _OPS else ""
+    return f"{known.name} but for {', '.join(told)}{more}"
+
+
+def _path(why: Why, every: bool) -> str:
+    """The operations of the critical path, those on one rank on a line, with where they are written."""
+    if not why.path:
+        return ""
+    made, messages = why.analysis, why.path_messages
+    head = f"critical path, {shown(made.makespan)} long: {len(why.path)} operation{'s' * (len(why.path) > 1)}"
+    if messages:
+        head += f" ({shown(made.makespan - messages)}) and their messages ({shown(messages)})"
+    runs = [(rank, list(steps)) for rank, steps in groupby(why.path, key=lambda i: int(made.schedule.rank[i]))]
+    written = dict(zip(why.path, _spans(made.schedule, why.path), strict=True))
+    rows = []
+    for rank, steps in runs:
+        words = [made.schedule.slot(i) for i in steps]
+        if len(words) > _OPS and not every:
+            words = [*words[:2], f"... {len(words) - 4} more ...", *words[-2:]]
+        begin = shown(made.time(made.timeline.start[steps[0]]))
+        rows.append([f"  t={begin}", f"rank {rank}", " ".join(words), _lines(written[i] for i in steps)])
+    if not every and len(rows) > _LINES:
+        half = _LINES // 2
+        rows[half:-half] = [[f"  ... {len(rows) - 2 * half} more lines (--all)", "", "", ""]]
+    return "\n".join([head, table(["", "", "", ""], rows, left=range(4)).lstrip("\n")])
+
+
+def _spans(schedule: Schedule, operations: Iterable[int]) -> list[Span | None]:
+    """Where operations are written."""
+    if isinstance(schedule.origin, Sited):
+        site, spans = schedule.origin.sited()
+        return [spans[int(site[i])] for i in operations]
+    return [schedule.origin.place(i).span for i in operations]
+
+
+def _called(schedule: Schedule, index: int, *, where: bool = True) -> str:
+    """An operation in words: ``B4 of stage 3 on rank 3``."""
+    op, stage, microbatch = (int(column[index]) for column in (schedule.op, schedule.stage, schedule.microbatch))
+    words = f"{Op(op).name}{microbatch} of stage {stage}"
+    return f"{words} on rank {int(schedule.rank[index])}" if where else words
+
+
+def _lines(spans: Iterable[Span | None]) -> str:
+    """``1f1b.ps:11``, or the few lines that operations come from."""
+    found = [span for span in spans if span is not None]
+    return f"{found[0].source.name}:{','.join(map(str, sorted({span.line for span in found})))}" if found else ""
+
+
+def _gaps(why: Why, every: bool) -> Iterator[str]:
+    """A line for each gap, longest first."""
+    order = why.longest_first
+    if not order:
+        return
+    chosen = order if every else order[:_LINES]
+    lines = [gap_text(why, gap) for gap in chosen]
+    if len(order) > len(chosen):
+        lines.append(f"... {len(order) - len(chosen)} more gaps (--all)")
+    yield "\n".join(lines)
+
+
+def gap_text(why: Why, gap: int) -> str:
+    """``rank 2 idles 3 at t=11, before B4: waits for B4 of stage 3 on rank 3``."""
+    made, gaps = why.analysis, why.gaps
+    length, at = made.time(gaps.length[gap]), made.time(gaps.begin[gap])
+    head = f"rank {int(gaps.rank[gap])} idles {shown(length)} at t={shown(at)}"
+    before = int(gaps.before[gap])
+    if before < 0:
+        return f"{head}, to the end: {_no_more(why, int(gaps.rank[gap]))}"
+    steps, message = why.chain(gap), made.time(gaps.message[gap])
+    words = f"{head}, before {_called(made.schedule, before, where=False)}"
+    words += f": waits for {_called(made.schedule, steps[0])}" if steps else ""
+    if len(steps) > 1:
+        words += f", the last of {len(steps)} operations since {_called(made.schedule, steps[-1])}"
+    return words + (f"; {shown(message)} of it for messages" if message else "")
+
+
+def _no_more(why: Why, rank: int) -> str:
+    """Why a rank does nothing until the end."""
+    stuck = why.analysis.timeline.stuck[rank]
+    if stuck >= 0:
+        return f"{_called(why.analysis.schedule, stuck, where=False)} never starts"
+    if not why.path:
+        return "has nothing to do"
+    return f"has nothing left to do; {_called(why.analysis.schedule, why.path[-1])} ends last"
+
+
+def as_json(why: Why) -> dict[str, object]:
+    """The published form, see ``emit/README.md``."""
+    made = why.analysis
+    return {
+        "ok": why.report.ok,
+        "name": made.schedule.name,
+        "source": why.examined.loaded.source,
+        "parameters": dict(why.report.parameters),
+        **published(made.costs, made.costs_used),
+        **exact(makespan=made.makespan, bubble=bubble(made.makespan, why.work()), work=why.work(), idle=why.idle()),
+        **exact(split=why.parts()),
+        "growth": None if why.growth is None else _growth_json(why.growth),
+        **exact(instead=why.instead),
+        "critical_path": list(map(partial(_step_json, why), why.path, _spans(made.schedule, why.path))),
+        "gaps": [_gap_json(why, gap) for gap in why.longest_first],
+        "recognized": None if why.known is None else _known_json(why.known, made.schedule),
+        "diagnostics": [render.as_json(diagnostic) for diagnostic in why.report.diagnostics],
+    }
+
+
+def _growth_json(growth: Growth) -> dict[str, object]:
+    return {
+        "microbatches": growth.more,
+        **exact(makespan=growth.makespan, idle=growth.idle, split=growth.parts),
+    }
+
+
+def _step_json(why: Why, index: int, span: Span | None) -> dict[str, object]:
+    made = why.analysis
+    return {
+        "rank": int(made.schedule.rank[index]),
+        "step": made.schedule.step(index),
+        "op": made.schedule.slot(index),
+        **exact(start=made.time(made.timeline.start[index]), end=made.time(made.timeline.end[index])),
+        **exact(message=made.time(why.causes.lag[index])),
+        "line": None if span is None else span.line,
+    }
+
+
+def _gap_json(why: Why, gap: int) -> dict[str, object]:
+    made, gaps = why.analysis, why.gaps
+    before = int(gaps.before[gap])
+    return {
+        "rank": int(gaps.rank[gap]),
+        **exact(begin=made.time(gaps.begin[gap]), end=made.time(gaps.end[gap])),
+        "before": None if before < 0 else made.schedule.slot(before),
+        **exact(message=made.time(gaps.message[gap])),
+        "waits_for": [{"rank": int(made.schedule.rank[i]), "op": made.schedule.slot(i)} for i in why.chain(gap)],
+        "text": gap_text(why, gap),
+    }
+
+
+def _known_json(known: Known, schedule: Schedule) -> dict[str, object]:
+    return {
+        "schedule": known.name,
+        "reading": known.like.reading,
+        "equal": known.like.whole,
+        **exact(common=known.like.common),
+        "text": known_text(known, schedule),
+    }
