@@ -21,7 +21,7 @@ import pytest
 
 from pipesched.optimizer.engines.worker_pool import Pool
 from pipesched.optimizer.problem import Answer, Orders, Question
-from pipesched.optimizer.search.lanes import Found, Lanes, Slice, Told
+from pipesched.optimizer.search.lanes import Answered, Found, Lanes, Slice
 from tests.makers.instances import linear
 
 BUSY = "while True: pass"
@@ -77,7 +77,7 @@ def trace(seed: int) -> list[tuple[str, int]]:
             asked += 1
             open_ones.add(lanes.ask(Question(problem, 1 + (17 * asked + 5 * len(seen)) % 50)))
         event = lanes.next(inf)
-        if isinstance(event, Told):
+        if isinstance(event, Answered):
             seen.append((f"ticket {event.ticket}", lanes.now))
             open_ones.discard(event.ticket)
             if event.ticket % 5 == 0 and open_ones:

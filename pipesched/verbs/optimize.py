@@ -39,8 +39,7 @@ from pipesched.optimizer.engines import cp_sat
 from pipesched.optimizer.instance import MAX_OPS, Instance
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic, periodic
-from pipesched.optimizer.search import refutation
-from pipesched.optimizer.search.search import search
+from pipesched.optimizer.search.search import search, write_refutation
 from pipesched.optimizer.search.state import INTERRUPTED, State
 from pipesched.report import Report
 from pipesched.source import Source
@@ -109,7 +108,7 @@ def _searched(
     if request.all_m:
         state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
     if limits.proof and state.stopped != INTERRUPTED:
-        state.notes.append(refutation.write(state, limits.proof, max(1.0, limits.seconds)))
+        state.notes.append(write_refutation(state, limits.proof, max(1.0, limits.seconds)))
     return state
 
 

@@ -1,4 +1,4 @@
-"""Which question next: one engine climbs down from the best known, one climbs up from the bound.
+"""The bound schedule: which objective which engine is asked about next.
 
     value ─┬─ find     value - step; the step halves when there is no answer in time
            │
@@ -6,8 +6,9 @@
            │
     lower ─┴─ refute   all ranks at the bound itself: "sat" ends the search too
 
-A question that is not answered within its limit is asked again later, with three times as much. Limits are steps, which
-engines count, and not seconds, which depend on what else the machine does.
+One engine searches downward from the best known objective, one raises the bound. A question that is not answered
+within its limit is asked again later, with three times as much. Limits are steps, which engines count, and not
+seconds, which depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Step:
 
 
 @dataclass(eq=False)
-class Ladder:
+class BoundSchedule:
     """lower, value: no schedule has less than lower; the best known has value, None if there is none yet. reached: an
     engine knows starts with this objective, and no order that begins as late: at and above it there is nothing to ask.
     """
@@ -53,10 +54,9 @@ class Ladder:
     guess: int = 0
     seed: int = 0
     reached: int | None = None
+    intervals: bool = False  # whether CP-SAT may be asked, where there are too many ticks for clauses
     tried: dict[object, int] = field(default_factory=dict)
     alone: dict[int, int] = field(default_factory=dict)  # least objective that the rank alone is known to reach
-
-    intervals: bool = False  # whether CP-SAT may be asked, where there are too many ticks for clauses
 
     def _variables(self, bound: int, ranks: tuple[int, ...] | None = None) -> int:
         """Of the clauses, about."""
@@ -122,8 +122,8 @@ class Ladder:
         limit = (FIRST_LIMIT + LOADING * size) * 3 ** self.tried.get(key, 0)
         return Step(replace(question, limit=limit, seed=self.seed), limit, key)
 
-    def told(self, step: Step, answer: Answer) -> None:
-        """Take in an answer; `unknown` includes no answer in time. A schedule that was found is told by `found`."""
+    def take(self, step: Step, answer: Answer) -> None:
+        """An answer is here; `unknown` includes no answer in time. For a schedule that was found there is `found`."""
         question = step.question
         if answer.verdict == "unsat":
             self.lower = max(self.lower, question.bound + 1)
@@ -146,7 +146,7 @@ class Ladder:
         self.reached = bound if self.reached is None else min(self.reached, bound)
 
 
-def ladder(problem: Problem, engine: str, lower: int, value: int | None, seed: int = 0) -> Ladder:
+def bound_schedule(problem: Problem, engine: str, lower: int, value: int | None, seed: int = 0) -> BoundSchedule:
     """The questions of a problem. Without a schedule yet, one operation after another is long enough for any."""
     low, high = within(problem, lower)
     slack = problem.operations * lower - int((high - low).sum())
@@ -154,4 +154,4 @@ def ladder(problem: Problem, engine: str, lower: int, value: int | None, seed: i
     best = [max((b.value for b in rank_bounds(problem, r)), default=0) for r in range(problem.ranks)]
     ranks = sorted(range(problem.ranks), key=lambda r: (-best[r], -r))
     intervals = engine in ("auto", "cpsat") and find_spec("ortools") is not None
-    return Ladder(problem, slack, engine, lower, value, horizon, tuple(ranks), intervals=intervals, seed=seed)
+    return BoundSchedule(problem, slack, engine, lower, value, horizon, tuple(ranks), intervals=intervals, seed=seed)

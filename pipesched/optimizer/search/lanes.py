@@ -4,8 +4,8 @@
     lane 2     |- b -|---------- d ---------------|         it took
     heuristics |..|..|..|..|..|..|..|..|..|..|..|..|        in this process, in slices
 
-What happens first by this clock is told first. So an answer that is here waits until every lane has come that far, and
-two runs see the same events in the same order, on an idle machine and on a busy one.
+What happens first by this clock is returned first. So an answer that is here waits until every lane has come that far,
+and two runs see the same events in the same order, on an idle machine and on a busy one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Answered:
     """The answer to a question."""
 
     ticket: int
@@ -42,22 +42,22 @@ Slice = tuple[int, Found | None]
 
 @dataclass(eq=False)
 class Lanes:
-    """pool: whose workers are the lanes. beside: slices of heuristics, or nothing; weight: how many of the lanes' steps
-    go by in the time of one of theirs. now: the time of the last event.
+    """pool: whose workers are the lanes. heuristics: slices of them, or nothing; weight: how many of the lanes' steps
+    pass in the time of one of theirs. now: the time of the last event.
     """
 
     pool: Pool
-    beside: Iterator[Slice] | None = None
+    heuristics: Iterator[Slice] | None = None
     weight: int = 1
     now: int = 0
     _since: dict[int, int] = field(default_factory=dict)
     _answers: dict[int, Answer] = field(default_factory=dict)
-    _beside_at: int = 0
+    _heuristics_at: int = 0
     _found: Found | None = None
 
     @property
     def free(self) -> int:
-        """How many more questions can be asked: an answer that is here and not yet told keeps its lane."""
+        """How many more questions can be asked: an answer that is here and not yet returned keeps its lane."""
         return self.pool.size - len(self._since)
 
     def ask(self, question: Question) -> int:
@@ -72,14 +72,14 @@ class Lanes:
         self._since.pop(ticket, None)
         self._answers.pop(ticket, None)
 
-    def next(self, until: float, tick: Callable[[], None] = lambda: None) -> Told | Found | None:
-        """What happens next; None when time is over (monotonic, in seconds), and when nothing goes on.
+    def next(self, until: float, tick: Callable[[], None] = lambda: None) -> Answered | Found | None:
+        """What happens next; None when time is over (monotonic, in seconds), and when nothing runs.
 
         tick: called now and then.
         """
         while time.monotonic() < until:
             first = min(self._since, key=lambda ticket: (self._at(ticket), ticket), default=None)
-            if self.beside is not None and (first is None or self._beside_at < self._at(first)):
+            if self.heuristics is not None and (first is None or self._heuristics_at < self._at(first)):
                 if (found := self._slice()) is not None:
                     return found
             elif first is None:
@@ -87,7 +87,7 @@ class Lanes:
             elif first in self._answers:
                 self.now = self._at(first)
                 del self._since[first]
-                return Told(first, self._answers.pop(first))
+                return Answered(first, self._answers.pop(first))
             else:
                 self._listen(min(_WAIT, max(0.0, until - time.monotonic())))
             tick()
@@ -105,11 +105,11 @@ class Lanes:
     def _slice(self) -> Found | None:
         """What the last slice found, now that the lanes are there; else one slice more."""
         if self._found is not None:
-            found, self._found, self.now = self._found, None, max(self.now, self._beside_at)
+            found, self._found, self.now = self._found, None, max(self.now, self._heuristics_at)
             return found
-        assert self.beside is not None
-        steps, self._found = next(self.beside, (0, None))
-        self._beside_at = max(self._beside_at, self.now) + steps * self.weight
+        assert self.heuristics is not None
+        steps, self._found = next(self.heuristics, (0, None))
+        self._heuristics_at = max(self._heuristics_at, self.now) + steps * self.weight
         if not steps:
-            self.beside = None
+            self.heuristics = None
         return None

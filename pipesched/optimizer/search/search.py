@@ -5,11 +5,10 @@
 
     best == lower: proved optimal.   Out of time: best, lower and the gap between them.
 
-Heuristics come first; then two engines run side by side, and heuristics go on beside them to the end. One engine is
-asked to find, below the best by a step that shrinks when it does not answer; the other to refute, first at the bound,
-then just below the best, where a single rank with its memory and its round trips often cannot do what is asked, and
-says so far sooner than all ranks together. What comes of it does not depend on the machine (`lanes`), unless the limit
-of time ends it.
+Heuristics come first; then two engines run side by side, while heuristics continue. One engine is asked to find, below
+the best by a step that shrinks when it does not answer; the other to refute, first at the bound, then just below the
+best, where a single rank with its memory and its round trips often cannot do what is asked, and says so far sooner than
+all ranks together. The result does not depend on the machine (`lanes`), unless the limit of time ends the search.
 """
 
 from __future__ import annotations
@@ -25,22 +24,23 @@ from pipesched.optimizer.bounds.longest_paths import within
 from pipesched.optimizer.bounds.lower_bound import lower_bound
 from pipesched.optimizer.engines.worker_pool import Pool
 from pipesched.optimizer.portfolio import LATE
-from pipesched.optimizer.portfolio import search as heuristics
+from pipesched.optimizer.portfolio import search as heuristic_orders
 from pipesched.optimizer.portfolio.late_start import late
 from pipesched.optimizer.portfolio.pool import Meter
-from pipesched.optimizer.problem import Answer, Orders, Problem
+from pipesched.optimizer.problem import Answer, Orders, Problem, Question
 from pipesched.optimizer.reductions import coarsened
-from pipesched.optimizer.search.bound_schedule import Ladder, Step, ladder
+from pipesched.optimizer.search.bound_schedule import BoundSchedule, Step, bound_schedule
 from pipesched.optimizer.search.lanes import Found, Lanes, Slice
 from pipesched.optimizer.search.state import INTERRUPTED, Limits, Refutation, State
 
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
 _COARSE = 20_000_000  # steps for each rounding
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; more for each operation
-_SLICE = 20_000  # steps of heuristics beside the engines
+_SLICE = 20_000  # steps of heuristics heuristics the engines
 _WEIGHT = 4  # heuristics have a fourth of an engine's work
 
 Progress = Callable[[State], None]
+Heuristics = Iterator[tuple[str, Orders] | None]
 
 
 def search(
@@ -60,14 +60,14 @@ def search(
     started = time.monotonic()
     meter = Meter(started + limits.seconds if until is None else until)
     state = State(problem, lower_bound(problem), started, floor)
-    beside = heuristics(problem, _look(problem), meter, limits.seed) if limits.portfolio else iter(())
+    heuristics = heuristic_orders(problem, _look(problem), meter, limits.seed) if limits.portfolio else iter(())
     try:
         progress(state)
         _offer_all(state, known, meter, progress)
-        _first_look(state, beside, meter, progress)
+        _first_look(state, heuristics, meter, progress)
         if not state.proved and not meter.late:
             _on_a_coarse_grid(state, limits, meter, progress)
-            _climb(state, limits, _slices(beside, meter), meter, progress)
+            _ask_engines(state, limits, _slices(heuristics, meter), meter, progress)
     except KeyboardInterrupt:
         state.stopped = INTERRUPTED
     if not state.proved and not state.stopped:
@@ -88,9 +88,9 @@ def _offer_all(state: State, known: Iterable[tuple[str, Orders]], meter: Meter, 
             return
 
 
-def _first_look(state: State, beside: Iterator[tuple[str, Orders] | None], meter: Meter, progress: Progress) -> None:
+def _first_look(state: State, heuristics: Heuristics, meter: Meter, progress: Progress) -> None:
     while not state.proved and meter.spent < _look(state.problem) and not (state.best is not None and meter.late):
-        found = next(beside, ("", None))
+        found = next(heuristics, ("", None))
         if found is not None and found[1] is None:
             return
         if found is not None:
@@ -102,10 +102,10 @@ def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
         progress(state)
 
 
-def _slices(beside: Iterator[tuple[str, Orders] | None], meter: Meter) -> Iterator[Slice]:
+def _slices(heuristics: Heuristics, meter: Meter) -> Iterator[Slice]:
     """The heuristics, cut into slices."""
     before = meter.spent
-    for found in beside:
+    for found in heuristics:
         if found is not None or meter.spent - before >= _SLICE:
             yield max(1, meter.spent - before), None if found is None else Found(*found)
             before = meter.spent
@@ -151,9 +151,9 @@ class Running:
     role: str
 
 
-def _climb(state: State, limits: Limits, beside: Iterator[Slice], meter: Meter, progress: Progress) -> None:
+def _ask_engines(state: State, limits: Limits, heuristics: Iterator[Slice], meter: Meter, progress: Progress) -> None:
     """Ask until the bounds meet, time is up or nothing is left to do."""
-    rungs = ladder(state.problem, limits.engine, state.lower, state.value, limits.seed)
+    questions = bound_schedule(state.problem, limits.engine, state.lower, state.value, limits.seed)
     running: dict[int, Running] = {}
 
     def tick() -> None:
@@ -161,25 +161,25 @@ def _climb(state: State, limits: Limits, beside: Iterator[Slice], meter: Meter, 
         progress(state)
 
     with Pool(limits.workers) as pool:
-        lanes = Lanes(pool, beside, _WEIGHT)
+        lanes = Lanes(pool, heuristics, _WEIGHT)
         while not state.proved and lanes.now < (limits.steps or inf):
-            _ask(lanes, rungs, running)
+            _ask(lanes, questions, running)
             event = lanes.next(meter.until, tick)
             if event is None:
                 return
             if isinstance(event, Found):
                 if state.offer(event.name, event.orders) and state.value is not None:
-                    rungs.found(state.value)
+                    questions.found(state.value)
             else:
-                _take(state, rungs, running.pop(event.ticket).step, event.answer)
-            _drop_stale(lanes, rungs, running)
+                _take(state, questions, running.pop(event.ticket).step, event.answer)
+            _drop_stale(lanes, questions, running)
             tick()
 
 
-def _ask(lanes: Lanes, rungs: Ladder, running: dict[int, Running]) -> None:
+def _ask(lanes: Lanes, questions: BoundSchedule, running: dict[int, Running]) -> None:
     for role in ("find", "refute"):
         if lanes.free and all(job.role != role for job in running.values()):
-            step = rungs.find() if role == "find" else rungs.refute()
+            step = questions.find() if role == "find" else questions.refute()
             if step is not None and all(_same(step, job.step) is False for job in running.values()):
                 running[lanes.ask(step.question)] = Running(step, role)
 
@@ -189,9 +189,9 @@ def _same(one: Step, two: Step) -> bool:
     return (a.bound, a.engine, a.ranks) == (b.bound, b.engine, b.ranks)
 
 
-def _take(state: State, rungs: Ladder, step: Step, answer: Answer) -> None:
+def _take(state: State, questions: BoundSchedule, step: Step, answer: Answer) -> None:
     question = step.question
-    rungs.told(step, answer)
+    questions.take(step, answer)
     if answer.verdict == "unsat" and question.bound + 1 > state.lower:
         state.refuted = Refutation(question.bound, answer.engine, question.ranks)
     if answer.start is not None:
@@ -199,19 +199,19 @@ def _take(state: State, rungs: Ladder, step: Step, answer: Answer) -> None:
         later, runs = late(state.problem, orders, answer.start)
         if state.offer(answer.engine + LATE * (runs > 0), later):
             assert state.value is not None
-            rungs.found(state.value)
+            questions.found(state.value)
         if state.value is None or state.value > question.bound:
-            rungs.unrealised(question.bound)
+            questions.unrealised(question.bound)
     note = f"{answer.engine} does not know: {answer.reason}"
     if answer.verdict == "unknown" and answer.reason and note not in state.notes:
         state.notes.append(note)
 
 
-def _drop_stale(lanes: Lanes, rungs: Ladder, running: dict[int, Running]) -> None:
+def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Running]) -> None:
     """Questions whose answer is known by now."""
     for ticket, job in list(running.items()):
         bound = job.step.question.bound
-        if bound < rungs.lower or (rungs.value is not None and bound >= rungs.value):
+        if bound < questions.lower or (questions.value is not None and bound >= questions.value):
             lanes.cancel(ticket)
             del running[ticket]
 
@@ -219,3 +219,37 @@ def _drop_stale(lanes: Lanes, rungs: Ladder, running: dict[int, Running]) -> Non
 def _named(step: Step) -> str:
     alone = f" on rank {step.question.ranks[0]}" if step.question.ranks else ""
     return f"{step.question.engine} at {step.question.problem.time(step.question.bound)}{alone}"
+
+
+def write_refutation(state: State, path: str, seconds: float) -> str:
+    """PATH.cnf and PATH.drat, for others to check: no schedule has an objective of lower bound - 1 tick. Returns the
+    result in one line, which begins with ``refutation`` exactly if the files are there. seconds: for each question.
+
+    What shows the bound is often one rank, with its memory and its round trips; then that rank alone is refuted, which
+    is sooner done and shorter to read. Else all ranks are. The engines that write proofs are CaDiCaL and Glucose.
+    """
+    value = shown(state.problem.time(state.lower - 1))
+    reason = f"no refutation of {value} in {seconds:g} s"
+    if state.lower < 1:
+        return "nothing is below 0: there is no refutation to write"
+    with Pool(1) as pool:
+        for question in _refutations(state, path):
+            pool.submit(question)
+            arrived = pool.wait(seconds)
+            if arrived is not None and arrived[1].verdict == "unsat":
+                alone = f" on rank {question.ranks[0]} alone" if question.ranks else ""
+                return f"refutation of {value}{alone} in {path}.cnf and {path}.drat"
+            if arrived is None:
+                break
+            reason = f"no refutation of {value}" + (f": {arrived[1].reason}" if arrived[1].reason else "")
+    return f"{reason}; {path}.cnf and {path}.drat are not written"
+
+
+def _refutations(state: State, path: str) -> Iterator[Question]:
+    """The one whose refutation shows the bound, then the one that is implied by it."""
+    refuted, bound = state.refuted, state.lower - 1
+    by_engine = refuted is not None and refuted.bound == bound
+    ranks = refuted.ranks if refuted is not None and by_engine else (state.bound.rank,)
+    if ranks is not None:
+        yield Question(state.problem, bound, "cadical", ranks=ranks, proof=path)
+    yield Question(state.problem, bound, "cadical", proof=path)

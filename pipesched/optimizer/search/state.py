@@ -1,4 +1,4 @@
-"""Where a search stands: the best that is known, and what no schedule can be below."""
+"""The state of a search: the best that is known, and what no schedule can be below."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Refutation:
 
 @dataclass(eq=False)
 class State:
-    """Where the search stands; times in ticks. source: where the best order comes from. floor: what is known from
+    """Times in ticks. source: where the best order comes from. floor: what is known from
     elsewhere: no schedule has less.
     """
 
