@@ -15,19 +15,7 @@ from functools import cached_property
 
 from pipesched.analysis.assumptions import assumed
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
-from pipesched.analysis.holdings import lowered
-from pipesched.check.buffers import check_buffers
-from pipesched.check.channels import check_channels
-from pipesched.check.complete import check_complete
-from pipesched.check.dataflow import check_dataflow
-from pipesched.check.deadlock import check_deadlock
-from pipesched.check.gradients import check_gradients
-from pipesched.check.handover import check_handover
-from pipesched.check.memory import check_memory
-from pipesched.check.misnamed import one_slip
-from pipesched.check.placement import check_placement
-from pipesched.check.step import check_step
-from pipesched.check.torch_rules import check_torch
+from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS, Unit
@@ -145,20 +133,8 @@ class Examination:
     def _report(self) -> Report:
         made, loaded = self.analysis, self.loaded
         schedule = made.schedule
-        found = [
-            *check_complete(schedule, made.dependencies),
-            *check_dataflow(schedule, made.dependencies, made.timeline),
-            *check_placement(schedule),
-        ]
-        sound = not any(d.severity == "error" for d in found)
-        slip = one_slip(schedule, found) if loaded.unit is None and loaded.program is None else []
-        found = slip or found
-        memory = made.memory  # fails before anything of the program is made
-        communication, messages = self._communication(found)
-        found += check_memory(memory, self.caps) if self.caps else ()
-        found += () if len(slip) == 1 else self._runtime()
-        if made.own is not None and made.buffers is not None and sound and made.finished:
-            found += check_buffers(made.own, made.buffers, lowered(schedule, made.dependencies, made.timeline))
+        found, sound = checks.findings(self.judged)
+        communication, messages = self._communication()
         claims = self._claims(sound)
         found += _failed(claims)
         return Report(
@@ -180,17 +156,28 @@ class Examination:
             forward_only=schedule.forward_only and len(schedule) > 0,
         )
 
-    def _communication(self, found: list[Diagnostic]) -> tuple[Communication | None, int | None]:
-        """The verdict on the messages; channel and deadlock findings are added to `found`."""
+    @property
+    def judged(self) -> checks.Subject:
+        """What the checks judge."""
+        loaded, options = self.loaded, self.options
+        explicit = options.torch_version is not None
+        return checks.Subject(
+            self.analysis,
+            self.caps or (),
+            for_torch=loaded.torch or explicit,
+            torch=options.torch_version or DEFAULT,
+            explicit=explicit,
+            fsdp=options.fsdp,
+            written=loaded.unit is None and loaded.program is None,
+        )
+
+    def _communication(self) -> tuple[Communication | None, int | None]:
+        """The verdict on the messages, and their number."""
         made = self.analysis
-        program, pairing, verdict, model = made.program, made.pairing, made.verdicts, made.model
-        if program is None or pairing is None or verdict is None:
+        program, verdict, model = made.program, made.verdicts, made.model
+        if program is None or verdict is None:
             every = dict.fromkeys([STRICT, UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC, model])
             return (None if made.finished else Communication(str(model), (), tuple(map(str, every)), None)), None
-        if program is made.own or not found:  # messages of an incomplete order are not the file's
-            found += check_channels(program, pairing)
-        if made.finished:
-            found += check_deadlock(program, pairing, model, verdict)
         made.forget("pairing")
         holds, fails = (tuple(map(str, models)) for models in (verdict.holds, verdict.fails))
         return Communication(str(model), holds, fails, verdict.capacity), program.messages
@@ -199,22 +186,6 @@ class Examination:
         """What a report keeps for its picture: nothing derived, and of the messages only those that never end."""
         stopped = self.analysis.verdicts is not None and self.analysis.model not in self.analysis.verdicts.holds
         return replace(self.analysis, own=self.analysis.own if stopped else None)
-
-    def _runtime(self) -> Iterator[Diagnostic]:
-        """What a file's own program, and torch's runtime, ask for."""
-        loaded, options = self.loaded, self.options
-        if loaded.program is not None:
-            yield from check_handover(loaded.program, loaded.schedule, self.analysis.dependencies)
-            yield from check_gradients(loaded.program, loaded.schedule)
-            yield from check_step(loaded.program)
-        if loaded.torch or options.torch_version is not None:
-            yield from check_torch(
-                loaded.program,
-                loaded.schedule,
-                version=options.torch_version or DEFAULT,
-                fsdp=options.fsdp,
-                explicit_version=options.torch_version is not None,
-            )
 
     def _claims(self, sound: bool) -> list[Verdict]:
         """The verdict on each claim; not applicable where the order itself is wrong."""

@@ -271,7 +271,7 @@ def test_an_overlap_of_four_stages_keeps_four() -> None:
 @pytest.mark.parametrize(
     ("order", "words"),
     [
-        ("rank 0: F0.0 F1.1 B1.1 B0.0\nrank 1: F0.1 F1.0 B1.0 B0.1\n", "stage 0 lives on ranks 0 and 1"),
+        ("rank 0: F0.0 F1.1 B1.1 B0.0\nrank 1: F0.1 F1.0 B1.0 B0.1\n", "stage 0 is on ranks 0 and 1"),
         ("rank 0: F0.0 F0.1\nrank 1: F1.0 F1.1\n", "no backward"),
         ("rank 0: F0.0 B0.0\nrank 1:\n", "no stage is on rank 1"),
     ],

@@ -15,16 +15,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.pairing import Pairing
-from pipesched.check.limited import notes, some
-from pipesched.check.place import label
+from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
+from pipesched.schedule_analysis import Analysis
 
 
-def check_channels(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
+def check_channels(analysis: Analysis) -> Iterator[Diagnostic]:
     """PS402-405; O(messages log messages)."""
+    program, pairing = analysis.program, analysis.pairing
+    if program is None or pairing is None:
+        return
     yield from _peers(program)
     yield from _again(program)
     yield from _unmatched(program, pairing)
@@ -55,7 +58,7 @@ def _name(program: Program, index: int) -> str:
 def _peers(program: Program) -> Iterator[Diagnostic]:
     message = program.sends | program.receives | (program.op == Op.SYNC)
     outside = (program.peer < 0) | (program.peer >= program.ranks) | (program.peer == program.rank)
-    for i, more in some(np.flatnonzero(message & outside).tolist()):
+    for i, more in limited(np.flatnonzero(message & outside).tolist()):
         x, rank = program[i], int(program.rank[i])
         if x.peer == rank:
             what, why = f"{x} names its own rank {rank} as its peer", "a rank sends nothing to itself"
@@ -79,7 +82,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
         message, at = message[order], at[order]
         again = np.flatnonzero(message[1:] == message[:-1]) + 1
         found += list(zip(at[again].tolist(), at[again - 1].tolist(), strict=True))
-    for (i, before), more in some(found):
+    for (i, before), more in limited(found):
         done = "sent" if program.sends[i] else "received"
         yield Diagnostic(
             Code.SENT_TWICE,
@@ -99,7 +102,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
     if not alone:
         alone = np.flatnonzero((program.sends | program.receives) & (pairing.partner < 0)).tolist()
     alone += np.flatnonzero((program.op == Op.SYNC) & (pairing.partner < 0)).tolist()
-    for i, more in some([i for i in alone if proper[i]]):
+    for i, more in limited([i for i in alone if proper[i]]):
         x, rank = program[i], int(program.rank[i])
         if x.op is Op.SYNC:
             message, other = f"{x} of rank {rank} has no SYNC of rank {x.peer} to meet", "SYNC"
@@ -131,7 +134,7 @@ def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
         channel = int(pairing.channel[send])
         if channel not in first or pairing.position[send] < pairing.position[first[channel][0]]:
             first[channel] = (send, receive)
-    for (send, receive), more in some(list(first.values())):
+    for (send, receive), more in limited(list(first.values())):
         source, target = int(program.rank[send]), int(program.rank[receive])
         place = int(pairing.position[send]) + 1
         yield Diagnostic(

@@ -1,8 +1,9 @@
-"""Every operation exactly once, in range, on its rank.
+"""Every operation exactly once, in range, on its rank; every rank has some, and a stage is on at most two.
 
     one F                     of each (stage, microbatch)
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
+    two copies of a stage     at most, in a schedule that trains: SYNC sums the gradients of two
 
 Counting is a bincount over stage * microbatches + microbatch.
 """
@@ -14,8 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.check.limited import notes, some
-from pipesched.check.place import label
+from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import Op, Result
@@ -34,7 +34,7 @@ def check_complete(schedule: Schedule, dependencies: Dependencies) -> Iterator[D
 
 def _range(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     outside = np.flatnonzero(~dependencies.valid)
-    for i, more in some(outside.tolist()):
+    for i, more in limited(outside.tolist()):
         op = schedule[i]
         what = f"stages are 0 .. {schedule.stages}, microbatches 0 .. {schedule.microbatches}"
         yield Diagnostic(
@@ -46,7 +46,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
     inside = np.flatnonzero(dependencies.valid)
     held = schedule.placement.table[schedule.stage[inside], schedule.microbatch[inside]]
     wrong = inside[held != schedule.rank[inside]]
-    for i, more in some(wrong.tolist()):
+    for i, more in limited(wrong.tolist()):
         op, rank = schedule[i], int(schedule.rank[i])
         home = int(schedule.placement.table[op.stage, op.microbatch])
         labels = [label(schedule, i, f"runs on rank {rank}")]
@@ -70,7 +70,7 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     both = _both(schedule, dependencies)
     for i in np.flatnonzero(both & ((schedule.op == Op.I) | (schedule.op == Op.W))).tolist():
         found.append((i, _first(schedule, Op.B, i), "although B did it"))
-    for (i, before, how), more in some(sorted(found)):
+    for (i, before, how), more in limited(sorted(found)):
         labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
         name = schedule[before] if how == "again" else f"{schedule[i]} and {schedule[before]}"
         what = f"{name} runs twice" if how == "again" else f"{name} both run"
@@ -120,7 +120,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
         "I": (backward & (full == 0) & (inner == 0) & (weight > 0), "the stages before it get no gradient"),
     }
     for op, (hole, why) in holes.items():
-        for (stage, rank, keys), more in some(_grouped(schedule, np.flatnonzero(hole)), 3):
+        for (stage, rank, keys), more in limited(_grouped(schedule, np.flatnonzero(hole)), 3):
             where = f" on rank {rank}" if rank >= 0 else ""
             microbatches = [key % schedule.microbatches for key in keys]
             yield Diagnostic(
@@ -159,3 +159,31 @@ def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Lab
         if (at := int(dependencies.made[result][key])) >= 0:
             return (label(schedule, at, text),)
     return ()
+
+
+def check_placement(schedule: Schedule) -> Iterator[Diagnostic]:
+    """PS604 for each stage on three ranks or more, in a schedule that trains; PS902 for a rank without operations."""
+    yield from _copies(schedule)
+    for rank, more in limited(np.flatnonzero(np.diff(schedule.start) == 0).tolist()):
+        yield Diagnostic(
+            Code.IDLE_RANK,
+            f"rank {rank} has nothing to do",
+            (),
+            notes(f"there are {schedule.ranks} ranks, 0 .. {schedule.ranks}", more),
+            "place a stage on it, or use fewer ranks",
+        )
+
+
+def _copies(schedule: Schedule) -> Iterator[Diagnostic]:
+    if schedule.forward_only or schedule.placement.routes < 3:
+        return
+    copies = {stage: schedule.placement.copies(stage) for stage in range(schedule.stages)}
+    for stage, more in limited([stage for stage, ranks in copies.items() if len(ranks) > 2]):
+        ranks = ", ".join(map(str, copies[stage]))
+        yield Diagnostic(
+            Code.COPIES,
+            f"stage {stage} has {len(copies[stage])} copies, on ranks {ranks}",
+            (),
+            notes("SYNC sums the gradients of two copies of a stage", more),
+            "place each stage on at most two ranks",
+        )

@@ -17,8 +17,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline, timeline
-from pipesched.check.limited import notes, some
-from pipesched.check.place import label
+from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
@@ -45,7 +44,7 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     )
     _late(schedule, at, before, found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
-    for (i, needed), more in some(sorted(found.items())):
+    for (i, needed), more in limited(sorted(found.items())):
         op, producer = schedule[i], schedule[needed]
         yield Diagnostic(
             Code.ORDER,
@@ -77,7 +76,7 @@ def _overlaps(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagno
     second = np.flatnonzero(schedule.joined)
     kinds = (schedule.op[second - 1] == Op.F) & np.isin(schedule.op[second], (Op.B, Op.I))
     dependent = schedule.microbatch[second - 1] == schedule.microbatch[second]
-    for i, more in some(second[dependent | ~kinds].tolist()):
+    for i, more in limited(second[dependent | ~kinds].tolist()):
         first, part = schedule[i - 1], schedule[i]
         if first.op is not Op.F or part.op not in (Op.B, Op.I):
             what, why = f"{first} and {part} overlap", "an overlap pair is an F and a B or I"
@@ -94,7 +93,7 @@ def _overlaps(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagno
 
 
 def _torn(schedule: Schedule) -> Iterator[Diagnostic]:
-    for i, more in some(np.flatnonzero(schedule.second & ~schedule.joined).tolist()):
+    for i, more in limited(np.flatnonzero(schedule.second & ~schedule.joined).tolist()):
         what = f"{schedule[i]} is the second part of an overlap pair, and no operation of rank {int(schedule.rank[i])}"
         here = label(schedule, i, "the first of its rank")
         yield Diagnostic(Code.OVERLAP_DEPENDENT, f"{what} is before it", (here,), notes(more), "put an F before it")

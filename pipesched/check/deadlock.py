@@ -1,4 +1,4 @@
-"""No rank waits for ever: the shortest cycle of waits, told rank by rank, and a remedy that was tried.
+"""No rank waits for ever: the shortest cycle of waits, rank by rank, and a remedy that was tried.
 
 Ranks that wait for a partner that does not exist are reported by `channels`; here are those that wait for each other.
 """
@@ -13,21 +13,22 @@ import numpy as np
 from pipesched.analysis.communication import Model
 from pipesched.analysis.cycle import Cycle, Hop
 from pipesched.analysis.events import build
-from pipesched.analysis.pairing import Pairing, pair
+from pipesched.analysis.pairing import pair
 from pipesched.analysis.termination import Verdicts, holds
 from pipesched.check.channels import labels_of
-from pipesched.check.limited import notes
-from pipesched.check.place import label
+from pipesched.check.findings import label, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints
 from pipesched.model.program import Program
+from pipesched.schedule_analysis import Analysis
 
 SMALL = 2_000_000  # instructions of a program for which remedies are tried
 
 
-def check_deadlock(program: Program, pairing: Pairing, model: Model, verdicts: Verdicts) -> Iterator[Diagnostic]:
+def check_deadlock(analysis: Analysis) -> Iterator[Diagnostic]:
     """PS401 under the model that was asked for."""
-    if model in verdicts.holds:
+    program, pairing, verdicts, model = analysis.program, analysis.pairing, analysis.verdicts, analysis.model
+    if program is None or pairing is None or verdicts is None or model in verdicts.holds:
         return
     hops = Cycle(build(program, model, pairing)).hops()
     if not hops or program.peer[hops[0].here] == program.rank[hops[0].here]:

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.check.limited import notes, some
-from pipesched.check.place import label
+from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
@@ -57,7 +56,7 @@ def _completes(program: Program) -> Ints:
 
 
 def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
-    for key, more in some(keys.tolist()):
+    for key, more in limited(keys.tolist()):
         stage, rank = divmod(key, program.ranks)
         last = int(done[key])
         yield Diagnostic(
@@ -71,7 +70,7 @@ def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
 
 
 def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
-    for index, more in some(found.tolist()):
+    for index, more in limited(found.tolist()):
         stage, rank = int(program.stage[index]), int(program.rank[index])
         yield Diagnostic(
             Code.WRONG_RANK,
@@ -84,7 +83,7 @@ def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
 def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic]:
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     pairs = zip(reductions.tolist(), reductions[first[inverse]].tolist(), strict=True)
-    for (index, before), more in some([(i, j) for i, j in pairs if i != j]):
+    for (index, before), more in limited([(i, j) for i, j in pairs if i != j]):
         stage, microbatches = int(program.stage[index]), program.placement.microbatches
         yield Diagnostic(
             Code.REDUCED_TWICE,
@@ -96,7 +95,7 @@ def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic
 
 
 def _early(program: Program, found: list[tuple[int, int]]) -> Iterator[Diagnostic]:
-    for (index, last), more in some(found):
+    for (index, last), more in limited(found):
         stage, between = int(program.stage[index]), slice(index, last + 1)
         late = int(np.count_nonzero(_completes(program)[between] & (program.stage[between] == stage)))
         yield Diagnostic(

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.check.limited import notes, some
-from pipesched.check.place import label
+from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import Op
@@ -50,7 +49,7 @@ def _unreceived(
     first = received[key]
     elsewhere = program.rank[np.minimum(first, len(program) - 1)] != schedule.rank[users]
     late = elsewhere | (first > index[users])
-    for (user, where), more in some(list(zip(users[late].tolist(), first[late].tolist(), strict=True))):
+    for (user, where), more in limited(list(zip(users[late].tolist(), first[late].tolist(), strict=True))):
         compute = schedule[user]
         name = f"{compute.stage}{op.name}{compute.microbatch}"
         labels = [label(program, int(index[user]), f"computes with what has not come: {name} is missing before it")]
@@ -73,7 +72,7 @@ def _unproduced(program: Program, sends: Ints, made: Ints, microbatches: int, si
     where = np.where(inside, made[np.where(inside, stage * microbatches + microbatch, 0)], len(program))
     here = (where < len(program)) & (program.rank[np.minimum(where, len(program) - 1)] == program.rank[sends])
     wrong = ~here | (where > sends)
-    for (send, computed), more in some(list(zip(sends[wrong].tolist(), where[wrong].tolist(), strict=True))):
+    for (send, computed), more in limited(list(zip(sends[wrong].tolist(), where[wrong].tolist(), strict=True))):
         labels = [label(program, send, "sends what is not there yet")]
         if computed < len(program):
             labels.append(label(program, computed, "computed here"))

@@ -20,7 +20,7 @@ from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
-from pipesched.check.place import label
+from pipesched.check.findings import label
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs

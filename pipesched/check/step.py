@@ -16,8 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.pairing import pair
-from pipesched.check.limited import notes, some
-from pipesched.check.place import label
+from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
@@ -45,7 +44,7 @@ def check_step(program: Program) -> Iterator[Diagnostic]:
 
 
 def _forward_only(program: Program) -> Iterator[Diagnostic]:
-    for i, more in some(np.flatnonzero(np.isin(program.op, _OF_TRAINING)).tolist()):
+    for i, more in limited(np.flatnonzero(np.isin(program.op, _OF_TRAINING)).tolist()):
         yield Diagnostic(
             Code.ONLY_TRAINING,
             f"{program[i]} on rank {int(program.rank[i])}, but the program is forward-only: there is no gradient",
@@ -73,7 +72,7 @@ def _finding(program: Program, index: int, what: str, more: str, help: str, *res
 def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     """SYNCs of what has no two copies, or not these."""
     mates = {i: _mate(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
-    for i, more in some([i for i in mates if mates[i] != program.peer[i]]):
+    for i, more in limited([i for i in mates if mates[i] != program.peer[i]]):
         where = f"its other copy is on rank {mates[i]}" if mates[i] >= 0 else "there is no other copy of it"
         yield _finding(program, i, f"is with rank {int(program.peer[i])}, but {where}", more, "remove it")
 
@@ -82,7 +81,7 @@ def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     """The i-th SYNCs of two ranks meet, whatever their stages are."""
     partner = pair(program).partner[syncs]
     met = (partner > syncs) & (program.stage[partner] != program.stage[syncs])
-    for (i, j), more in some(list(zip(syncs[met].tolist(), partner[met].tolist(), strict=True))):
+    for (i, j), more in limited(list(zip(syncs[met].tolist(), partner[met].tolist(), strict=True))):
         what = (
             f"meets that of stage {int(program.stage[j])} on rank {int(program.rank[j])}: it adds the wrong gradients"
         )
@@ -96,11 +95,11 @@ def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     for i in syncs.tolist():
         seen.setdefault((int(program.stage[i]), int(program.rank[i])), []).append(i)
     again = [(spots[1], spots[0]) for spots in seen.values() if len(spots) > 1]
-    for (i, before), more in some(again):
+    for (i, before), more in limited(again):
         yield _finding(program, i, "is its second: it adds the sums", more, "keep one", label(program, before, "first"))
     copies = [(s, r) for s in range(program.placement.stages) for r in program.placement.copies(s)]
     lost = [(s, r) for s, r in copies if _mate(program, s, r) >= 0 and (s, r) not in seen]
-    for (stage, rank), more in some(lost):
+    for (stage, rank), more in limited(lost):
         yield Diagnostic(
             Code.SYNC,
             f"stage {stage} has a copy on rank {rank} and one on rank {_mate(program, stage, rank)}, "
@@ -122,7 +121,7 @@ def _early(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     key = program.stage[late].astype(np.int64) * program.ranks + program.rank[late]
     last = dict(zip(key.tolist(), late.tolist(), strict=True))  # of repeated keys the last one stays
     found = [(i, last.get(int(program.stage[i]) * program.ranks + int(program.rank[i]), -1)) for i in syncs.tolist()]
-    for (i, after), more in some([(i, j) for i, j in found if j > i]):
+    for (i, after), more in limited([(i, j) for i, j in found if j > i]):
         help = f"put it after {program[after]}"
         what = f"comes before {program[after]}, which it must not miss"
         yield _finding(program, i, what, more, help, label(program, after, str(program[after])))
@@ -131,17 +130,17 @@ def _early(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
     """Once on every rank, last."""
     ranks = program.rank[steps].tolist()
-    for rank, more in some(sorted(set(range(program.ranks)) - set(ranks))):
+    for rank, more in limited(sorted(set(range(program.ranks)) - set(ranks))):
         help = "end the list of every rank with STEP, or leave all of them to the caller"
         what = f"rank {rank} has no STEP, and others do: its weights stay as they are"
         yield Diagnostic(Code.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
     again = [(i, j) for i, j in zip(steps[1:].tolist(), steps[:-1].tolist(), strict=True) if _same_rank(program, i, j)]
-    for (i, before), more in some(again):
+    for (i, before), more in limited(again):
         yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))
     late = np.flatnonzero(np.isin(program.op, _BEFORE_STEP))
     last = dict(zip(program.rank[late].tolist(), late.tolist(), strict=True))
     early = [(i, last.get(rank, -1)) for i, rank in zip(steps.tolist(), ranks, strict=True)]
-    for (i, after), more in some([(i, j) for i, j in early if j > i]):
+    for (i, after), more in limited([(i, j) for i, j in early if j > i]):
         help = "put it at the end"
         yield _finding(
             program, i, f"comes before {program[after]}", more, help, label(program, after, "too late for it")

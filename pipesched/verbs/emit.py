@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
-from pipesched.check.torch_target import check_torch_target
+from pipesched.check.torch_order import check_torch_target
 from pipesched.compile import examine, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Loaded, Options, sizes

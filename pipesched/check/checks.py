@@ -1,0 +1,184 @@
+"""All checks, a row each: what it judges, what must be there before it can, and the codes of what it finds.
+
+    order of compute ── sound? ── program: messages, deadlock ── memory ── the file's own instructions ── torch
+
+To add a check is three things: its file, the page of its code in ``explain/``, and its row. None of them stops another.
+The proof of an optimum is judged by `check.optimum`, and what cannot be emitted for torch by `check_torch_target`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.check.channels import check_channels
+from pipesched.check.complete import check_complete, check_placement
+from pipesched.check.dataflow import check_dataflow
+from pipesched.check.deadlock import check_deadlock
+from pipesched.check.gradients import check_gradients
+from pipesched.check.handover import check_handover
+from pipesched.check.memory import check_buffers, check_memory
+from pipesched.check.misnamed import one_slip
+from pipesched.check.step import check_step
+from pipesched.check.torch_order import check_torch_order
+from pipesched.check.torch_program import check_torch_program
+from pipesched.diagnostics import Diagnostic
+from pipesched.model.program import Program
+from pipesched.model.torch_versions import DEFAULT, TorchVersion
+from pipesched.schedule_analysis import Analysis
+
+
+class Needs(enum.Flag):
+    """What must be there before a check runs."""
+
+    NOTHING = 0
+    PROGRAM = enum.auto()  # instructions: those of the file, or the lowering of its order
+    MESSAGES = enum.auto()  # likewise, and the lowering of an order in which something is wrong does not count
+    OWN = enum.auto()  # the file gives its instructions itself
+    ENDS = enum.auto()  # every operation runs: no compute orders wait for each other
+    SOUND = enum.auto()  # the order of compute has no error
+    CAPS = enum.auto()  # a cap of memory is given
+    TORCH = (
+        enum.auto()
+    )  # the file is torch's, or is to run there; and no single slip explains all that is wrong with it
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is judged. torch: the version whose rules count where `for_torch`; explicit: the user named it.
+
+    written: the order is written down operation by operation, so that a slip of the pen is likely.
+    fsdp: stages are sharded although no action says so.
+    """
+
+    analysis: Analysis
+    caps: tuple[Fraction, ...] = ()
+    for_torch: bool = False
+    torch: TorchVersion = DEFAULT
+    explicit: bool = False
+    fsdp: bool = False
+    written: bool = False
+
+    @property
+    def own(self) -> Program:
+        """The instructions of the file, for checks that need OWN."""
+        assert self.analysis.own is not None
+        return self.analysis.own
+
+
+@dataclass(frozen=True)
+class Check:
+    """A row: the property in words, the codes of its violations, the function that finds them."""
+
+    property: str
+    codes: tuple[str, ...]
+    find: Callable[[Subject], Iterable[Diagnostic]]
+    needs: Needs = Needs.NOTHING
+
+
+ORDER_CHECKS = [
+    Check(
+        "every F, and B or I + W, exactly once, in range, on its rank",
+        ("PS301", "PS302", "PS303", "PS304"),
+        lambda x: check_complete(x.analysis.schedule, x.analysis.dependencies),
+    ),
+    Check(
+        "each operation after what it needs on its rank; overlap parts independent; no cycle of compute orders",
+        ("PS305", "PS306", "PS307"),
+        lambda x: check_dataflow(x.analysis.schedule, x.analysis.dependencies, x.analysis.timeline),
+    ),
+    Check(
+        "two copies of a stage at most; no rank without work",
+        ("PS604", "PS902"),
+        lambda x: check_placement(x.analysis.schedule),
+    ),
+]
+"""Checks of the order of compute. What they find may have one explanation (`one_slip`)."""
+
+PROGRAM_CHECKS = [
+    Check(
+        "peers exist; each message sent and received once; the two ends of a channel in one order",
+        ("PS402", "PS403", "PS404", "PS405"),
+        lambda x: check_channels(x.analysis),
+        Needs.MESSAGES,
+    ),
+    Check(
+        "no rank waits for ever under the communication model",
+        ("PS401",),
+        lambda x: check_deadlock(x.analysis),
+        Needs.PROGRAM | Needs.ENDS,
+    ),
+    Check(
+        "no rank holds more activations than its cap",
+        ("PS501",),
+        lambda x: check_memory(x.analysis.memory, x.caps),
+        Needs.CAPS,
+    ),
+    Check(
+        "a rank computes with what it has received and sends what it has computed",
+        ("PS308", "PS309"),
+        lambda x: check_handover(x.own, x.analysis.schedule, x.analysis.dependencies),
+        Needs.OWN,
+    ),
+    Check(
+        "the gradients of a stage are reduced once, when they are complete",
+        ("PS303", "PS601", "PS602", "PS603"),
+        lambda x: check_gradients(x.own, x.analysis.schedule),
+        Needs.OWN,
+    ),
+    Check(
+        "copies of a stage are summed and every rank steps, once, with complete gradients",
+        ("PS605", "PS606", "PS607"),
+        lambda x: check_step(x.own),
+        Needs.OWN,
+    ),
+    Check(
+        "torch: one rank for a stage, a backward, and the forwards of the last stage in order",
+        ("PS804", "PS806", "PS901", "PS903"),
+        lambda x: check_torch_order(x.analysis.schedule, x.analysis.own, explicit=x.explicit),
+        Needs.TORCH,
+    ),
+    Check(
+        "torch: computes between UNSHARD and RESHARD, actions and waits of that version",
+        ("PS805", "PS807", "PS808"),
+        lambda x: check_torch_program(x.own, x.torch, fsdp=x.fsdp),
+        Needs.TORCH | Needs.OWN,
+    ),
+    Check(
+        "no messages collected without a reason",
+        ("PS906",),
+        lambda x: check_buffers(x.analysis),
+        Needs.OWN | Needs.SOUND | Needs.ENDS,
+    ),
+]
+"""Checks of instructions and memory."""
+
+
+def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
+    """What all checks find, and whether the order of compute has no error.
+
+    Raises:
+        PipeschedError: PS222, costs or sizes that leave 64 bits.
+    """
+    analysis = subject.analysis
+    found = [*_run(ORDER_CHECKS, subject, Needs.NOTHING)]
+    sound = not any(x.severity == "error" for x in found)
+    slip = one_slip(analysis.schedule, found) if subject.written else []
+    found = slip or found
+    _ = analysis.memory  # fails before anything of the program is made
+    there = Needs.PROGRAM if analysis.program is not None else Needs.NOTHING
+    there |= Needs.MESSAGES if there and (analysis.own is not None or not found) else Needs.NOTHING
+    there |= Needs.OWN if analysis.own is not None else Needs.NOTHING
+    there |= Needs.ENDS if analysis.finished else Needs.NOTHING
+    there |= Needs.SOUND if sound else Needs.NOTHING
+    there |= Needs.CAPS if subject.caps else Needs.NOTHING
+    there |= Needs.TORCH if subject.for_torch and len(slip) != 1 else Needs.NOTHING
+    return [*found, *_run(PROGRAM_CHECKS, subject, there)], sound
+
+
+def _run(checks: Iterable[Check], subject: Subject, there: Needs) -> Iterator[Diagnostic]:
+    for check in checks:
+        if check.needs in there:
+            yield from check.find(subject)

@@ -1,0 +1,239 @@
+"""What torch's runtime needs of the actions of a program: those of its version, waits for sends, whole parameters.
+
+    sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). What a rank may do next with a stage
+                depends only on what it did last, so a list is right exactly when every pair of neighbours is:
+
+                    start ──> UNSHARD ──> compute ──> compute ──> RESHARD ──> end
+                                 ^                                   │
+                                 └───────────────────────────────────┘
+
+                From torch 2.15 on REDUCE_GRAD frees the parameters too, and a RESHARD after it does nothing
+    actions     of that version alone (`model.torch_versions`)
+    waits       from 2.15 on for every send by name, and for every reduction, of which a rank has one at a time:
+
+                    0SEND_F1  …  0WAIT_SEND_F1          0REDUCE_GRAD  …  0WAIT_REDUCE_GRAD  …  2REDUCE_GRAD
+
+A file of computes alone gets all of these from torch's own lowering. Source: `_perform_action`, `_assert_unsharded`,
+`_validate_send_waits` and `_prepare_schedule_with_comms` of ``torch.distributed.pipelining.schedules``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipesched.check.findings import label, limited, notes
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.columns import Column, Ints
+from pipesched.model.ops import Op
+from pipesched.model.program import Program
+from pipesched.model.torch_versions import ACTIONS, VERSIONS, WAITS, TorchVersion, first_with
+
+EDGE, UNSHARD, COMPUTE, RESHARD, REDUCE = range(5)
+"""What a rank does with a stage; EDGE is the start and the end of the list."""
+
+ALLOWED = np.zeros((5, 5), dtype=np.bool_)
+for _before, _afters in {
+    EDGE: (UNSHARD, REDUCE),
+    UNSHARD: (COMPUTE,),
+    COMPUTE: (COMPUTE, RESHARD, REDUCE),
+    RESHARD: (UNSHARD, REDUCE, EDGE),
+    REDUCE: (UNSHARD, RESHARD, REDUCE, EDGE),
+}.items():
+    ALLOWED[_before, _afters] = True
+
+_EVENT = np.full(len(Op), -1, dtype=np.int8)
+_EVENT[: Op.B + 1] = COMPUTE
+_EVENT[Op.UNSHARD] = UNSHARD
+_EVENT[Op.RESHARD] = RESHARD
+
+_TWICE, _UNUSED, _OPEN = "still unsharded here", "gathered here, and nothing waits for it", "freed here"
+_STORY = {
+    (EDGE, COMPUTE): ("computes before its UNSHARD", "needs the whole parameters", ""),
+    (RESHARD, COMPUTE): ("computes after its RESHARD", "needs the whole parameters", _OPEN),
+    (REDUCE, COMPUTE): ("computes after its REDUCE_GRAD", "needs the whole parameters", _OPEN),
+    (UNSHARD, UNSHARD): ("is unsharded twice", "gathers again", _TWICE),
+    (COMPUTE, UNSHARD): ("is unsharded twice", "gathers again", _TWICE),
+    (EDGE, RESHARD): ("is resharded before its UNSHARD", "frees what is not there", ""),
+    (RESHARD, RESHARD): ("is resharded twice", "frees what is not there", _OPEN),
+    (UNSHARD, RESHARD): ("is resharded before anything ran on it", "frees too early", _UNUSED),
+    (UNSHARD, REDUCE): ("is reduced before anything ran on it", "reduces too early", _UNUSED),
+    (COMPUTE, EDGE): ("is never resharded after its last operation", "its last operation", ""),
+    (UNSHARD, EDGE): ("is unsharded and not used", "gathered for nothing", ""),
+}
+"""By what came before and what comes: what is wrong, and what happens at the second and the first of the two places."""
+_AT_ONCE = "torch raises on this rank, and the other ranks wait for the timeout"
+_LATER = "the first step runs, and the UNSHARD of the second step raises"
+
+
+def check_torch_program(program: Program, version: TorchVersion, *, fsdp: bool) -> Iterator[Diagnostic]:
+    """PS805 computes outside of UNSHARD and RESHARD; PS807 actions that the version lacks; PS808 waits that it needs.
+
+    fsdp: stages are sharded although no action of the file says so.
+    """
+    if fsdp or bool(np.any(program.op >= Op.UNSHARD)):
+        yield from _sharding(program, version)
+    yield from _unknown(program, version)
+    if version.needs_waits:
+        yield from _waits(program, f"torch {version} refuses the file")
+
+
+def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
+    """The first wrong neighbours of each stage on each rank."""
+    events = _EVENT.copy()
+    if version.reduction_reshards:
+        events[Op.REDUCE_GRAD] = REDUCE
+    index = np.flatnonzero(events[program.op] >= 0)
+    key = program.rank[index].astype(np.int64) * (int(program.stage.max()) + 1) + program.stage[index]
+    order = np.argsort(key, kind="stable")
+    index, key = index[order], key[order]
+    pairs = _wrong_pairs(key, events[program.op[index]])
+    for (i, pair), more in limited(list(pairs.items())):
+        yield _unsharded(program, index, i, pair, more)
+
+
+def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
+    """The first wrong pair of each key, by the entry that comes second (or last, before the end of the list)."""
+    first = np.append(True, key[1:] != key[:-1])
+    last = np.append(first[1:], True)
+    before = np.where(first, EDGE, np.roll(event, 1))
+    enter = np.flatnonzero(~ALLOWED[before, event])
+    leave = np.flatnonzero(last & ~ALLOWED[event, EDGE])
+    pairs = {int(i): (int(event[i]), EDGE) for i in leave} | {int(i): (int(before[i]), int(event[i])) for i in enter}
+    places = np.array(sorted(pairs), dtype=np.int64)
+    chosen = places[np.unique(key[places], return_index=True)[1]]
+    return {i: pairs[i] for i in chosen.tolist()}
+
+
+def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], more: str) -> Diagnostic:
+    """What is wrong with one stage, at both of its places."""
+    what, now, before = _STORY[pair]
+    stage, rank = int(program.stage[index[i]]), int(program.rank[index[i]])
+    here = label(program, int(index[i]), now)
+    return Diagnostic(
+        Code.TORCH_SHARDING,
+        f"stage {stage} {what} on rank {rank}",
+        (here, label(program, int(index[i - 1]), before)) if before else (here,),
+        notes(f"with FSDP {_LATER if pair == (COMPUTE, EDGE) else _AT_ONCE}", more),
+        f"{stage}UNSHARD, computes of stage {stage}, {stage}RESHARD, in this order, as often as needed",
+    )
+
+
+def _unknown(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
+    """STEP is not an action of torch either, but there the caller steps, so nothing is lost."""
+    unknown = ~np.isin(program.op, [*version.accepts, Op.STEP])
+    for index, more in limited(np.flatnonzero(unknown).tolist()):
+        op = Op(int(program.op[index]))
+        since = f"it came with {first_with(op)}" if op in ACTIONS else "no version has it"
+        yield Diagnostic(
+            Code.TORCH_VERSION,
+            f"torch {version} has no {op.name}: {since}",
+            (label(program, index, f"{program[index]}"),),
+            notes(more),
+        )
+
+
+def _waits(program: Program, refused: str) -> Iterator[Diagnostic]:
+    """A file without any wait is one finding, not one a send."""
+    if bool(np.any(np.isin(program.op, list(WAITS)))):
+        yield from _send_waits(program, refused)
+        yield from _reduction_waits(program, refused)
+        return
+    unwaited = np.flatnonzero(program.sends | (program.op == Op.REDUCE_GRAD))
+    if len(unwaited):
+        without = [version for version in VERSIONS if not version.needs_waits]
+        yield Diagnostic(
+            Code.TORCH_WAIT,
+            f"none of the {len(unwaited):,} sends and reductions is waited for: {refused}",
+            (label(program, int(unwaited[0]), "the first that needs its WAIT"),),
+            (f"torch {without[-1]} and earlier have no waits, and misread them",),
+            "write WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD, or let torch lower the computes alone",
+        )
+
+
+def _send_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
+    """Every message of a rank is one send and then one wait: sorted by message, a list of such pairs."""
+    index = np.flatnonzero(program.sends | np.isin(program.op, (Op.WAIT_SEND_F, Op.WAIT_SEND_B)))
+    key = _message(program, index)
+    order = np.argsort(key, kind="stable")
+    index, key = index[order], key[order]
+    begin = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    size = np.diff(begin, append=len(key))
+    send = np.append(program.sends[index], False)
+    wrong = np.flatnonzero((size != 2) | ~send[begin] | send[begin + 1])
+    groups = sorted(index[begin[i] : begin[i] + size[i]].tolist() for i in wrong.tolist())
+    for group, more in limited(groups):
+        yield _send_finding(program, group, refused, more)
+
+
+def _message(program: Program, index: Ints) -> Ints:
+    """A number for (rank, stage, microbatch, activation or gradient)."""
+    gradient = np.isin(program.op[index], (Op.SEND_B, Op.WAIT_SEND_B))
+    stages, microbatches = int(program.stage.max(initial=0)) + 1, int(program.microbatch.max(initial=0)) + 1
+    held = program.rank[index].astype(np.int64) * stages + program.stage[index]
+    return np.asarray((held * microbatches + program.microbatch[index]) * 2 + gradient)
+
+
+def _send_finding(program: Program, group: list[int], refused: str, more: str) -> Diagnostic:
+    """What is wrong with the sends and waits of one message, in the order of the list."""
+    sends = [i for i in group if program.sends[i]]
+    waits = [i for i in group if not program.sends[i]]
+    name = str(program[group[0]]).replace("WAIT_", "")
+    wait = name.replace("SEND", "WAIT_SEND")
+    help = "one send, and after it one wait"
+    if len(sends) > 1:
+        what = f"{name} is there {len(sends)} times"
+        labels = [label(program, sends[1], "sent again"), label(program, sends[0], "sent here already")]
+    elif not sends or (waits and waits[0] < sends[0]):
+        what = f"{wait} comes without an earlier {name}"
+        labels = [label(program, waits[0], "waits for a send that is not posted yet")]
+        labels += [label(program, i, "posted only here") for i in sends]
+    elif len(waits) > 1:
+        what = f"{wait} is there {len(waits)} times"
+        labels = [label(program, waits[1], "waits again"), label(program, waits[0], "waited for here already")]
+    else:
+        what = f"{name} has no {wait}"
+        labels = [label(program, sends[0], "nothing waits for this send")]
+        help = f"add {wait} where the other rank has posted its receive for sure, at the latest at the end of the row"
+    return Diagnostic(Code.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
+
+
+def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
+    """A rank has at most one reduction under way, and waits for each."""
+    index = np.flatnonzero(np.isin(program.op, (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD)))
+    found: list[tuple[int, int, str, str]] = []
+    for rank in np.unique(program.rank[index]).tolist():
+        found += _reductions(program, index[program.rank[index] == rank].tolist())
+    for (i, other, here, what), more in limited(sorted(found)):
+        labels = [label(program, i, here)]
+        labels += [label(program, other, "still under way")] if other >= 0 else []
+        help = "REDUCE_GRAD, then WAIT_REDUCE_GRAD of the same stage, before the next REDUCE_GRAD of the rank"
+        yield Diagnostic(Code.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
+
+
+def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, str, str]]:
+    """What is wrong with the reductions of one rank: where, the one under way or -1, what happens there, the fact."""
+    pending = -1
+    for i in index:
+        stage = int(program.stage[i])
+        if program.op[i] == Op.REDUCE_GRAD:
+            if pending >= 0:
+                yield i, pending, "begins too early", f"{program[i]} begins while {program[pending]} is under way"
+            pending = i
+        elif pending < 0 or program.stage[pending] != stage:
+            yield (
+                i,
+                pending,
+                "no such reduction is under way",
+                f"{program[i]} comes without an earlier {stage}REDUCE_GRAD",
+            )
+        else:
+            pending = -1
+    if pending >= 0:
+        yield (
+            pending,
+            -1,
+            "nothing waits for it",
+            f"{program[pending]} has no {int(program.stage[pending])}WAIT_REDUCE_GRAD",
+        )

@@ -1,0 +1,48 @@
+"""The checks are a table: a new one is its file, its page and its row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pipesched
+from pipesched.check import checks
+from pipesched.check.checks import Check, Needs, Subject
+from pipesched.diagnostics import Code, Diagnostic
+
+FOLDER = Path(checks.__file__).parent
+ROWS = [*checks.ORDER_CHECKS, *checks.PROGRAM_CHECKS]
+CSV = "0F0,0B0\n1F0,1B0\n"
+
+
+def _short(subject: Subject) -> Iterator[Diagnostic]:
+    if len(subject.analysis.schedule) < 5:
+        yield Diagnostic(Code.IDLE_RANK, "the order is short")
+
+
+@pytest.mark.parametrize(("needs", "found"), [(Needs.NOTHING, 1), (Needs.ENDS | Needs.SOUND, 1), (Needs.OWN, 0)])
+def test_a_row_is_a_check(monkeypatch: pytest.MonkeyPatch, needs: Needs, found: int) -> None:
+    """A row that is added is judged of every schedule for which what it needs is there."""
+    monkeypatch.setattr(checks, "PROGRAM_CHECKS", [*checks.PROGRAM_CHECKS, Check("long", ("PS902",), _short, needs)])
+    report = pipesched.verify(pipesched.Source("a.csv", CSV))
+    assert [d.message for d in report.diagnostics].count("the order is short") == found
+
+
+def test_every_check_of_the_folder_has_a_row() -> None:
+    """A file that defines a check is imported by the table; the proof of an optimum is judged elsewhere."""
+    table = (FOLDER / "checks.py").read_text("utf-8")
+    files = [f for f in FOLDER.glob("*.py") if "\ndef check_" in f.read_text("utf-8") and "optimum" not in f.name]
+    assert files
+    assert [f.stem for f in files if f"from pipesched.check.{f.stem} import" not in table] == []
+
+
+def test_rows_name_the_codes_that_their_files_use() -> None:
+    """The codes of the table are those of diagnostics in its files, but of what cannot be emitted at all."""
+    named = {Code(code) for row in ROWS for code in row.codes}
+    texts = [f.read_text("utf-8") for f in FOLDER.glob("*.py") if "optimum" not in f.name]
+    used = {code for code in Code if any(f"Code.{code.name}" in text for text in texts)}
+    assert used - named == {Code.TARGET}
+    assert named <= used
+    assert len({row.property for row in ROWS}) == len(ROWS)
