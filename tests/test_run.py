@@ -90,7 +90,20 @@ class TestWhatItTells:
         assert re.fullmatch(r"    gradients as .*: largest error (0|\d\.\de-\d\d), 1e-12 allowed", gradients)
         assert peak == "    peak activations counted [2  1], as predicted"
         assert re.fullmatch(r"    step [\d.]+ ms measured, 15 ms predicted: makespan 15 of 1 ms \(\+[\d.]+ %\)", time)
-        assert bubble == "    makespan 15 = 12 work + 3 idle   bubble 20 % (1/5)"
+        assert bubble == "    predicted makespan 15 = 12 work + 3 idle   bubble 20 % (1/5)"
+
+    def test_what_the_prediction_leaves_out_is_said(self, capsys: Captured) -> None:
+        """Nobody can make a message last: at C = 2 the verdict is 2 (p - 1) C longer than what a run is held against,
+        and both forms name C."""
+        sizes = ("1f1b", "--p", "2", "--m", "1", "--cost", "F=1,B=2,C=2")
+        assert main(["run", *sizes, "--steps", "1", "--pace", "1"]) == 0
+        *_, line = capsys.readouterr().out.splitlines()
+        assert line.startswith("    predicted makespan 6 = 3 work + 3 idle   bubble 50 % (1/2); ")
+        assert line.endswith("; messages count as 0, not C=2")
+        assert pipesched.verify("1f1b", p=2, m=1, costs="F=1,B=2,C=2").makespan == 6 + 2 * 2
+        time = run_json(capsys, *sizes, "--pace", "0")["time"]
+        assert (time["makespan"], time["left_out"]) == (6, {"C": 2})
+        assert run_json(capsys, *sizes, "--cost", "F=1,B=2", "--pace", "0")["time"]["left_out"] == {}
 
     def test_the_trace_has_every_instruction(self, tmp_path: Path, capsys: Captured) -> None:
         """In list order, one after the other, each at least as long as its pace, and messages sent before taken."""

@@ -24,7 +24,7 @@ from pipesched.stream import loads
 from pipesched.verbs.emit import emit
 
 ALLOWED = {"float64": 1e-12, "float32": 1e-6}
-JUDGE = "pipesched.cli.run:judge"
+JUDGE = "pipesched.verbs.run:judge"
 
 # Three m for every schedule and p, within what each requires.
 CASES = [
