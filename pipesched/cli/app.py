@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
 
 import click
@@ -24,6 +25,7 @@ from pipesched.cli.verify import verify
 from pipesched.cli.why import why
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
 
+_COMPLETE = "_PIPESCHED_COMPLETE"
 _EPILOG = """\b
 Examples:
   pipesched verify interleaved --p 4 --v 2
@@ -40,7 +42,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in self.commands or name.startswith("-"):
+        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:  # a shell asks, nobody typed
             return super().resolve_command(ctx, args)
         near = difflib.get_close_matches(name.lower(), self.commands, n=1)
         if not near and (len(args) > 1 or "." in name or "/" in name):
@@ -90,7 +92,14 @@ for _command in _COMMANDS:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command line without the name of the program; returns the exit status and never raises for a mistake."""
+    """Runs a command line without the name of the program; returns the exit status and never raises for a mistake.
+
+    With `_PIPESCHED_COMPLETE` in the environment a shell asks how a line may go on.
+    """
+    if asked := os.environ.get(_COMPLETE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(app, {}, "pipesched", _COMPLETE, asked)
     try:
         with app.make_context("pipesched", list(arguments)) as context:
             status = app.invoke(context)

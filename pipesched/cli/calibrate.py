@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Fit the costs of every stage to a measured run.")
-@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.argument("traces", type=click.Path(), nargs=-1, required=True, metavar="TRACE...")
 @flags.options("calibrate")
 def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json: bool, color: str) -> int:
     """Fit F, I, W, B, FB and C of every stage, in microseconds, to a measured run.

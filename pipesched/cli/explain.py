@@ -24,8 +24,14 @@ class Word:
     elsewhere: tuple[str, ...]
 
 
+def _completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The codes and words that begin so, for a shell."""
+    known = [*map(str, Code), *(word.word for word in words())]
+    return [name for name in known if name.lower().startswith(incomplete.lower()) and " " not in name]
+
+
 @click.command(short_help="Explain a diagnostic code or a word, or list them all.")
-@click.argument("word", required=False, metavar="[CODE|WORD]")
+@click.argument("word", required=False, metavar="[CODE|WORD]", shell_complete=_completed)
 @flags.options("explain")
 def explain(word: str | None, **given: Any) -> int:
     """Explain a diagnostic code such as PS401, its name such as deadlock, or a word such as chunk; without one, list

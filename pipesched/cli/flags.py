@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,6 +19,9 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import require_counts
 from pipesched.verbs.options import COMMANDS, Option
 from pipesched.verbs.values import Choice, Sizes, flag, short
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 MAX_RUNS = 10_000
@@ -42,6 +45,23 @@ class _Reader(click.ParamType[Any]):
             return self.read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")] if "FILE" in (param.metavar or "") else []
+
+
+class _Target(_Reader):
+    """A file, or a schedule of the library by name; a shell completes both."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+        from click.shell_completion import CompletionItem
+
+        from pipesched.aliases import ALIASES
+
+        names = [CompletionItem[Any](name) for name in ALIASES if name.startswith(incomplete)]
+        return [CompletionItem(incomplete, type="file"), *names]
 
 
 def options(command: str) -> Callable[[Decorated], Decorated]:
@@ -77,7 +97,7 @@ def output_of(given: Mapping[str, Any]) -> Output:
     return Output("json" if given["json"] else given["format"], given["color"], given["output"], given.get("digits"))
 
 
-def target(text: str) -> str:
+def _read_target(text: str) -> str:
     """A file or a schedule; of an alias that does not tell it, what it is taken for is said on stderr.
 
     Raises:
@@ -95,6 +115,9 @@ def target(text: str) -> str:
     if said := taken_for(text):
         click.echo(said, err=True)
     return text
+
+
+target = _Target(_read_target)
 
 
 def as_option(name: str, value: str) -> str:
