@@ -45,13 +45,13 @@ class Dependencies:
             made[result] = np.full(stages * microbatches, -1, dtype=np.int64)
             made[result][key[at]] = at
         producer = np.full(len(schedule), -1, dtype=np.int64)
-        for (taken, of, at_the_end), kinds in _ALIKE.items():
+        for (taken, of, own), kinds in _ALIKE.items():
             alike = valid & among(schedule.op, kinds)
             inner = alike & (stage + of >= 0) & (stage + of < stages) if of else alike
             producer[inner] = made[taken][key[inner] + of * microbatches]
-            if at_the_end is not None:
+            if own is not None:
                 last = alike & ~inner
-                producer[last] = made[at_the_end][key[last]]
+                producer[last] = made[own][key[last]]
         crosses = (producer >= 0) & (schedule.rank[producer] != schedule.rank)
         return cls(made, producer, crosses, valid)
 
@@ -59,5 +59,4 @@ class Dependencies:
 _ALIKE: dict[tuple[Result, int, Result | None], list[Op]] = {}
 """The kinds of compute by what they take."""
 for _op in COMPUTES:
-    assert _op.kind.result is not None
-    _ALIKE.setdefault((_op.kind.result, _op.kind.of, _op.kind.at_the_end), []).append(_op)
+    _ALIKE.setdefault((_op.result, _op.kind.of, _op.kind.own), []).append(_op)

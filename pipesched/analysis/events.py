@@ -204,18 +204,16 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
     return table[:, 0], table[:, 1]
 
 
-_POSTED = {op: (op.send, op.kind.result) for op in Op if op.send or op.receive}
+_POSTED = {op: (op.send, op.result) for op in Op if op.send or op.receive}
 _AWAITED = {  # a receive by the computes that use it, a send by its wait
-    op: (not op.compute, op.kind.result)
-    for op in Op
-    if op.kind.of != SAME and (op.compute or op.kind.does is Does.WAIT)
+    op: (not op.compute, op.result) for op in Op if op.kind.of != SAME and (op.compute or op.kind.does is Does.WAIT)
 }
 
 
 def _consume(program: Program) -> Iterator[tuple[int, int]]:
     op, stage, microbatch = program.op.tolist(), program.stage.tolist(), program.microbatch.tolist()
     for rank in range(program.ranks):
-        latest: dict[tuple[tuple[bool, Result | None], int, int], int] = {}
+        latest: dict[tuple[tuple[bool, Result], int, int], int] = {}
         for i in range(int(program.start[rank]), int(program.start[rank + 1])):
             kind = op[i]
             if kind in _POSTED:

@@ -17,8 +17,8 @@ import numpy as np
 from pipesched.analysis.pairing import Pairing
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import NEIGHBOUR, RESULT, Ints
+from pipesched.model.ops import Op, Result
 from pipesched.model.program import Program
 from pipesched.schedule_analysis import Analysis
 
@@ -35,24 +35,22 @@ def check_channels(analysis: Analysis) -> Iterator[Diagnostic]:
 
 
 def message_of(program: Program, index: Ints) -> Ints:
-    """The message of sends and receives as one number: (gradient, producing stage, microbatch).
+    """The message of sends and receives as one number: (producing stage, result, microbatch).
 
     RECV_F carries the stage that receives, so its producer is the stage before; RECV_B the stage after.
     """
     op = program.op[index]
     stage = program.stage[index].astype(np.int64)
-    producer = stage - (op == Op.RECV_F) + (op == Op.RECV_B)
-    gradient = (op == Op.SEND_B) | (op == Op.RECV_B)
+    producer = stage + np.where(program.receives[index], NEIGHBOUR[op], 0)
     wide = int(program.microbatch.max(initial=0)) + 2
-    return np.asarray((2 * (producer + 1) + gradient) * wide + program.microbatch[index] + 1)
+    return np.asarray((len(Result) * (producer + 1) + RESULT[op]) * wide + program.microbatch[index] + 1)
 
 
 def _name(program: Program, index: int) -> str:
     """``F1 of stage 2``: what the message holds."""
     x = program[index]
-    producer = x.stage - (x.op is Op.RECV_F) + (x.op is Op.RECV_B)
-    what = "activation" if x.op in (Op.SEND_F, Op.RECV_F) else "gradient"
-    return f"the {what} of stage {producer}, microbatch {x.microbatch}"
+    producer = x.stage + x.op.kind.of * x.op.receive
+    return f"the {x.op.result.words} of stage {producer}, microbatch {x.microbatch}"
 
 
 def _peers(program: Program) -> Iterator[Diagnostic]:
@@ -64,7 +62,7 @@ def _peers(program: Program) -> Iterator[Diagnostic]:
             what, why = f"{x} names its own rank {rank} as its peer", "a rank sends nothing to itself"
             help = "stages of one rank hand values over without a message: remove the send and its receive"
         elif x.peer < 0:
-            neighbour = x.stage + (1 if x.op in (Op.SEND_F, Op.RECV_B) else -1)
+            neighbour = x.stage + x.op.kind.of
             what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits for ever"
             help = "the first stage receives no activation and the last no gradient; check the stage"
         else:

@@ -17,9 +17,17 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.model.columns import Bools, Ints
-from pipesched.model.ops import Op, Result
+from pipesched.model.columns import Bools, Ints, among
+from pipesched.model.ops import COMPUTES, Op, Result
 from pipesched.model.schedule import Schedule
+
+REQUIRED = {
+    Op.F: "its loss is never computed, and later stages wait for it",
+    Op.B: "it adds no gradient",
+    Op.W: "its weights get no gradient",
+    Op.I: "the stages before it get no gradient",
+}
+"""The kinds that every stage and microbatch needs, or their parts, and what happens without."""
 
 LISTED = 8  # microbatches that a message names
 
@@ -65,11 +73,11 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
 def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """The same operation again, or a B beside an I or W of the same stage and microbatch."""
     found: list[tuple[int, int, str]] = []
-    for op in (Op.F, Op.I, Op.W, Op.B):
+    for op in COMPUTES:
         found += [(i, j, "again") for i, j in _repeats(schedule, dependencies, schedule.op == op)]
-    both = _both(schedule, dependencies)
-    for i in np.flatnonzero(both & ((schedule.op == Op.I) | (schedule.op == Op.W))).tolist():
-        found.append((i, _first(schedule, Op.B, i), "although B did it"))
+        parts = np.flatnonzero(among(schedule.op, op.parts) & dependencies.valid)
+        for i in parts[_ran(schedule, dependencies, op)[_key(schedule, parts)]].tolist():
+            found.append((i, _first(schedule, op, i), f"although {op.name} did it"))
     for (i, before, how), more in limited(sorted(found)):
         labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
         name = schedule[before] if how == "again" else f"{schedule[i]} and {schedule[before]}"
@@ -92,16 +100,11 @@ def _key(schedule: Schedule, at: Ints) -> Ints:
     return schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
 
 
-def _count(schedule: Schedule, dependencies: Dependencies, op: Op) -> Ints:
-    at = np.flatnonzero((schedule.op == op) & dependencies.valid)
-    return np.bincount(_key(schedule, at), minlength=schedule.stages * schedule.microbatches)
-
-
-def _both(schedule: Schedule, dependencies: Dependencies) -> Bools:
-    """Operations whose (stage, microbatch) has a B."""
-    full = _count(schedule, dependencies, Op.B) > 0
-    key = np.where(dependencies.valid, schedule.stage.astype(np.int64) * schedule.microbatches + schedule.microbatch, 0)
-    return np.asarray(full[key] & dependencies.valid) if len(full) else dependencies.valid
+def _ran(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
+    """By (stage, microbatch): whether an operation of this kind runs."""
+    ran = np.zeros(schedule.stages * schedule.microbatches, dtype=np.bool_)
+    ran[_key(schedule, np.flatnonzero((schedule.op == op) & dependencies.valid))] = True
+    return ran
 
 
 def _first(schedule: Schedule, op: Op, like: int) -> int:
@@ -110,26 +113,29 @@ def _first(schedule: Schedule, op: Op, like: int) -> int:
 
 
 def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    forward, full = _count(schedule, dependencies, Op.F), _count(schedule, dependencies, Op.B)
-    inner, weight = _count(schedule, dependencies, Op.I), _count(schedule, dependencies, Op.W)
-    backward = not schedule.forward_only
-    holes = {
-        "F": (forward == 0, "its loss is never computed, and later stages wait for it"),
-        "B (or I and W)": (backward & (full == 0) & (inner == 0) & (weight == 0), "it adds no gradient"),
-        "W": (backward & (full == 0) & (inner > 0) & (weight == 0), "its weights get no gradient"),
-        "I": (backward & (full == 0) & (inner == 0) & (weight > 0), "the stages before it get no gradient"),
-    }
-    for op, (hole, why) in holes.items():
-        for (stage, rank, keys), more in limited(_grouped(schedule, np.flatnonzero(hole)), 3):
+    for op, why in REQUIRED.items():
+        if op.backward and schedule.forward_only:
+            continue
+        name = f"{op.name} (or {' and '.join(part.name for part in op.parts)})" if op.parts else op.name
+        for (stage, rank, keys), more in limited(_grouped(schedule, np.flatnonzero(_lacks(dependencies, op))), 3):
             where = f" on rank {rank}" if rank >= 0 else ""
             microbatches = [key % schedule.microbatches for key in keys]
             yield Diagnostic(
                 Code.MISSING,
-                f"stage {stage} never runs {op} of {_listed(microbatches)}{where}",
+                f"stage {stage} never runs {name} of {_listed(microbatches)}{where}",
                 _near(schedule, dependencies, keys[0]),
                 notes(why, more),
-                f"add {op[0]}{stage}.{microbatches[0]}{where}" + (" and the others" if len(keys) > 1 else ""),
+                f"add {op.name}{stage}.{microbatches[0]}{where}" + (" and the others" if len(keys) > 1 else ""),
             )
+
+
+def _lacks(dependencies: Dependencies, op: Op) -> Bools:
+    """By (stage, microbatch): whether what a kind makes is missing, and no more: of I, not the W beside it too."""
+
+    def missing(op: Op) -> Bools:
+        return np.asarray(np.all([dependencies.made[result] < 0 for result in op.kind.makes], axis=0))
+
+    return np.asarray(np.all([missing(op), *(~missing(whole) for whole in COMPUTES if op in whole.parts)], axis=0))
 
 
 def _grouped(schedule: Schedule, keys: Ints) -> list[tuple[int, int, list[int]]]:

@@ -19,9 +19,9 @@ from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.model.columns import Ints
+from pipesched.model.columns import Ints, among, makes
 from pipesched.model.costs import Costs
-from pipesched.model.ops import Op, Result
+from pipesched.model.ops import COMPUTES, SAME, Op, Result, overlap
 from pipesched.model.schedule import Schedule
 
 SMALL = 20_000  # operations of an order for which remedies are tried
@@ -37,12 +37,11 @@ def check_dataflow(schedule: Schedule, dependencies: Dependencies, times: Timeli
 
 def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     found: dict[int, int] = {}
-    at = np.flatnonzero(dependencies.valid & (schedule.op != Op.F))
-    key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
-    before = np.where(
-        schedule.op[at] == Op.W, dependencies.made[Result.GRADIENT][key], dependencies.made[Result.ACTIVATION][key]
-    )
-    _late(schedule, at, before, found)
+    for result in Result:
+        users = among(schedule.op, [op for op in COMPUTES if op.kind.own is result])
+        at = np.flatnonzero(dependencies.valid & users)
+        key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
+        _late(schedule, at, dependencies.made[result][key], found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
     for (i, needed), more in limited(sorted(found.items())):
         op, producer = schedule[i], schedule[needed]
@@ -63,9 +62,9 @@ def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> 
 
 
 def _why(op: Op, producer: Op, same_stage: bool) -> str:
-    if op is Op.W:
-        return "W uses the gradients that I stores"
-    if same_stage and producer is Op.F:
+    if op.kind.of == SAME:
+        return f"{op.name} uses the {op.result.words}s that {producer.name} stores"
+    if same_stage and op.kind.own in producer.kind.makes:
         return "a backward uses the activations of its forward"
     return "both stages are on this rank: the value is handed over in list order, and nothing waits for it"
 
@@ -74,11 +73,11 @@ def _overlaps(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagno
     """A pair must be an F and a B or I of different microbatches: of one, the B depends on the F."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
-    kinds = (schedule.op[second - 1] == Op.F) & np.isin(schedule.op[second], (Op.B, Op.I))
+    kinds = makes(schedule.op[second - 1], Result.ACTIVATION) & makes(schedule.op[second], Result.GRADIENT)
     dependent = schedule.microbatch[second - 1] == schedule.microbatch[second]
     for i, more in limited(second[dependent | ~kinds].tolist()):
         first, part = schedule[i - 1], schedule[i]
-        if first.op is not Op.F or part.op not in (Op.B, Op.I):
+        if not overlap(first.op, part.op):
             what, why = f"{first} and {part} overlap", "an overlap pair is an F and a B or I"
         else:
             what = f"{first} and {part} overlap, but {part} depends on {first}"

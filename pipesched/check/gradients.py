@@ -15,8 +15,8 @@ import numpy as np
 
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Ints, makes
+from pipesched.model.ops import Op, Result
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
@@ -44,15 +44,10 @@ def _key(program: Program, index: Ints) -> Ints:
 def _last_backward(program: Program) -> Ints:
     """By key: the last W or B of the stage on that rank, or its last I where it has neither, or -1."""
     last = np.full((int(program.stage.max(initial=-1)) + 1) * program.ranks, -1, dtype=np.int64)
-    for mask in (program.op == Op.I, _completes(program)):
+    for mask in (makes(program.op, Result.GRADIENT), makes(program.op, Result.WEIGHTS)):
         index = np.flatnonzero(mask)
         last[_key(program, index)] = index  # of repeated keys the last one stays
     return last
-
-
-def _completes(program: Program) -> Ints:
-    """Where a microbatch adds its gradient."""
-    return np.asarray((program.op == Op.W) | (program.op == Op.B))
 
 
 def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
@@ -97,7 +92,7 @@ def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic
 def _early(program: Program, found: list[tuple[int, int]]) -> Iterator[Diagnostic]:
     for (index, last), more in limited(found):
         stage, between = int(program.stage[index]), slice(index, last + 1)
-        late = int(np.count_nonzero(_completes(program)[between] & (program.stage[between] == stage)))
+        late = int(np.count_nonzero(makes(program.op[between], Result.WEIGHTS) & (program.stage[between] == stage)))
         yield Diagnostic(
             Code.REDUCED_EARLY,
             f"the gradients of stage {stage} are reduced before {_backwards(late)} of the stage",

@@ -8,38 +8,39 @@ torch's runtime asserts both, on one rank, while the others wait for the time-ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import Bools, Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Ints, among, computes
+from pipesched.model.ops import MAKERS, RECEIVES, SENDS, USERS, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
 
 def check_handover(program: Program, schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """PS308, PS309. `schedule` is the compute order of the same program."""
-    index = np.flatnonzero(program.op <= Op.B)  # of each operation of the schedule, where it stands in the program
+    index = np.flatnonzero(computes(program.op))  # of each operation of the schedule, where it stands in the program
     stages, microbatches = schedule.stages, schedule.microbatches
     at = np.flatnonzero((program.stage >= 0) & (program.stage < stages) & (program.microbatch >= 0))
     at = at[program.microbatch[at] < microbatches]
     size = stages * microbatches
 
-    def first(*ops: Op) -> Ints:
+    def first(ops: Iterable[Op]) -> Ints:
         """Where (stage, microbatch) has one of the ops first; len(program) if nowhere."""
-        chosen = at[np.isin(program.op[at], ops)][::-1]
+        chosen = at[among(program.op[at], ops)][::-1]
         table = np.full(size, len(program), dtype=np.int64)
         table[program.stage[chosen].astype(np.int64) * microbatches + program.microbatch[chosen]] = chosen
         return table
 
-    for receive, send, computes in ((Op.RECV_F, Op.SEND_F, (Op.F,)), (Op.RECV_B, Op.SEND_B, (Op.I, Op.B))):
-        users: Bools = np.isin(schedule.op, computes) & dependencies.crosses
-        yield from _unreceived(program, schedule, dependencies, index, np.flatnonzero(users), first(receive), receive)
-        yield from _unproduced(program, np.flatnonzero(program.op == send), first(*computes), microbatches, size)
+    for receive, send in zip(RECEIVES, SENDS, strict=True):
+        users = np.flatnonzero(among(schedule.op, USERS[receive.result]) & dependencies.crosses)
+        made = first(MAKERS[send.result])
+        yield from _unreceived(program, schedule, dependencies, index, users, first([receive]), receive)
+        yield from _unproduced(program, np.flatnonzero(program.op == send), made, microbatches, size)
 
 
 def _unreceived(

@@ -18,11 +18,11 @@ import numpy as np
 from pipesched.analysis.pairing import pair
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.model.columns import Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Ints, among
+from pipesched.model.ops import BACKWARDS, MAKERS, Op, Result
 from pipesched.model.program import Program
 
-_BEFORE_SYNC = (Op.W, Op.B, Op.REDUCE_GRAD)
+_BEFORE_SYNC = (*MAKERS[Result.WEIGHTS], Op.REDUCE_GRAD)
 _BEFORE_STEP = (*_BEFORE_SYNC, Op.SYNC)
 _OF_TRAINING = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.SYNC, Op.STEP)
 
@@ -30,7 +30,7 @@ _OF_TRAINING = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.SYNC, Op.STEP)
 def check_step(program: Program) -> Iterator[Diagnostic]:
     """PS605, PS606, PS607; nothing for a program that leaves the step to its caller."""
     syncs, steps = np.flatnonzero(program.op == Op.SYNC), np.flatnonzero(program.op == Op.STEP)
-    if not np.any(np.isin(program.op, (Op.I, Op.W, Op.B))):
+    if not np.any(among(program.op, BACKWARDS)):
         yield from _forward_only(program)
         return
     if not (len(syncs) or len(steps)):

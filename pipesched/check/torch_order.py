@@ -19,6 +19,7 @@ import numpy as np
 
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.columns import computes
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -67,7 +68,7 @@ def check_torch_target(schedule: Schedule, program: Program | None) -> Iterator[
 
 def stages_on_several_ranks(order: Program | Schedule) -> dict[int, list[int]]:
     """Of each stage that computes on several ranks the first operation on each of them, in the order of the list."""
-    compute = np.flatnonzero(order.op <= Op.B)
+    compute = np.flatnonzero(computes(order.op))
     homes, first = np.unique(
         order.stage[compute].astype(np.int64) * order.ranks + order.rank[compute], return_index=True
     )

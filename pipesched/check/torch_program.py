@@ -26,7 +26,7 @@ import numpy as np
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Column, Ints
-from pipesched.model.ops import Op
+from pipesched.model.ops import COMPUTES, Op
 from pipesched.model.program import Program
 from pipesched.model.torch_versions import ACTIONS, VERSIONS, WAITS, TorchVersion, first_with
 
@@ -44,7 +44,7 @@ for _before, _afters in {
     ALLOWED[_before, _afters] = True
 
 _EVENT = np.full(len(Op), -1, dtype=np.int8)
-_EVENT[: Op.B + 1] = COMPUTE
+_EVENT[list(COMPUTES)] = COMPUTE
 _EVENT[Op.UNSHARD] = UNSHARD
 _EVENT[Op.RESHARD] = RESHARD
 

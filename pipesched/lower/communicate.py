@@ -23,8 +23,8 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import Column, Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Column, Ints, makes
+from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
 from pipesched.model.origin import Origin, Place
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -118,7 +118,7 @@ def _places(order: Ints) -> Ints:
 
 def _last_backward(schedule: Schedule) -> Ints:
     """The last W or B of each stage on each rank."""
-    at = np.flatnonzero((schedule.op == Op.W) | (schedule.op == Op.B))[::-1]
+    at = np.flatnonzero(makes(schedule.op, Result.WEIGHTS))[::-1]
     key = schedule.rank[at].astype(np.int64) * (int(schedule.stage.max(initial=0)) + 1) + schedule.stage[at]
     _, first = np.unique(key, return_index=True)
     return at[first]
@@ -153,16 +153,21 @@ def _computes(schedule: Schedule, event: Ints) -> Entries:
 
 def _messages(schedule: Schedule, producer: Ints, consumer: Ints, event: Ints) -> list[Entries]:
     """A SEND where the producer is and a RECV where the consumer is; both carry the stage of their own rank."""
-    forward = schedule.op[consumer] == Op.F
     source, target = schedule.rank[producer], schedule.rank[consumer]
     microbatch = schedule.microbatch[producer]
-    sends = np.where(forward, Op.SEND_F, Op.SEND_B)
-    receives = np.where(forward, Op.RECV_F, Op.RECV_B)
+    sends, receives = (_OF_CONSUMER[role][schedule.op[consumer]] for role in (SENDS, RECEIVES))
     common = {"microbatch": microbatch, "source": producer, "event": 2 * event}
     return [
         _entries(source, sends, schedule.stage[producer], peer=target, **common),
         _entries(target, receives, schedule.stage[consumer], peer=source, **{**common, "source": consumer}),
     ]
+
+
+_OF_CONSUMER = {
+    role: np.array([next((x for x in role if x.kind.result is op.kind.result), -1) for op in COMPUTES])
+    for role in (SENDS, RECEIVES)
+}
+"""By kind of compute: what sends or receives the result that it takes."""
 
 
 def _local(schedule: Schedule, at: Ints, op: Op, event: Ints) -> Entries:

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column, Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Bools, Column, Ints, computes, makes
+from pipesched.model.ops import Op, Result
 from pipesched.model.origin import Origin, Place
 from pipesched.model.program import Program
 from pipesched.model.torch_versions import WAITS, TorchVersion
@@ -80,7 +80,7 @@ def _shard_rank(program: Program, rank: int) -> Iterator[tuple[int, int, int]]:
 def _slots(program: Program, rank: int) -> list[tuple[int, tuple[int, ...]]]:
     """Index and stages of every slot of a rank."""
     low, high = int(program.start[rank]), int(program.start[rank + 1])
-    index = low + np.flatnonzero(program.op[low:high] <= Op.B)
+    index = low + np.flatnonzero(computes(program.op[low:high]))
     joined = program.second[index] & (np.diff(index, prepend=-2) == 1)
     stages = program.stage[index].tolist()
     first = np.flatnonzero(~joined).tolist()
@@ -110,7 +110,7 @@ def _windows(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 def _send_waits(program: Program) -> Added:
     """One wait a send, where it does not wait."""
     sends = np.flatnonzero(program.sends)
-    backward = np.isin(program.op, (Op.I, Op.B))
+    backward = makes(program.op, Result.GRADIENT)
     wide = (program.placement.stages, program.placement.microbatches)
     table = np.full(wide[0] * wide[1], -1, dtype=np.int64)
     done = np.flatnonzero(backward)[::-1]

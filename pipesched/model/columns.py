@@ -48,6 +48,13 @@ def unpacked(key: int) -> tuple[int, Op]:
     return stage, Op(op)
 
 
+NEIGHBOUR: Ints = np.array([op.kind.of for op in Op])
+"""By kind of instruction: the stage that has or gets its result, counted from its own."""
+
+RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op in Op])
+"""By kind of instruction: what it takes, sends, receives or waits for."""
+
+
 def rank_column(start: Ints) -> Column:
     """The rank of every entry, from the cut."""
     return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))

@@ -53,14 +53,14 @@ class Kind:
     """A row of the table.
 
     result: what a compute takes, what is sent, received or waited for. of: the stage that has it or gets it, counted
-    from its own. at_the_end: the result of its own stage that a compute takes where there is no such stage. makes: the
-    results of a compute. words: what people call it. colour: its class in pictures.
+    from its own. own: the result of its own stage that a compute uses besides, and all that it takes where there is no
+    such stage. makes: the results of a compute. words: what people call it. colour: its class in pictures.
     """
 
     does: Does
     result: Result | None = None
     of: int = SAME
-    at_the_end: Result | None = None
+    own: Result | None = None
     makes: tuple[Result, ...] = ()
     words: str = ""
     colour: str = ""
@@ -97,6 +97,12 @@ class Op(enum.IntEnum):
         member._value_ = len(cls.__members__)
         member.kind = kind
         return member
+
+    @property
+    def result(self) -> Result:
+        """What it takes, sends, receives or waits for."""
+        assert self.kind.result is not None
+        return self.kind.result
 
     @property
     def compute(self) -> bool:
