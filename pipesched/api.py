@@ -28,6 +28,7 @@ from pipesched.model.torch_versions import DEFAULT, installed_version
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs import options, targets, values
+from pipesched.verbs import verify as verb
 from pipesched.verbs.options import MAX_OPS
 
 if TYPE_CHECKING:
@@ -98,9 +99,9 @@ def verify(
     given["torch_version"] = given["torch_version"] or targets.version_of(target)
     if isinstance(target, Schedule | Program):
         asked = options.compile_options(given, sizes)
-        return compile.examine(targets.loaded(target, asked), asked)
+        return verb.verify_loaded(targets.loaded(target, asked), asked)
     try:
-        return compile.verify(*_file(target, given, sizes))
+        return verb.verify(*_file(target, given, sizes))
     except PipeschedError as error:
         if error.diagnostics[0].code is Code.USAGE:
             raise

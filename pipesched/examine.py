@@ -121,6 +121,14 @@ class Examination:
             return caps * ranks
         raise fail(Code.USAGE, f"{len(caps)} caps for {ranks} ranks", help="give one cap, or one a rank")
 
+    def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
+        """The same schedule with another program as that of the file; for a version of torch, or not for torch."""
+        loaded = replace(self.loaded, program=program, torch=torch_version is not None)
+        made = Examination(loaded, replace(self.options, torch_version=torch_version))
+        if "analysis" in self.__dict__:
+            made.__dict__["analysis"] = self.analysis.having(program)
+        return made
+
     @cached_property
     def report(self) -> Report:
         """The verdict; what means nothing is in it, and nothing is raised."""

@@ -11,8 +11,9 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.aliases import ALIASES, NEAR
-from pipesched.compile import Options, order, read
+from pipesched.compile import Options, read
 from pipesched.source import Source
+from pipesched.verbs.order import order
 from tests.torch_fixtures import make
 
 NAMES = {

@@ -21,7 +21,7 @@ from pipesched.examine import Options
 from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
 from pipesched.verbs import compare as comparison
-from pipesched.verbs.compare_rows import share
+from pipesched.verbs.compare import share
 from tests.oracles import simulate
 from tests.oracles.simulate import rows as cost_rows
 

@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import pytest
 
-from pipesched.compile import Options, verify
+from pipesched.compile import Options
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.release import Release
 from pipesched.optimizer.answer.optimum import Optimum
@@ -30,6 +30,7 @@ from pipesched.optimizer.search.state import Limits
 from pipesched.source import Source
 from pipesched.verbs.optimize import optimize
 from pipesched.verbs.optimize_request import Request
+from pipesched.verbs.verify import verify
 from tests.makers.instances import given, placement_of
 from tests.oracles.brute import Instance, optimum, random_instance, steps
 

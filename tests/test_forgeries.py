@@ -41,6 +41,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict, documentation, exact_terms
 from pipesched.report import Report
 from pipesched.source import Source
+from pipesched.verbs.verify import verify
 from tests.oracles import simulate
 from tests.oracles.brute import Instance, optimum, steps
 
@@ -460,7 +461,7 @@ def forged(seed: int) -> tuple[str, Json]:
 
 
 def judged(told: Json, **options: Any) -> Report:
-    return compile.verify(Source("answer.json", json.dumps(told)), Options(**options))
+    return verify(Source("answer.json", json.dumps(told)), Options(**options))
 
 
 def forge(cases: Iterator[int]) -> Counter[str]:

@@ -32,6 +32,7 @@ from pipesched.formats import measured_traces
 from pipesched.model.costs import Costs
 from pipesched.report import Report
 from pipesched.source import Source
+from pipesched.verbs.verify import verify
 
 ROOT = Path(__file__).parents[1]
 RAW = re.compile(
@@ -118,7 +119,7 @@ def _verified(name: str) -> Callable[[str], str]:
 
     def read(text: str) -> str:
         source = Source(name, text)
-        return _told(compile.verify(source, compile.Options(max_ops=500)))
+        return _told(verify(source, compile.Options(max_ops=500)))
 
     return read
 

@@ -27,6 +27,7 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.safe import safe
 from pipesched.source import Source
 from pipesched.stream import Instruction, Route, Stream, dumps
+from pipesched.verbs.verify import verify
 from tests.makers.hostile_cases import BOTH, CASES, HEAD, Hostile, lets
 
 CPU, MEMORY = 5.0, 1e9
@@ -133,7 +134,7 @@ def test_a_hostile_file_is_answered(name: str, tmp_path: Path) -> None:
 )
 def test_every_expression_is_in_the_budget(item: str) -> None:
     """2 ** 39 calls are refused wherever they stand, with the place and the limit."""
-    report = compile.verify(Source("a.ps", BOTH + lets() + item), compile.Options({"p": 2, "m": 2}, max_ops=10_000))
+    report = verify(Source("a.ps", BOTH + lets() + item), compile.Options({"p": 2, "m": 2}, max_ops=10_000))
     (found,) = [x for x in report.diagnostics if x.code is Code.TOO_MANY_STEPS]
     assert found.labels[0].span is not None and "--max-ops" in str(found.help)
 
@@ -147,21 +148,21 @@ def test_every_expression_is_in_the_budget(item: str) -> None:
 def test_no_result_leaves_62_bits(item: str, large: str) -> None:
     """A sum as little as a product, wherever it stands."""
     text = HEAD + "rank r { F B }\nlet x = 461168601842738790 * 9\n" + item.format(large)
-    report = compile.verify(Source("a.ps", text), compile.Options({"p": 2, "m": 1}))
+    report = verify(Source("a.ps", text), compile.Options({"p": 2, "m": 1}))
     assert Code.OVERFLOW in {found.code for found in report.diagnostics}, report.text()
 
 
 def test_a_call_in_a_call_names_the_innermost() -> None:
     """The bindings of the loops and of one call, however deep it is."""
     text = HEAD + lets() + "rank r { for j in 0 .. 1 { repeat f39(j + 900000000000000000) { F } } }"
-    report = compile.verify(Source("a.ps", text), compile.Options({"p": 1, "m": 1}))
+    report = verify(Source("a.ps", text), compile.Options({"p": 1, "m": 1}))
     assert all(d.labels[0].message.count(" = ") <= 2 for d in report.diagnostics), report.text()
 
 
 def test_sums_within_62_bits_are_right() -> None:
     """The largest numbers that there are, and sums that pass through none larger."""
     text = HEAD + "rank r { F B }\nlet x = 461168601842738790 * 10 + 3\nclaim x - 1 + 1 == x and 0 - x < 0 - x + 1"
-    assert compile.verify(Source("a.ps", text), compile.Options({"p": 2, "m": 1})).ok
+    assert verify(Source("a.ps", text), compile.Options({"p": 2, "m": 1})).ok
 
 
 def steering_stream() -> str:
@@ -219,7 +220,7 @@ def test_ordinary_text_stays_readable(form: str) -> None:
 
 def test_a_tab_keeps_the_caret_right() -> None:
     """The mark stands below what it means, whatever is before it on the line."""
-    report = compile.verify(Source("a.ps", HEAD + "rank r {\tF\t$ }\n"), compile.Options({"p": 1, "m": 1}))
+    report = verify(Source("a.ps", HEAD + "rank r {\tF\t$ }\n"), compile.Options({"p": 1, "m": 1}))
     lines = report.text().splitlines()
     shown = next(i for i, line in enumerate(lines) if "$ }" in line)
     assert lines[shown].index("$") == lines[shown + 1].index("^")
@@ -228,7 +229,7 @@ def test_a_tab_keeps_the_caret_right() -> None:
 def test_steering_characters_are_no_part_of_a_schedule() -> None:
     """Not in comments either, where a reviewer would read another program than runs."""
     for character in "\x1b\x07\x85\u202e\u2066":
-        report = compile.verify(Source("a.ps", BOTH + f"# a {character} comment\n"), compile.Options({"p": 1, "m": 1}))
+        report = verify(Source("a.ps", BOTH + f"# a {character} comment\n"), compile.Options({"p": 1, "m": 1}))
         assert [found.code for found in report.diagnostics] == [Code.CHARACTER]
 
 

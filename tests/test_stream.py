@@ -27,6 +27,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.verbs import emit as emissions
+from pipesched.verbs.verify import verify
 from tests.makers import strategies
 
 EMIT = Path(__file__).resolve().parent.parent / "emit" / "v1"
@@ -111,7 +112,7 @@ def test_golden_streams_to_the_byte(name: str, update_golden: bool) -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_streams_hold(name: str) -> None:
     """What is published is verified without a finding, and follows the schema."""
-    report = compiler.verify(Source("golden.json", text_of(name)), Options())
+    report = verify(Source("golden.json", text_of(name)), Options())
 
     assert (report.ok, report.diagnostics) == (True, ())
     VALIDATOR.validate(json.loads(text_of(name)))
@@ -267,7 +268,7 @@ def test_what_is_no_stream_is_told_with_its_place(what: str) -> None:
     """Each slip has its code, and the label begins at the value that is wrong; the schema refuses it too."""
     code, shown, change = BROKEN[what]
     text = edited("gpipe", change, sign=False)
-    report = compiler.verify(Source("a.json", text), Options())
+    report = verify(Source("a.json", text), Options())
     (found,) = report.diagnostics
     span = found.labels[0].span
 
@@ -296,7 +297,7 @@ def test_what_is_json_and_no_program_is_told_too(
     name: str, change: Callable[[dict[str, Any]], object], code: str, words: str
 ) -> None:
     """A stream with a fingerprint of its own is judged as any program is, and no number makes tables of its size."""
-    report = compiler.verify(Source("a.json", edited(name, change)), Options())
+    report = verify(Source("a.json", edited(name, change)), Options())
     said = [diagnostic.message for diagnostic in report.diagnostics if str(diagnostic.code) == code]
 
     assert said and words in said[0], str(report)
@@ -317,7 +318,7 @@ def test_what_is_json_and_no_program_is_told_too(
 )
 def test_other_texts_are_no_stream(text: str, words: str) -> None:
     """PS811, and no exception, whatever the text."""
-    report = compiler.verify(Source("a.json", text), Options())
+    report = verify(Source("a.json", text), Options())
 
     assert [str(x.code) for x in report.diagnostics] == ["PS812" if words == "version" else "PS811"]
     assert words in report.diagnostics[0].message
@@ -335,5 +336,5 @@ def test_sizes_given_must_be_those_of_the_stream(sizes: dict[str, int]) -> None:
     """A stream has one size; another one asked for is a mistake (PS803), the same one is none."""
     source = Source("a.json", text_of("interleaved"))
 
-    assert [str(x.code) for x in compiler.verify(source, Options(sizes)).diagnostics] == ["PS803"]
-    assert compiler.verify(source, Options(GOLDEN["interleaved"])).ok
+    assert [str(x.code) for x in verify(source, Options(sizes)).diagnostics] == ["PS803"]
+    assert verify(source, Options(GOLDEN["interleaved"])).ok

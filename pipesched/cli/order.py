@@ -22,6 +22,7 @@ def order(file: str, *, program: bool, **given: Any) -> int:
     written in the language, with loops where it repeats: a .ps file for this one size.
     """
     from pipesched import compile
+    from pipesched.verbs import order as verb
 
     asked = compile_options(given, flags.one_size("order", given))
     with flags.output_of(given) as out:
@@ -29,9 +30,9 @@ def order(file: str, *, program: bool, **given: Any) -> int:
             raise fail(Code.USAGE, "a .ps file has no sends and receives", help="leave --program out")
         source = compile.read(file)
         if out.format == "ps":
-            out.write(compile.as_ps(source, asked))
+            out.write(verb.as_ps(source, asked))
             return 0
-        text = compile.order(source, asked, program=program)
+        text = verb.order(source, asked, program=program)
         out.write(dumps(_json(source.name, text)) + "\n" if out.format == "json" else text.rstrip("\n") + "\n")
     return 0
 

@@ -46,6 +46,7 @@ def _reports(files: tuple[str, ...], given: Mapping[str, Any], values: Mapping[s
     """The report of every file at every size; a file that cannot be read has one for each size too."""
     from pipesched import compile
     from pipesched.report import Report
+    from pipesched.verbs import verify as verb
 
     basis = compile_options(given, {})
     for target in files:
@@ -56,7 +57,7 @@ def _reports(files: tuple[str, ...], given: Mapping[str, Any], values: Mapping[s
                 yield Report(target, target, parameters, diagnostics=error.diagnostics)
             continue
         for parameters in flags.combinations(values):
-            yield compile.verify(source, replace(basis, parameters=parameters, microbatches=parameters.get("m")))
+            yield verb.verify(source, replace(basis, parameters=parameters, microbatches=parameters.get("m")))
 
 
 def _one(report: Report, out: Output) -> int:

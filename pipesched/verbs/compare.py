@@ -2,23 +2,49 @@
 
 A parameter goes to the files that have it: `--v 2` is for the interleaved schedules of a comparison, and the others
 are run once without it. A size that a schedule refuses is a row of its own, with the reason.
+
+    bubble         idle time of all ranks / (ranks x makespan); by span with the span in the place of the makespan
+    idle / work    the same idle time over the work of all ranks; half of the literature calls that the bubble fraction
+    peak           most activations of any rank, in microbatches through 1/p of the model
+    parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
+    lower bound    no order of these operations on this placement is faster, whatever memory it takes, or within the
+                   caps that are asked for
+
+Like is compared with like: costs are those of 1/p of the model, so that an operation of one of S stages takes p/S of
+them; or, if asked for, those of one stage, whatever its size. Messages cost the same either way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pipesched import render
-from pipesched.diagnostics import exit_status
-from pipesched.examine import Options
+from pipesched.analysis.assumptions import assumed, remarks, used
+from pipesched.analysis.idle import overhead
+from pipesched.compile import examine, load
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
+from pipesched.examine import Loaded, Options, sizes
+from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+from pipesched.report import Report
 from pipesched.source import Source
-from pipesched.verbs.compare_rows import Row, measured
 from pipesched.verbs.library import shared
 from pipesched.verbs.tables import ratio, short, table
 from pipesched.views.plot import Point
 
+if TYPE_CHECKING:
+    from pipesched.optimizer.problem import Problem
+
+_SEARCHED = 3_000  # operations up to which the best bound is looked for
+_BOUNDED = 1_000_000  # and up to which there is one at all
 _HEADERS = (
     "makespan",
     "span",
@@ -34,6 +60,43 @@ _UNITS = {
     False: "costs of 1/p of the model; one of S stages takes p/S of them",
     True: "costs of one stage, whatever its size (--cost-per stage)",
 }
+
+
+@dataclass(frozen=True)
+class Row:
+    """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
+    own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
+    what it follows from. remarks: that in words, and what else is to be said of the costs.
+    """
+
+    source: str
+    name: str
+    parameters: Mapping[str, int]
+    costs: Mapping[str, object] = field(default_factory=dict)
+    makespan: Fraction | None = None
+    span: Fraction | None = None
+    idle: Fraction | None = None
+    bubble: Fraction | None = None
+    span_bubble: Fraction | None = None
+    overhead: Fraction | None = None
+    peak: Fraction | None = None
+    messages: int | None = None
+    share: Fraction | None = None
+    bound: Fraction | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    own_costs: bool = False
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def fault(self) -> Diagnostic | None:
+        """The first error."""
+        return next((found for found in self.diagnostics if found.severity == "error"), None)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the schedule says itself that it is not for this size."""
+        return self.fault is not None and self.fault.code is Code.REQUIRE
 
 
 @dataclass(frozen=True)
@@ -155,3 +218,96 @@ def points(comparison: Comparison) -> list[Point]:
             sizes = " ".join(f"{name}={value}" for name, value in row.parameters.items())
             found.append(Point(row.peak, row.bubble * 100, row.name, sizes))
     return found
+
+
+def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
+    """The figures of a file at a size; what keeps it from having them is in the row.
+
+    Raises:
+        PipeschedError: PS207, a parameter that has no default is not given.
+    """
+    label = source.name.removesuffix(".ps")
+    try:
+        loaded = load(source, options)
+        costs = scaled(loaded, options.costs, per_stage=per_stage)
+    except PipeschedError as error:
+        if any(found.code is Code.PARAMETER_MISSING for found in error.diagnostics):
+            raise
+        return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
+    report = examine(loaded, replace(options, costs=costs)).report
+    time, memory, schedule = report.time, report.memory, loaded.schedule
+    return Row(
+        source.name,
+        label,
+        sizes(loaded),
+        costs.to_json(),
+        time.makespan if time else None,
+        time.span if time else None,
+        max(time.idle, default=None) if time else None,
+        time.bubble if time else None,
+        time.span_bubble if time else None,
+        overhead(time.makespan, time.work) if time else None,
+        max(memory.peak, default=None) if memory else None,
+        report.messages,
+        share(schedule.placement),
+        bound(schedule, costs, options, report),
+        report.diagnostics,
+        bool(set(loaded.own_costs.given) - set(options.costs.given if options.costs else ())),
+        assumed(costs, kinds := used(schedule, costs)),
+        tuple(remarks(loaded.costs(options.costs), kinds)),
+    )
+
+
+def scaled(loaded: Loaded, asked: Costs | None, *, per_stage: bool) -> Costs:
+    """The costs of one operation of a stage: what is asked for, over the file's own, times p/S."""
+    factor = Fraction(1) if per_stage else Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages))
+    return loaded.costs(asked).scaled(factor)
+
+
+def share(placement: Placement) -> Fraction:
+    """The largest share of the model's stages that a rank holds."""
+    held = (len({stage for _, stage in placement.chunks(rank)}) for rank in range(placement.ranks))
+    return Fraction(max(held, default=0), max(1, placement.stages))
+
+
+def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
+    """A makespan below which there is no order; None where the optimizer's problem does not cover the schedule.
+
+    It does not where operations are missing, where there are no backwards, or where pairs or full backwards are given
+    another time than that of their parts.
+    """
+    if report.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
+        return None
+    mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
+    shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
+    if shorter or schedule.forward_only or len(schedule) > _BOUNDED:
+        return None
+    from pipesched.optimizer.instance import Instance
+
+    fused = not bool((schedule.op == Op.W).any())
+    caps = options.mem_cap
+    if caps is not None and len(caps) == 1:
+        caps = caps * schedule.ranks
+    problem = Instance(schedule.placement, costs, options.release, caps, fused, "makespan").problem()
+    return problem.time(_all_bounds(problem) if len(schedule) <= _SEARCHED else _plain_bounds(problem))
+
+
+def _all_bounds(problem: Problem) -> int:
+    """The best of the optimizer's bounds, in ticks."""
+    from pipesched.optimizer.bounds.lower_bound import lower_bound
+
+    return lower_bound(problem).value
+
+
+def _plain_bounds(problem: Problem) -> int:
+    """The longest path, and the work of a rank between what must come before and after it: quick at any size."""
+    from pipesched.optimizer.bounds.longest_paths import paths
+    from pipesched.optimizer.bounds.lower_bound import busiest
+
+    found, work = paths(problem), problem.duration[problem.sequence]
+    rank = problem.rank[problem.sequence]
+    best = found.least(problem)
+    for own in (np.flatnonzero(rank == r) for r in range(problem.ranks)):
+        if len(own):
+            best = max(best, busiest(found.head[own], work[own], found.tail[own]).value)
+    return best

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.timeline import timeline
+from pipesched import compile
 from pipesched.check.torch_order import check_torch_target
-from pipesched.compile import examine, load
 from pipesched.diagnostics import PipeschedError
-from pipesched.examine import Loaded, Options, sizes
-from pipesched.formats import stream_write, torch_csv
-from pipesched.lower.communicate import communicate
+from pipesched.examine import Examination, Loaded, Options, sizes
+from pipesched.formats import stream_write
 from pipesched.lower.torch_actions import torch_actions
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
@@ -41,9 +38,7 @@ class Emission:
 
     def pieces(self) -> Iterator[str]:
         """The text, a rank at a time."""
-        if self.target == "stream" and isinstance(self.order, Program):
-            return (safe(piece, "json") for piece in stream_write.pieces(self.order, self.parameters))
-        return torch_csv.pieces(self.order) if self.order is not None else iter(())
+        return iter(()) if self.order is None else compile.emit(self.order, self.target, self.parameters)
 
     def by_rank(self) -> Iterator[str]:
         """The text of each rank alone."""
@@ -59,27 +54,25 @@ def emit(source: Source, options: Options, target: str) -> Emission:
     """
     own = replace(options, torch_version=_written_for(source))
     try:
-        loaded = load(source, own)
+        loaded = compile.load(source, own)
         _require_fit(loaded, target)
     except PipeschedError as error:
         return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), target)
-    parameters = dict(loaded.schedule.parameters) or sizes(loaded)
-    if loaded.program is not None:
-        report = examine(loaded, own)
-        if not report.ok or target == "stream":
-            return Emission(report, target, loaded.program if report.ok else None, parameters)
-    order = loaded.schedule if target == "torch-csv" else loaded.program or _lowered(loaded, options)
+    first = compile.examine(loaded, own)
+    if loaded.program is not None and not first.report.ok:
+        return Emission(first.report, target)
+    if loaded.program is not None and target == "stream":
+        return Emission(first.report, target, loaded.program, sizes(loaded))
+    order = loaded.schedule if target == "torch-csv" else _lowered(first)
     if order is None:
-        return Emission(examine(loaded, own), target)
+        return Emission(first.report, target)
     version = None if target == "stream" else options.torch_version or DEFAULT
     if target == "torch-comms" and isinstance(order, Program):
         order = torch_actions(order, version or DEFAULT)
-    final = replace(loaded, program=order if isinstance(order, Program) else None, torch=version is not None)
-    report = examine(final, replace(options, torch_version=version))
-    if not report.ok:  # what is wrong with the file itself is told in its own terms
-        first = examine(loaded, own)
-        return Emission(report if first.ok else first, target)
-    return Emission(report, target, order, parameters, version or DEFAULT)
+    final = first.having(order if isinstance(order, Program) else None, version)
+    if not final.report.ok:  # what is wrong with the file itself is reported in its own terms
+        return Emission(final.report if first.report.ok else first.report, target)
+    return Emission(final.report, target, order, sizes(loaded), version or DEFAULT)
 
 
 def _written_for(source: Source) -> TorchVersion | None:
@@ -100,12 +93,9 @@ def _require_fit(loaded: Loaded, target: str) -> None:
         stream_write.require_words(loaded.program)
 
 
-def _lowered(loaded: Loaded, options: Options) -> Program | None:
+def _lowered(examined: Examination) -> Program | None:
     """The program at the costs asked for, or None where the file has none, or the costs mean nothing."""
-    dependencies = Dependencies.of(loaded.schedule)
     try:
-        ticks = loaded.costs(options.costs).ticks(loaded.schedule.stages)
+        return examined.analysis.program
     except PipeschedError:
         return None
-    times = timeline(loaded.schedule, dependencies, ticks)
-    return communicate(loaded.schedule, dependencies, times) if times.finished and dependencies.valid.all() else None

@@ -186,7 +186,7 @@ def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
     )
     if not same:
         raise RuntimeError("the printed file is not the schedule that was found")
-    return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps))
+    return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps)).report
 
 
 def frontier(

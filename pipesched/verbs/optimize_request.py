@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.timeline import timeline
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.compile import Options, load, read
@@ -25,6 +23,7 @@ from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.instance import MAX_OPS, PLACEMENTS, Asked, Instance, placement_at, sizes_of
 from pipesched.optimizer.search.state import MOST_SEED, Limits
+from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.options import costs
 
@@ -124,9 +123,9 @@ def _require_right(schedule: Schedule) -> None:
     Raises:
         PipeschedError: PS3xx.
     """
-    dependencies = Dependencies.of(schedule)
-    times = timeline(schedule, dependencies, Costs().ticks(schedule.stages))
-    if wrong := [*check_complete(schedule, dependencies), *check_dataflow(schedule, dependencies, times)]:
+    made = Analysis(schedule)
+    complete = check_complete(schedule, made.dependencies)
+    if wrong := [*complete, *check_dataflow(schedule, made.dependencies, made.timeline)]:
         raise PipeschedError(wrong)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import median
 
-from pipesched import compile
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.program import Program
@@ -25,6 +24,7 @@ from pipesched.source import Source
 from pipesched.stream import dumps, loads
 from pipesched.verbs.emit import Emission, emit
 from pipesched.verbs.run_report import Prediction, Rehearsal
+from pipesched.verbs.verify import verify
 
 MAX_RANKS = 64
 MAX_STEPS = 10_000
@@ -160,7 +160,7 @@ def judge(text: str) -> None:
     Raises:
         RunError: the first finding.
     """
-    report = compile.verify(Source("torch's lowering", text), Options(torch_version=installed_version()))
+    report = verify(Source("torch's lowering", text), Options(torch_version=installed_version()))
     if (first := report.fault) is not None:
         raise RunError(Fault(str(first.code), f"torch's lowering: {first.message}", None, first.notes, first.help))
 

@@ -1,0 +1,38 @@
+"""What every rank does, in order: in the order notation, or in the language with loops where it repeats."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from pipesched.compile import load, lower
+from pipesched.examine import Options
+from pipesched.source import Source
+
+
+def order(source: Source, options: Options, *, program: bool) -> str:
+    """The order of a file in the notation ``F0.0 I0.0 … F3.1+B2.0``; with `program`, sends and receives too.
+
+    Raises:
+        PipeschedError: as `load` and `lower`.
+    """
+    from pipesched.formats import order_write
+
+    loaded = load(source, options)
+    if not program:
+        return order_write.write(loaded.schedule)
+    return order_write.write_program(loaded.program or lower(loaded.schedule))
+
+
+def as_ps(source: Source, options: Options) -> str:
+    """The compute order of a file as a .ps file for this one size, with loops where it repeats.
+
+    Raises:
+        PipeschedError: as `load`; PS814, an order that the language cannot say.
+    """
+    from pipesched.language import ps_write
+
+    loaded = load(source, options)
+    if loaded.unit is None:
+        return ps_write.write(loaded.schedule, documentation=f"The order of {PurePath(source.name).name}")
+    told = loaded.unit.checked.file.documentation or ""
+    return ps_write.write(loaded.schedule, documentation=told, costs=loaded.unit.costs)

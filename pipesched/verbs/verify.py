@@ -1,0 +1,145 @@
+"""The verdict on a file: on the schedule that it holds, or on an optimizer's answer.
+
+    schedule    every check
+    answer      every check on its schedule; its certificate, followed by the proof checker; all else that it says
+
+An answer is judged by what can be derived anew. What is on an engine's word is called that, and is no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pipesched.compile import examine, load
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
+from pipesched.examine import Loaded, Options
+from pipesched.model.numbers import shown
+from pipesched.model.release import AT_W
+from pipesched.model.schedule import Schedule
+from pipesched.model.verdict import Verdict, engine_name
+from pipesched.readers import ANSWER, reader_of
+from pipesched.report import Claim, Report
+from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.check.optimum_case import Terms
+    from pipesched.formats.answer_read import Answer
+
+FOLLOWED = 10  # times as long takes an operation whose certificate is followed too
+
+
+def verify(source: Source, options: Options) -> Report:
+    """Everything we know of a file at a size. What is wrong is in the report; nothing is raised."""
+    try:
+        if reader_of(source) is ANSWER:
+            return _with_proof(_verify_answer(source, options), options)
+        return verify_loaded(load(source, options), options)
+    except PipeschedError as error:
+        return Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics)
+
+
+def verify_loaded(loaded: Loaded, options: Options) -> Report:
+    """The same of what was loaded."""
+    return _with_proof(examine(loaded, options).report, options)
+
+
+def _with_proof(report: Report, options: Options) -> Report:
+    """PS712 where a proof is asked for, and there is none."""
+    if not options.require_proof or not report.ok or (report.verdict is not None and report.verdict.proved):
+        return report
+    said = "a schedule alone says nothing of others" if report.verdict is None else report.verdict.line
+    help = "give what `pipesched optimize --json` prints, where it says proved optimal"
+    found = Diagnostic(Code.NO_PROOF, f"there is no proof: {said}", help=help)
+    kept = tuple(d for d in report.diagnostics if d.code is not Code.ON_THE_WORD)
+    return replace(report, diagnostics=(*kept, found))
+
+
+def _verify_answer(source: Source, options: Options) -> Report:
+    """The schedule of an optimizer's answer, its certificate, and whatever else it says; at another m if it is for
+    every m.
+    """
+    from pipesched.check.optimum import judge, judge_at
+    from pipesched.check.optimum_answer import NOT_JUDGED, check_answer
+    from pipesched.formats import answer_read
+
+    told = answer_read.read(source)
+    terms, own = _own_terms(told, options)
+    report = examine(own, replace(options, parameters={}, microbatches=None, **_as_asked(told, options))).report
+    if not report.ok:
+        return replace(report, source=source.name)
+    judged = judge(own.schedule, terms, told.certificate, _at(told, terms, options))
+    found, verdict = list(judged.findings), judged.verdict
+    if verdict is not None:
+        said = own.unit.checked.file.documentation if own.unit else None
+        found += check_answer(own.schedule, terms, judged, told.told, said)
+    if not found and verdict is not None and options.parameters:
+        loaded = load(told.schedule, options)
+        _require_costs(loaded, terms)
+        report = examine(loaded, replace(options, **_as_asked(told, options))).report
+        if not report.ok:
+            return replace(report, source=source.name)
+        judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
+        found, verdict = list(judged.findings), judged.verdict
+    return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
+
+
+def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
+    """What an answer is for, and its schedule at its own size.
+
+    Raises:
+        PipeschedError: PS225, other costs or another release rule are given; PS710; all that is wrong in the file.
+    """
+    from pipesched.check.optimum_case import Terms
+
+    if options.costs is not None or options.release not in (AT_W, told.release):
+        raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
+    own = load(told.schedule, Options(max_ops=options.max_ops))
+    if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
+        message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
+        raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
+    if told.caps is not None and len(told.caps) != own.schedule.ranks:
+        raise fail(Code.CERTIFICATE, f"the answer has {len(told.caps)} caps for {own.schedule.ranks} ranks")
+    return Terms(own.own_costs, told.release, told.caps, told.objective), own
+
+
+def _as_asked(told: Answer, options: Options) -> dict[str, Any]:
+    """The rule and the caps to verify under: the caller's caps, if there are some, are asked for beside its own."""
+    return {"release": told.release, "mem_cap": told.caps if options.mem_cap is None else options.mem_cap}
+
+
+def _at(told: Answer, terms: Terms, options: Options) -> Callable[[int], Schedule]:
+    """The schedule for another number of microbatches."""
+
+    def at(microbatches: int) -> Schedule:
+        loaded = load(told.schedule, Options({"m": microbatches}, max_ops=options.max_ops))
+        _require_costs(loaded, terms)
+        return loaded.schedule
+
+    return at
+
+
+def _require_costs(loaded: Loaded, terms: Terms) -> None:
+    """Raises PipeschedError: PS715, at another m the file has other costs."""
+    if loaded.own_costs.to_json() != terms.costs.to_json():
+        raise fail(Code.EVERY, f"at m={loaded.schedule.microbatches} it has other costs")
+
+
+def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnostic], aside: tuple[str, ...]) -> Report:
+    """The claim of an answer holds if it is proved; what is on an engine's word is no claim, and is warned of."""
+    if found or verdict is None:
+        claim = Claim("certificate", holds=False)
+        return replace(report, diagnostics=(*report.diagnostics, *found), claims=(*report.claims, claim))
+    claims = (Claim(f"certificate: {verdict.status}", holds=True),) if verdict.proved else ()
+    if verdict.word:
+        bound = f"that no {verdict.objective} is below {shown(verdict.lower)}"
+        message = f"{bound} is on the word of {engine_name(verdict.word)}, not checked"
+        found = [Diagnostic(Code.ON_THE_WORD, message, help="--require-proof makes this an error")]
+    return replace(
+        report,
+        diagnostics=(*report.diagnostics, *found),
+        claims=(*report.claims, *claims),
+        verdict=verdict,
+        not_judged=aside,
+    )
