@@ -23,7 +23,9 @@ from unittest import mock
 import click
 import pytest
 
+from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.cli.app import app
+from pipesched.readers import READERS
 from tests.readers.typed import typed
 
 TOP = Path(__file__).resolve().parent.parent
@@ -96,7 +98,27 @@ def meaning(option: click.Option) -> str:
     return "; ".join(x for x in (takes, (option.help or "").rstrip("."), default) if x).replace("|", "\\|")
 
 
-TABLES: dict[str, Callable[[], str]] = {"commands": commands, "options": options}
+def readers() -> str:
+    """A row for each kind of text that is read."""
+    rows = [f"| {row.title} | {f'`{row.ending}`' if row.ending else 'any name'} |" for row in READERS]
+    return "\n".join(["| | name ends in |", "|---|---|", *rows])
+
+
+def checks() -> str:
+    """A row for each check, with the pages of its codes."""
+    rows = [
+        f"| {row.property} | {', '.join(f'[{code}](explain/{code}.md)' for code in row.codes)} |"
+        for row in (*ORDER_CHECKS, *PROGRAM_CHECKS)
+    ]
+    return "\n".join(["| what holds | else |", "|---|---|", *rows])
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "options": options,
+    "readers": readers,
+    "checks": checks,
+}
 
 
 CONSOLE = [(readme, number) for readme in READMES for number in range(len(blocks(readme, "console")))]
