@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-from typing import TYPE_CHECKING
-
 import click
 
 from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps, replace_file
-from pipesched.diagnostics import Code, fail
-
-if TYPE_CHECKING:
-    from pipesched.verbs.calibrate import Calibration
 
 
 @click.command(short_help="Fit the costs of every stage to a measured run.")
@@ -29,79 +22,18 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
 
     Medians over steps and microbatches. The first step of several, which warms up, and outliers do not count.
     """
-    from pipesched.verbs import calibrate as calibration
+    from pipesched.verbs import calibrate as verb
     from pipesched.verbs import targets
 
-    if not 1 <= digits <= 9:
-        raise fail(Code.USAGE, f"{digits} significant digits; 1 to 9 can be given")
     out = Output("json" if json else "text", color)
-    made = calibration.calibrate(targets.traces(traces), digits)
-    text = calibration.toml(made, [PurePath(trace).name for trace in traces])
+    made = verb.calibrate(targets.traces(traces), digits)
     if output and output != "-":
-        replace_file(output, text)
+        replace_file(output, made.toml())
     if json:
-        out.line(dumps(_json(made, traces, output)))
+        out.line(dumps(made.to_json() | {"file": output}))
     elif output == "-":
-        out.write(text)
-        out.complain(_table(made))
+        out.write(made.toml())
+        out.complain(made.text())
     else:
-        out.line(_table(made))
+        out.line(made.text())
     return 0
-
-
-def _table(made: Calibration) -> str:
-    """A line a cost and stage, and what must be said of them."""
-    from pipesched.verbs.calibrate import plain
-    from pipesched.verbs.tables import table
-
-    headers = ("cost", "stage", "microseconds", "spread", "samples", "left out")
-    rows = [
-        (
-            fit.cost,
-            str(fit.stage),
-            plain(made.costs[fit.cost][fit.stage]),
-            f"{100 * fit.spread:.1f} %",
-            str(fit.samples),
-            str(fit.left_out),
-        )
-        for fit in made.fits
-    ]
-    spread = "spread: the distance of the quartiles; left out: outliers"
-    return "\n".join([table(headers, rows), "", spread, *(f"note: {note}" for note in made.notes)])
-
-
-def _json(made: Calibration, traces: tuple[str, ...], output: str | None) -> dict[str, object]:
-    from pipesched.verbs.calibrate import plain
-
-    run = made.measured
-    return {
-        "ok": True,
-        "sources": list(traces),
-        "ranks": run.schedule.ranks,
-        "stages": run.schedule.stages,
-        "microbatches": run.schedule.microbatches,
-        "steps": run.steps,
-        "unit": "us",
-        "costs": {key: [_exact(plain(x)) for x in row] for key, row in made.costs.items()},
-        "costs_decimal": {key: [float(x) for x in row] for key, row in made.costs.items()},
-        "fits": [
-            {
-                "cost": fit.cost,
-                "stage": fit.stage,
-                "median": float(fit.value) / 1000,
-                "low": float(fit.low) / 1000,
-                "high": float(fit.high) / 1000,
-                "samples": fit.samples,
-                "left_out": fit.left_out,
-            }
-            for fit in made.fits
-        ],
-        "notes": list(made.notes),
-        "file": output,
-        "diagnostics": [],
-    }
-
-
-def _exact(text: str) -> int | str:
-    """A whole number as one, any other as a string, as in every command."""
-    return int(text) if text.isdecimal() else text

@@ -12,13 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
+from pathlib import PurePath
 
 import numpy as np
 
 from pipesched.analysis.measured_run import Fit, Measured, fits, running
+from pipesched.diagnostics import Code, fail
 from pipesched.formats import measured_traces as reader
+from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.source import Source
+from pipesched.verbs.tables import table
 
 DIGITS = 3
 """Significant digits of a cost: more than a run repeats."""
@@ -33,27 +37,101 @@ _FINEST = 9  # decimals that costs may have
 class Calibration:
     """The costs of a run in microseconds, by stage; what they were fitted from; what must be said of them."""
 
+    sources: tuple[str, ...]
     measured: Measured
     fits: tuple[Fit, ...]
-    costs: Mapping[str, tuple[Decimal, ...]]
+    decimals: Mapping[str, tuple[Decimal, ...]]
     notes: tuple[str, ...]
     digits: int
+
+    def __repr__(self) -> str:
+        return f"<Calibration of {', '.join(self.decimals)} from {_count(len(self.sources), 'trace')}>"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    @property
+    def costs(self) -> Costs:
+        """As every function takes them."""
+        return Costs({key: tuple(map(Fraction, row)) for key, row in self.decimals.items()})
+
+    def text(self) -> str:
+        """A line a cost and stage, and what must be said of them."""
+        headers = ("cost", "stage", "microseconds", "spread", "samples", "left out")
+        rows = [
+            (
+                fit.cost,
+                str(fit.stage),
+                plain(self.decimals[fit.cost][fit.stage]),
+                f"{100 * fit.spread:.1f} %",
+                str(fit.samples),
+                str(fit.left_out),
+            )
+            for fit in self.fits
+        ]
+        spread = "spread: the distance of the quartiles; left out: outliers"
+        return "\n".join([table(headers, rows), "", spread, *(f"note: {note}" for note in self.notes)])
+
+    def toml(self) -> str:
+        """The costs as `--costs` reads them."""
+        run, names = self.measured.schedule, ", ".join(PurePath(source).name for source in self.sources)
+        digits = _count(self.digits, "significant digit")
+        lines = [
+            f"# fitted by pipesched calibrate from {names}: {_count(self.measured.steps, 'step')} of "
+            f"{_count(run.microbatches, 'microbatch')} on {_count(run.ranks, 'rank')}",
+            f"# unit: 1 microsecond, {digits}; a number for each stage, from stage 0 on",
+            *(f"# {note}" for note in self.notes),
+            *(f"{key} = [{', '.join(map(plain, row))}]" for key, row in self.decimals.items()),
+        ]
+        return "\n".join(" ".join(line.split()) for line in lines) + "\n"
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        run = self.measured.schedule
+        return {
+            "ok": True,
+            "sources": list(self.sources),
+            "ranks": run.ranks,
+            "stages": run.stages,
+            "microbatches": run.microbatches,
+            "steps": self.measured.steps,
+            "unit": "us",
+            "costs": {key: [_exact(plain(x)) for x in row] for key, row in self.decimals.items()},
+            "costs_decimal": {key: [float(x) for x in row] for key, row in self.decimals.items()},
+            "fits": [
+                {
+                    "cost": fit.cost,
+                    "stage": fit.stage,
+                    "median": float(fit.value) / _NANO,
+                    "low": float(fit.low) / _NANO,
+                    "high": float(fit.high) / _NANO,
+                    "samples": fit.samples,
+                    "left_out": fit.left_out,
+                }
+                for fit in self.fits
+            ],
+            "notes": list(self.notes),
+            "file": None,
+            "diagnostics": [],
+        }
 
 
 def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
     """The costs of a run.
 
     Raises:
-        PipeschedError: PS816, PS818, as `formats.measured_traces.read`.
+        PipeschedError: PS816, PS818, as `formats.measured_traces.read`; PS225, digits beyond 1 to 9.
     """
+    if not 1 <= digits <= _FINEST:
+        raise fail(Code.USAGE, f"{digits} significant digits; 1 to {_FINEST} can be given")
     measured = reader.read(sources)
     found = tuple(fits(measured))
     values = {(fit.cost, fit.stage): fit.value / _NANO for fit in found}
     notes: list[str] = []
     filled = {key: row for key in ("F", "I", "W", "B", "FB", "C") if (row := _row(key, values, measured, notes))}
     notes += _doubts(measured)
-    costs = {key: tuple(rounded(x, digits) for x in row) for key, row in filled.items()}
-    return Calibration(measured, found, costs, tuple(notes), digits)
+    decimals = {key: tuple(rounded(x, digits) for x in row) for key, row in filled.items()}
+    return Calibration(tuple(source.name for source in sources), measured, found, decimals, tuple(notes), digits)
 
 
 def rounded(value: Fraction, digits: int) -> Decimal:
@@ -69,17 +147,9 @@ def plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def toml(made: Calibration, sources: Sequence[str]) -> str:
-    """The costs as `--costs` reads them."""
-    run = made.measured
-    lines = [
-        f"# fitted by pipesched calibrate from {', '.join(sources)}: {_count(run.steps, 'step')} of "
-        f"{_count(run.schedule.microbatches, 'microbatch')} on {_count(run.schedule.ranks, 'rank')}",
-        f"# unit: 1 microsecond, {_count(made.digits, 'significant digit')}; a number for each stage, from stage 0 on",
-        *(f"# {note}" for note in made.notes),
-        *(f"{key} = [{', '.join(map(plain, row))}]" for key, row in made.costs.items()),
-    ]
-    return "\n".join(" ".join(line.split()) for line in lines) + "\n"
+def _exact(text: str) -> int | str:
+    """A whole number as one, any other as a string, as in every command."""
+    return int(text) if text.isdecimal() else text
 
 
 Values = Mapping[tuple[str, int], Fraction]

@@ -1,145 +1,307 @@
 """Files as pictures.
 
-    read ──> load ──> Schedule ──> Chart ──> text · svg · html · trace · dag · csv
-                         └─ examine: what is wrong with it, told beside the picture; where it stops
+    read ──> examine ──> Chart ──> text · svg · html · trace · dag · csv ──> Picture
+                           └─ measured: a run of it, under the plan
 
-Each format is one function of a chart. What is wrong with a file does not keep it from being drawn, as far as it runs.
+    .txt text      .svg .pdf .png figure      .html page      .json trace      .csv times      .dot .gv .graphml graph
+
+A PDF and a PNG are the figure as cairosvg paints it. A graph is DOT, or what the program `dot` makes of that. What is
+wrong with a file does not keep it from being drawn, as far as it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
-from pipesched.analysis.deviation import Against
+from pipesched import render
+from pipesched.analysis.assumptions import published
+from pipesched.analysis.standstill import Standstill
 from pipesched.compile import examined
-from pipesched.diagnostics import Diagnostic, PipeschedError
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
+from pipesched.model.numbers import exact
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
+from pipesched.verbs import options, targets
+from pipesched.views.axis import Window
 from pipesched.views.chart import Chart, chart
-from pipesched.views.svg import Svg
-from pipesched.views.text import Text
+
+if TYPE_CHECKING:
+    from pipesched.analysis.deviation import Against
+
+GRAPHML = "graphml"
+_SUFFIXES = {
+    ".txt": "text",
+    ".svg": "svg",
+    ".pdf": "svg",
+    ".png": "svg",
+    ".html": "html",
+    ".htm": "html",
+    ".json": "trace",
+    ".csv": "csv",
+    ".dot": "dag",
+    ".gv": "dag",
+    ".graphml": "dag",
+}
+_WRITTEN = {  # by the suffix of a file, where a format has several forms
+    "svg": {".pdf": "pdf", ".png": "png"},
+    "dag": {".graphml": GRAPHML, ".svg": "svg", ".pdf": "pdf", ".png": "png"},
+}
+_ONLY = {  # what an option is for; elsewhere it would be silently ignored
+    "width": ("text",),
+    "ascii": ("text",),
+    "begin": ("text", "svg"),
+    "end": ("text", "svg"),
+    "style": ("svg",),
+    "messages": ("svg",),
+    "memory": ("svg",),
+    "force": ("svg", "dag"),
+    "measured": ("text", "svg"),
+}
+COLUMNS = 80
+"""Of a text, where there is no terminal."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to draw. written: of a figure svg, pdf or png; of a graph dot, graphml, svg, pdf or png.
+
+    width, ascii, color: of a text. begin, end: in the unit of costs. style, messages, memory: of a figure. measured:
+    the files of a run. force: draw what is large.
+    """
+
+    format: str = "text"
+    written: str = ""
+    width: int | None = None
+    begin: Fraction | None = None
+    end: Fraction | None = None
+    ascii: bool = False
+    style: str | None = None
+    messages: bool = False
+    memory: bool = False
+    measured: tuple[object, ...] = ()
+    force: bool = False
+    color: bool = False
+
+
+def request(given: Mapping[str, Any], suffix: str = "") -> Request:
+    """The format that is named, or that of a file's suffix, and how to draw it.
+
+    Raises:
+        PipeschedError: PS225, an unknown suffix, or an option that means nothing for the format.
+    """
+    if suffix and not given["format"] and suffix not in _SUFFIXES:
+        known = ", ".join(_SUFFIXES)
+        raise fail(Code.USAGE, f"no format has the suffix {suffix}", help=f"give --format, or one of {known}")
+    format = given["format"] or _SUFFIXES.get(suffix, "text")
+    written = _WRITTEN.get(format, {}).get(suffix, "dot" if format == "dag" else format)
+    if format == "dag" and given["end"] == GRAPHML:
+        written, given = GRAPHML, {**given, "end": None}
+    for name, formats in _ONLY.items():
+        if given[name] not in (None, False, ()) and format not in formats:
+            option = {"begin": "from", "end": "to"}.get(name, name)
+            raise fail(Code.USAGE, f"--{option} is for {' and '.join(formats)}, not for {format}")
+    if given["measured"] and given["messages"]:
+        raise fail(Code.USAGE, "--messages is for a plan alone, not with --measured")
+    if given["end"] == GRAPHML:
+        raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {format}")
+    return options.request(Request, given, format=format, written=written)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart, and what is wrong with what it shows."""
+    """A chart as it was drawn, and what is wrong with what it shows.
+
+    drawn: a text; the bytes of a PDF or a PNG as what UTF-8 makes of them, with surrogates for the rest (PEP 383).
+    run: what was measured.
+    """
 
     chart: Chart
+    source: str
+    format: str
+    written: str
+    drawn: str
     diagnostics: tuple[Diagnostic, ...] = ()
+    run: Against | None = None
+
+    def __repr__(self) -> str:
+        return f"<Picture {self.chart.title} as {self.written}>"
+
+    def __str__(self) -> str:
+        return self.drawn
+
+    def _repr_svg_(self) -> str | None:
+        """How a notebook shows a figure, or a graph."""
+        return self.drawn if self.written == "svg" else None
 
     @property
     def fault(self) -> Diagnostic | None:
         """The first error."""
         return next((found for found in self.diagnostics if found.severity == "error"), None)
 
+    @property
+    def exit_status(self) -> int:
+        """That of the findings."""
+        return exit_status(self.diagnostics)
 
-def picture(source: Source, options: Options, *, ran: bool = False) -> Picture:
-    """A file with its times, at the costs of the options over its own.
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        made = self.chart
+        spent, figures = (
+            made.analysis.idle if made.stop is None else None,
+            ("makespan", "span", "bubble", "span_bubble"),
+        )
+        measured = {} if self.run is None else {"measured": _measured(self.run)}
+        return {
+            "ok": self.fault is None,
+            "name": made.title,
+            "source": self.source,
+            "parameters": dict(made.sizes),
+            **published(made.costs, made.analysis.costs_used),
+            **exact(**{name: None if spent is None else getattr(spent, name) for name in figures}),
+            "format": self.format,
+            "picture": self.drawn,
+            "stopped": None if made.stop is None else _stopped(made.stop),
+            "diagnostics": [render.as_json(found) for found in self.diagnostics],
+            **measured,
+        }
 
-    ran: it did run to its end, whatever the messages do under the model of the options.
+
+class NoDot(PipeschedError):
+    """PS820: there is no program `dot` to lay out a graph; dot: its text."""
+
+    def __init__(self, dot: str) -> None:
+        from pipesched.views.dag import HOW_TO_GET_IT
+
+        super().__init__([Diagnostic(Code.NEEDS, HOW_TO_GET_IT)])
+        self.dot = dot
+
+
+def show(source: Source, asked: Options, how: Request) -> Picture:
+    """A file as a picture, at the costs of the options over its own.
 
     Raises:
-        PipeschedError: as `load`, and PS222, PS225, options that mean nothing for it.
+        PipeschedError: as `load`; PS222, PS225, options that mean nothing for it; PS815, what cannot be drawn; PS816 to
+            PS818, no trace, or of another schedule; PS820, no cairosvg, or no program `dot`.
     """
-    made = examined(source, options)
-    fault = made.report.fault
-    analysis = made.analysis.having(None) if ran else made.analysis
-    return Picture(Chart(analysis, "" if fault is None else str(fault.code)), made.report.diagnostics)
+    made = examined(source, asked)
+    fault, traces = made.report.fault, targets.traces(how.measured)
+    plan = made.analysis.having(None) if traces else made.analysis  # it did run, whatever the messages do
+    drawn = Chart(plan, "" if fault is None else str(fault.code))
+    run = None
+    if traces:
+        from pipesched.analysis.deviation import against
+        from pipesched.formats import measured_traces
+
+        if fault is not None and not plan.finished:
+            raise PipeschedError([fault])
+        run = against(plan.schedule, plan.timeline, plan.ticks, measured_traces.read(traces))
+    text = _drawn(drawn, how, run)
+    return Picture(drawn, source.name, how.format, how.written, text, made.report.diagnostics, run)
 
 
-def laid_over(made: Picture, traces: Sequence[Source]) -> Against:
-    """The measured run of which these are the traces, beside the plan.
+def _drawn(chart: Chart, how: Request, run: Against | None) -> str:
+    """The picture as a text; a view is imported when it is asked for."""
+    window = Window(how.begin, how.end)
+    match how.format:
+        case "text":
+            from pipesched.views import against, text
 
-    Raises:
-        PipeschedError: PS816, PS818, no trace; PS817, of another schedule; what is wrong with a file that does not end.
-    """
-    from pipesched.analysis.deviation import against
-    from pipesched.formats import measured_traces
+            characters = text.Text(how.width or COLUMNS, window, how.color, how.ascii)
+            return text.render(chart, characters) if run is None else against.text(chart, run, characters)
+        case "svg":
+            from pipesched.views import against, printed, svg
 
-    plan = made.chart
-    if not plan.times.finished and made.fault is not None:
-        raise PipeschedError([made.fault])
-    return against(plan.schedule, plan.times, plan.analysis.ticks, measured_traces.read(traces))
+            shapes = svg.Svg(how.style or "default", how.messages, how.memory, window, how.force)
+            figure = svg.render(chart, shapes) if run is None else against.figure(chart, run, shapes)
+            return figure if how.written == "svg" else _text(printed.printed(figure, how.written))
+        case "html":
+            from pipesched.views import html
 
+            return html.render(chart)
+        case "trace":
+            from pipesched.views import trace
 
-def against_text(chart: Chart, run: Against, how: Text | None = None) -> str:
-    """Plan and run in characters, and where the run leaves the plan."""
-    from pipesched.views import against
+            return trace.render(chart)
+        case "csv":
+            from pipesched.views import timings
 
-    return against.text(chart, run, how)
-
-
-def against_svg(chart: Chart, run: Against, how: Svg | None = None) -> str:
-    """Plan and run as an SVG file."""
-    from pipesched.views import against
-
-    return against.figure(chart, run, how)
-
-
-def text(chart: Chart, how: Text | None = None) -> str:
-    """The chart in characters."""
-    from pipesched.views import text
-
-    return text.render(chart, how)
+            return timings.csv(chart)
+    return _graph(chart, how.written, force=how.force)
 
 
-def svg(chart: Chart, how: Svg | None = None) -> str:
-    """The chart as an SVG file."""
-    from pipesched.views import svg
-
-    return svg.render(chart, how)
-
-
-def printed(figure: str, written: str) -> str:
-    """A figure as ``pdf`` or ``png``; the bytes with surrogates (PEP 383)."""
-    from pipesched.views import printed
-
-    return printed.printed(figure, written).decode("utf-8", "surrogateescape")
-
-
-def html(chart: Chart) -> str:
-    """The chart as a page that needs nothing else."""
-    from pipesched.views import html
-
-    return html.render(chart)
-
-
-def trace(chart: Chart) -> str:
-    """The chart as Chrome's trace events."""
-    from pipesched.views import trace
-
-    return trace.render(chart)
-
-
-def csv(chart: Chart) -> str:
-    """The times of the chart, a line an operation."""
-    from pipesched.views import timings
-
-    return timings.csv(chart)
-
-
-def dag(chart: Chart, written: str = "dot", *, force: bool = False) -> str | None:
-    """The dependency graph as ``dot``, ``graphml``, ``svg``, ``pdf`` or ``png``; None where there is no program `dot`.
-
-    Bytes are told as what UTF-8 makes of them, with surrogates for the rest (PEP 383).
-    """
+def _graph(chart: Chart, written: str, *, force: bool) -> str:
     from pipesched.views import dag, graph
 
     match written:
         case "graphml":
             return graph.graphml(chart)
-        case "svg":
-            return dag.svg(chart, force=force)
-        case "png" | "pdf":
-            drawn = dag.png(chart, force=force) if written == "png" else dag.pdf(chart, force=force)
-            return None if drawn is None else drawn.decode("utf-8", "surrogateescape")
-        case _:
+        case "dot":
             return dag.dot(chart, force=force)
+        case "svg":
+            laid: str | bytes | None = dag.svg(chart, force=force)
+        case _:
+            laid = (dag.png if written == "png" else dag.pdf)(chart, force=force)
+    if laid is None:
+        raise NoDot(dag.dot(chart, force=force))
+    return laid if isinstance(laid, str) else _text(laid)
+
+
+def _text(made: bytes) -> str:
+    return made.decode("utf-8", "surrogateescape")
+
+
+def _stopped(stop: Standstill) -> dict[str, object]:
+    """Where a run never ends: the ranks that do not, and the cycle; steps count from 1."""
+    return {
+        "model": stop.model or None,
+        "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.stands],
+        "cycle": [
+            {
+                "rank": x.stand.rank,
+                "at": x.stand.at,
+                "step": x.stand.step,
+                "needs": x.needs or None,
+                "other": x.other,
+                "until": x.until or None,
+                "until_step": x.until_step or None,
+                "behind": x.behind or None,
+                "message": {1: "sends", -1: "receives", 0: None}[x.way],
+            }
+            for x in stop.cycle
+        ],
+    }
+
+
+def _measured(run: Against) -> dict[str, object]:
+    """Measured times as JSON numbers: seconds, and units of cost."""
+    return {
+        "unit": run.unit / 1e9,
+        "step": run.step,
+        "steps": [length / 1e9 for length in run.lengths],
+        "makespan": float(run.makespan),
+        "ratios": [
+            {
+                "kind": x.kind,
+                "stage": None if x.stage < 0 else x.stage,
+                "cost": float(x.planned),
+                "ran": float(x.ran),
+                "ratio": None if x.ratio is None else float(x.ratio),
+            }
+            for x in (*run.kinds, *run.stages)
+        ],
+        "late": [
+            {"rank": x.rank, "operation": str(x.operation), "planned": float(x.planned), "ran": float(x.ran)}
+            for x in run.late
+        ],
+        "clocks_disagree": run.skew / 1e9,
+    }
 
 
 def notebook(of: Schedule | Program | Analysis) -> str:
