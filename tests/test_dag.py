@@ -21,7 +21,7 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.views import dag, graph, timings
+from pipesched.views import graph, spreadsheet
 from pipesched.views.chart import chart
 from tests.makers import strategies
 from tests.oracles import simulate
@@ -100,9 +100,9 @@ def test_graphml_is_read_back_as_the_same_graph() -> None:
 def test_dot_is_text_and_deterministic() -> None:
     """Every operation once, an arrow or line for every edge of the graph, the same bytes each time."""
     drawn = chart(built("zb_h1", p=3, m=4))
-    text = dag.dot(drawn)
+    text = graph.dot(drawn)
     made = graph.graph(drawn)
-    assert text == dag.dot(drawn)
+    assert text == graph.dot(drawn)
     assert sorted(re.findall(r'label="([FIWB]\d+\.\d+)"', text)) == sorted(x for _, x in made.nodes(data="label"))
     arrows = re.findall(r"^\t(r\d+s\d+) -> (r\d+s\d+) ", text, re.MULTILINE)
     assert sorted(arrows) == sorted((source, target) for source, target in made.edges())
@@ -111,7 +111,7 @@ def test_dot_is_text_and_deterministic() -> None:
 def test_the_red_edges_are_a_critical_path() -> None:
     """They lead from an operation that starts at 0 to one that ends last, each right after the one before it."""
     drawn = chart(built("1f1b", p=3, m=4), Costs.parse("C=1/2"))
-    text, about = dag.dot(drawn), graph.graph(drawn).nodes
+    text, about = graph.dot(drawn), graph.graph(drawn).nodes
     red = re.findall(r'^\t(r\d+s\d+) -> (r\d+s\d+) \[.*color="#d62728"', text, re.MULTILINE)
     following = dict(red)
     (first,) = set(following) - set(following.values())
@@ -128,7 +128,7 @@ def test_the_red_edges_are_a_critical_path() -> None:
 def test_svg_and_png_are_drawn_where_dot_is() -> None:
     """SVG is XML with a group for each operation and edge; PNG begins with its mark."""
     drawn = chart(built("gpipe", p=2, m=2))
-    text, picture = dag.svg(drawn), dag.png(drawn)
+    text, picture = graph.drawn(drawn, "svg"), graph.drawn(drawn, "png")
     assert text is not None and picture is not None
     groups = [x.get("class") for x in ET.fromstring(text).iter("{http://www.w3.org/2000/svg}g")]
     assert groups.count("node") == len(drawn.schedule) + 2
@@ -139,16 +139,16 @@ def test_without_dot_there_is_no_drawing(monkeypatch: pytest.MonkeyPatch) -> Non
     """None, not an error: the caller has DOT to give."""
     monkeypatch.setenv("PATH", "")
     drawn = chart(built("gpipe", p=2, m=2))
-    assert dag.svg(drawn) is None and dag.png(drawn) is None
-    assert dag.dot(drawn).startswith("digraph")
+    assert graph.drawn(drawn, "svg") is None and graph.drawn(drawn, "png") is None
+    assert graph.dot(drawn).startswith("digraph")
 
 
 def test_a_graph_that_nobody_could_read_is_refused_unless_forced() -> None:
     """PS815 above the limit, with the way out; GraphML has no such limit."""
-    drawn = chart(built("1f1b", p=8, m=dag.MAX_OPS // 16 + 1))
+    drawn = chart(built("1f1b", p=8, m=graph.MAX_OPS // 16 + 1))
     with pytest.raises(PipeschedError, match="PS815"):
-        dag.dot(drawn)
-    assert dag.dot(drawn, force=True).count("label=") >= len(drawn.schedule)
+        graph.dot(drawn)
+    assert graph.dot(drawn, force=True).count("label=") >= len(drawn.schedule)
     assert graph.graphml(drawn).count("<node ") == len(drawn.schedule)
 
 
@@ -157,7 +157,7 @@ def test_a_title_is_text_whatever_it_holds() -> None:
     """Quotes, backslashes, angles and braces of a name reach the file as they are."""
     schedule = built("gpipe", p=2, m=2)
     for title in ('a"b', "a\\nb", "<b>", "{x|y}", "a-b c", "strict", "4"):
-        text = dag.dot(chart(schedule, title=title))
+        text = graph.dot(chart(schedule, title=title))
         done = subprocess.run(["dot", "-Tdot_json"], input=text, capture_output=True, text=True, timeout=30, check=True)
         assert json.loads(done.stdout)["name"] == title
 
@@ -169,7 +169,7 @@ def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject)
     costs = data.draw(strategies.costs(schedule.stages))
     played = simulate.run(schedule, rows(costs, schedule.stages))
     made_by = simulate.producers(played.orders, schedule.stages)
-    lines = list(csv.DictReader(io.StringIO(timings.csv(chart(schedule, costs)))))
+    lines = list(csv.DictReader(io.StringIO(spreadsheet.csv(chart(schedule, costs)))))
     expected = []
     for rank, order in enumerate(played.orders):
         for i, x in enumerate(order):
@@ -197,7 +197,7 @@ def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject)
 def test_broken_orders_have_a_graph_and_a_table(seed: int) -> None:
     """Whatever is missing, twice, misplaced or stuck; what never runs has no times."""
     drawn = chart(strategies.broken_schedule(seed))
-    lines = list(csv.DictReader(io.StringIO(timings.csv(drawn))))
-    assert len(lines) == len(drawn.schedule) == len(graph.graph(drawn)) == dag.dot(drawn).count("tooltip=")
+    lines = list(csv.DictReader(io.StringIO(spreadsheet.csv(drawn))))
+    assert len(lines) == len(drawn.schedule) == len(graph.graph(drawn)) == graph.dot(drawn).count("tooltip=")
     never = [line for line in lines if not line["start"]]
-    assert len(never) == dag.dot(drawn).count('tooltip="never runs"') and all(not line["end"] for line in never)
+    assert len(never) == graph.dot(drawn).count('tooltip="never runs"') and all(not line["end"] for line in never)

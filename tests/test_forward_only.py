@@ -15,7 +15,7 @@ from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.views.chart import chart
-from pipesched.views.levels import steps
+from pipesched.views.slots import steps
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows

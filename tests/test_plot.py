@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.views.plot import Point, axis, front, plot
-from pipesched.views.plot_labels import labels, told_apart
+from pipesched.views.plot import Point, axis, front, labels, plot, told_apart
 from tests.test_compare import exact, rows
 
 SVG = "{http://www.w3.org/2000/svg}"

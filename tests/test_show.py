@@ -21,7 +21,7 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
 from pipesched.views.axis import Window
 from pipesched.views.chart import chart
-from pipesched.views.phases import phases
+from pipesched.views.slots import phases
 from pipesched.views.text import Text, render
 from tests.makers import strategies
 from tests.oracles import simulate

@@ -160,7 +160,7 @@ def test_graphml_is_asked_for_by_name(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_png_keeps_its_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the program `dot` makes is written as it is, though it is no text."""
     picture = b"\x89PNG\r\n\x1a\n\x00\xff\xfe\xc3"
-    monkeypatch.setattr("pipesched.views.dag.png", lambda chart, force: picture)
+    monkeypatch.setattr("pipesched.views.graph.drawn", lambda chart, form, force: picture)
     command = ["show", "1f1b", "--p", "2", "--m", "2", "--format", "dag", "-o"]
     assert main([*command, "graph.png"]) == 0
     assert (folder / "graph.png").read_bytes() == picture

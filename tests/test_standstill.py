@@ -24,7 +24,7 @@ from pipesched.model.placement import linear
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
-from pipesched.views import dag, graph, html, svg, text, trace
+from pipesched.views import graph, html, svg, text, trace
 from pipesched.views.chart import Chart, chart
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer
@@ -219,7 +219,7 @@ def test_traces_and_graphs_mark_what_waits() -> None:
     made = graph.graph(drawn)
     cycle = [(a, b) for a, b, about in made.edges(data=True) if about["kind"] == "cycle"]
     assert sorted(cycle) == [("r0stop", "r1stop"), ("r1stop", "r0stop")] and made.graph["stopped"] == TITLE
-    dot = dag.dot(drawn)
+    dot = graph.dot(drawn)
     assert dot.count("octagon") == 2 and TITLE in dot and dot.count('"never runs"') == 4
 
 

@@ -27,7 +27,7 @@ from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.views.axis import Window
 from pipesched.views.chart import chart
-from pipesched.views.levels import outline
+from pipesched.views.slots import outline
 from pipesched.views.svg import MAX_OPS, Svg, render
 from tests.makers import strategies
 from tests.oracles import simulate

@@ -15,6 +15,7 @@ from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps, replace_file, wants_color
 from pipesched.diagnostics import Code, fail
 from pipesched.verbs.options import compile_options
+from pipesched.views.views import COLUMNS
 
 
 @click.command(short_help="Draw a schedule: in the terminal, or as SVG, page, trace or graph.")
@@ -40,7 +41,7 @@ def show(file: str, **given: Any) -> int:
     to_stdout = path in (None, "-")
     how = replace(
         how,
-        width=how.width or shutil.get_terminal_size((verb.COLUMNS, 24)).columns,
+        width=how.width or shutil.get_terminal_size((COLUMNS, 24)).columns,
         ascii=how.ascii or (to_stdout and not _utf8()),
         color=not given["json"] and wants_color(given["color"], sys.stdout if to_stdout else None),
     )

@@ -17,6 +17,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 from pipesched.verbs import values
 from pipesched.verbs.values import Not, choice, flag, short, text, whole
+from pipesched.views.views import VIEWS, taking
 
 if TYPE_CHECKING:
     from pipesched.compile import Options
@@ -89,6 +90,11 @@ _FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags
 _OUTPUT = (_FORMAT, _JSON, _COLOR, _FILE)
 
 
+def _for(option: str) -> str:
+    """The views for which an option of `show` means something."""
+    return f"{', '.join(taking(option))}: "
+
+
 def _every(help: str) -> Option:
     return Option("every", flag, help, flags=("--all",), terminal=True)
 
@@ -127,27 +133,27 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "show": (
         Option(
             "format",
-            choice("text", "svg", "html", "trace", "dag", "csv"),
+            choice(*VIEWS),
             "[default: by the suffix of -o, else text]",
         ),
         _FILE,
-        Option("width", whole, "text: columns [default: of the terminal, else 80].", "N"),
-        Option("begin", values.instant, "text, svg: draw from this time on.", "T", flags=("--from",)),
-        Option("end", values.end, "text, svg: draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
-        Option("ascii", flag, "text: no characters beyond ASCII.", default=False),
-        Option("style", choice("default", "zero-bubble", "megatron"), "svg: the look of a paper."),
-        Option("messages", flag, "svg: arrows from sender to receiver.", default=False),
-        Option("memory", flag, "svg: what each rank holds, under it.", default=False),
+        Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
+        Option("begin", values.instant, _for("begin") + "draw from this time on.", "T", flags=("--from",)),
+        Option("end", values.end, _for("end") + "draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
+        Option("ascii", flag, _for("ascii") + "no characters beyond ASCII.", default=False),
+        Option("style", choice("default", "zero-bubble", "megatron"), _for("style") + "the look of a paper."),
+        Option("messages", flag, _for("messages") + "arrows from sender to receiver.", default=False),
+        Option("memory", flag, _for("memory") + "what each rank holds, under it.", default=False),
         Option(
             "measured",
             values.files,
-            "text, svg: a run of it under the plan; a file a rank.",
+            _for("measured") + "a run of it under the plan; a file a rank.",
             "TRACE",
             (),
             typed=text,
             many=True,
         ),
-        Option("force", flag, "svg, dag: draw more than 50,000 and 3,000 operations.", default=False),
+        Option("force", flag, _for("force") + "draw more than 50,000 and 3,000 operations.", default=False),
         *_ALL,
         _DIGITS,
         replace(_JSON, help="One object: format, picture, and what is wrong with the file."),

@@ -1,19 +1,15 @@
 """Files as pictures.
 
-    read ──> examine ──> Chart ──> text · svg · html · trace · dag · csv ──> Picture
+    read ──> examine ──> Chart ──> a row of VIEWS ──> Picture
                            └─ measured: a run of it, under the plan
 
-    .txt text      .svg .pdf .png figure      .html page      .json trace      .csv times      .dot .gv .graphml graph
-
-A PDF and a PNG are the figure as cairosvg paints it. A graph is DOT, or what the program `dot` makes of that. What is
-wrong with a file does not keep it from being drawn, as far as it runs.
+What is wrong with a file does not keep it from being drawn, as far as it runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from pipesched import render
@@ -29,65 +25,11 @@ from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs import options, targets
-from pipesched.views.axis import Window
 from pipesched.views.chart import Chart, chart
+from pipesched.views.views import GRAPHML, VIEWS, Request, taking
 
 if TYPE_CHECKING:
     from pipesched.analysis.deviation import Against
-
-GRAPHML = "graphml"
-_SUFFIXES = {
-    ".txt": "text",
-    ".svg": "svg",
-    ".pdf": "svg",
-    ".png": "svg",
-    ".html": "html",
-    ".htm": "html",
-    ".json": "trace",
-    ".csv": "csv",
-    ".dot": "dag",
-    ".gv": "dag",
-    ".graphml": "dag",
-}
-_WRITTEN = {  # by the suffix of a file, where a format has several forms
-    "svg": {".pdf": "pdf", ".png": "png"},
-    "dag": {".graphml": GRAPHML, ".svg": "svg", ".pdf": "pdf", ".png": "png"},
-}
-_ONLY = {  # what an option is for; elsewhere it would be silently ignored
-    "width": ("text",),
-    "ascii": ("text",),
-    "begin": ("text", "svg"),
-    "end": ("text", "svg"),
-    "style": ("svg",),
-    "messages": ("svg",),
-    "memory": ("svg",),
-    "force": ("svg", "dag"),
-    "measured": ("text", "svg"),
-}
-COLUMNS = 80
-"""Of a text, where there is no terminal."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to draw. written: of a figure svg, pdf or png; of a graph dot, graphml, svg, pdf or png.
-
-    width, ascii, color: of a text. begin, end: in the unit of costs. style, messages, memory: of a figure. measured:
-    the files of a run. force: draw what is large.
-    """
-
-    format: str = "text"
-    written: str = ""
-    width: int | None = None
-    begin: Fraction | None = None
-    end: Fraction | None = None
-    ascii: bool = False
-    style: str | None = None
-    messages: bool = False
-    memory: bool = False
-    measured: tuple[object, ...] = ()
-    force: bool = False
-    color: bool = False
 
 
 def request(given: Mapping[str, Any], suffix: str = "") -> Request:
@@ -96,22 +38,24 @@ def request(given: Mapping[str, Any], suffix: str = "") -> Request:
     Raises:
         PipeschedError: PS225, an unknown suffix, or an option that means nothing for the format.
     """
-    if suffix and not given["format"] and suffix not in _SUFFIXES:
-        known = ", ".join(_SUFFIXES)
-        raise fail(Code.USAGE, f"no format has the suffix {suffix}", help=f"give --format, or one of {known}")
-    format = given["format"] or _SUFFIXES.get(suffix, "text")
-    written = _WRITTEN.get(format, {}).get(suffix, "dot" if format == "dag" else format)
-    if format == "dag" and given["end"] == GRAPHML:
+    known = {of: view for view in VIEWS.values() for of in view.suffixes}
+    if suffix and not given["format"] and suffix not in known:
+        raise fail(
+            Code.USAGE, f"no format has the suffix {suffix}", help=f"give --format, or one of {', '.join(known)}"
+        )
+    view = VIEWS[given["format"]] if given["format"] else known.get(suffix, VIEWS["text"])
+    written = view.written(suffix)
+    if given["end"] == GRAPHML and GRAPHML in view.forms.values():
         written, given = GRAPHML, {**given, "end": None}
-    for name, formats in _ONLY.items():
-        if given[name] not in (None, False, ()) and format not in formats:
+    for name in dict.fromkeys(option for each in VIEWS.values() for option in each.takes):
+        if given[name] not in (None, False, ()) and name not in view.takes:
             option = {"begin": "from", "end": "to"}.get(name, name)
-            raise fail(Code.USAGE, f"--{option} is for {' and '.join(formats)}, not for {format}")
+            raise fail(Code.USAGE, f"--{option} is for {' and '.join(taking(name))}, not for {view.name}")
     if given["measured"] and given["messages"]:
         raise fail(Code.USAGE, "--messages is for a plan alone, not with --measured")
     if given["end"] == GRAPHML:
-        raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {format}")
-    return options.request(Request, given, format=format, written=written)
+        raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {view.name}")
+    return options.request(Request, given, format=view.name, written=written)
 
 
 @dataclass(frozen=True)
@@ -177,7 +121,7 @@ class NoDot(PipeschedError):
     """PS820: there is no program `dot` to lay out a graph; dot: its text."""
 
     def __init__(self, dot: str) -> None:
-        from pipesched.views.dag import HOW_TO_GET_IT
+        from pipesched.views.graph import HOW_TO_GET_IT
 
         super().__init__([Diagnostic(Code.NEEDS, HOW_TO_GET_IT)])
         self.dot = dot
@@ -207,54 +151,11 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
 
 
 def _drawn(chart: Chart, how: Request, run: Against | None) -> str:
-    """The picture as a text; a view is imported when it is asked for."""
-    window = Window(how.begin, how.end)
-    match how.format:
-        case "text":
-            from pipesched.views import against, text
-
-            characters = text.Text(how.width or COLUMNS, window, how.color, how.ascii)
-            return text.render(chart, characters) if run is None else against.text(chart, run, characters)
-        case "svg":
-            from pipesched.views import against, printed, svg
-
-            shapes = svg.Svg(how.style or "default", how.messages, how.memory, window, how.force)
-            figure = svg.render(chart, shapes) if run is None else against.figure(chart, run, shapes)
-            return figure if how.written == "svg" else _text(printed.printed(figure, how.written))
-        case "html":
-            from pipesched.views import html
-
-            return html.render(chart)
-        case "trace":
-            from pipesched.views import trace
-
-            return trace.render(chart)
-        case "csv":
-            from pipesched.views import timings
-
-            return timings.csv(chart)
-    return _graph(chart, how.written, force=how.force)
-
-
-def _graph(chart: Chart, written: str, *, force: bool) -> str:
-    from pipesched.views import dag, graph
-
-    match written:
-        case "graphml":
-            return graph.graphml(chart)
-        case "dot":
-            return dag.dot(chart, force=force)
-        case "svg":
-            laid: str | bytes | None = dag.svg(chart, force=force)
-        case _:
-            laid = (dag.png if written == "png" else dag.pdf)(chart, force=force)
-    if laid is None:
-        raise NoDot(dag.dot(chart, force=force))
-    return laid if isinstance(laid, str) else _text(laid)
-
-
-def _text(made: bytes) -> str:
-    return made.decode("utf-8", "surrogateescape")
+    """The picture as a text."""
+    made = VIEWS[how.format].draw(chart, how, run)
+    if made is None:
+        raise NoDot(str(VIEWS[how.format].draw(chart, replace(how, written="dot"), run)))
+    return made if isinstance(made, str) else made.decode("utf-8", "surrogateescape")
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:
@@ -329,6 +230,6 @@ def graph(schedule: Schedule, costs: Costs | None = None) -> object:
 
 def table(schedule: Schedule, costs: Costs | None = None) -> object:
     """The table of a schedule, for pandas."""
-    from pipesched.views import table
+    from pipesched.views import spreadsheet
 
-    return table.pandas(chart(schedule, costs))
+    return spreadsheet.pandas(chart(schedule, costs))

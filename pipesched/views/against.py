@@ -19,15 +19,13 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.render import clean, sizes
 from pipesched.safe import safe
-from pipesched.views import cells, svg, verdict
+from pipesched.views import caption, slots, svg
 from pipesched.views.axis import Axis, Window, axis, ruler
 from pipesched.views.chart import Chart, measured
+from pipesched.views.palette import plain_sheet
 from pipesched.views.svg import Svg
-from pipesched.views.svg_css import plain_sheet
-from pipesched.views.text import Text
+from pipesched.views.text import Text, legend, row, spans
 from pipesched.views.text_layout import Layout
-from pipesched.views.text_rows import row, spans
-from pipesched.views.text_words import legend
 
 MILLI = 1_000_000  # nanoseconds
 SHOWN = 5
@@ -72,7 +70,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     names = [f"rank {rank}" for rank in range(chart.schedule.ranks)]
     left = max(map(len, names)) + len(" plan  ")
     longer = max(plan, ran, key=lambda x: x.times.makespan)
-    clock = axis(longer, how.width - left, how.window, cells.widest(ran, False))
+    clock = axis(longer, how.width - left, how.window, slots.widest(ran, False))
     coarse = _short_ones(plan, clock) * 4 > plan.schedule.slots
     above, below = _Shared(plan, how, clock, coarse), _Shared(ran, how, clock, coarse)
     yield from wrap(_title(chart), how.width, break_on_hyphens=False)
@@ -107,7 +105,7 @@ def _unseen(layout: Layout) -> int:
 
 
 def _title(chart: Chart) -> str:
-    about = clean(chart.title), sizes(chart.sizes), f" plan: {verdict.cost(chart)}"
+    about = clean(chart.title), sizes(chart.sizes), f" plan: {caption.cost(chart)}"
     return "  ".join(part for part in about if part)
 
 
@@ -156,7 +154,7 @@ def figure(chart: Chart, run: Against, how: Svg | None = None) -> str:
     longest = Fraction(max(plan.times.makespan, ran.times.makespan, 1), run.unit)
     window = Window(how.window.begin, longest if how.window.end is None else how.window.end)
     pixels = svg.pixels(chart, how) * chart.scale / run.unit
-    words = (f"plan: {verdict.cost(chart)}", summary(chart, run))
+    words = (f"plan: {caption.cost(chart)}", summary(chart, run))
     parts = [
         svg.render(part, replace(how, window=window, pixels=pixels, words=said))
         for part, said in zip((plan, ran), words, strict=True)

@@ -25,11 +25,11 @@ from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 from pipesched.render import clean
 from pipesched.safe import safe
-from pipesched.views import standing
+from pipesched.views import caption
+from pipesched.views.caption import cost
 from pipesched.views.chart import Chart
 from pipesched.views.palette import style
-from pipesched.views.places import Places, places
-from pipesched.views.verdict import cost
+from pipesched.views.slots import Places, places
 
 SCRIPTS = (
     "data.js",
@@ -154,7 +154,7 @@ def trouble(chart: Chart) -> str:
     if chart.stop is None:
         return ""
     never = int(np.count_nonzero(chart.times.start < 0))
-    said = [standing.link(x) for x in chart.stop.cycle] or [standing.stand(x) for x in chart.stop.stands]
+    said = [caption.link(x) for x in chart.stop.cycle] or [caption.stand(x) for x in chart.stop.stands]
     more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
     many = f"{never} operations never run" if never else "all operations run"
     return f"{many}, drawn as far as it goes: {'; '.join(said[:4])}{more}"
@@ -164,9 +164,9 @@ def _stops(chart: Chart) -> list[dict[str, object]]:
     """Each rank that never ends: words for its row, its instruction, what is told of it, whether it is of the cycle."""
     if chart.stop is None:
         return []
-    rest = [(x.rank, x.at, x.at, standing.stand(x), False) for x in standing.others(chart.stop)]
+    rest = [(x.rank, x.at, x.at, caption.stand(x), False) for x in caption.others(chart.stop)]
     links = {x.stand.rank: x for x in reversed(chart.stop.cycle)}
-    cycle = [(rank, standing.short(x), x.stand.at, standing.link(x), True) for rank, x in links.items()]
+    cycle = [(rank, caption.short(x), x.stand.at, caption.link(x), True) for rank, x in links.items()]
     return [dict(zip(("rank", "words", "at", "told", "cycle"), row, strict=True)) for row in sorted([*cycle, *rest])]
 
 

@@ -5,6 +5,9 @@ ratio  |                           and a line through its points in the order in
        |        o 1f1b             left and below is better: the points that no other one beats can be joined
        +-----------------
          peak memory
+
+A label stands at the right of its mark, else at its left, above or below it; one that would cover a mark, another label
+or the frame is left out: the legend, and the title under the mouse, say which point that is.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, log10
+from typing import TypeAlias
 
 from pipesched.model.numbers import shown
 from pipesched.safe import safe
-from pipesched.views.plot_labels import labels, told_apart
 
 WIDTH, HEIGHT = 720, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 200, 40, 52  # margins; the legend stands in the right one
@@ -160,3 +163,45 @@ def _mark(shape: str, color: str) -> str:
     }
     fill = "none" if shape == "cross" else color
     return f'<path d="{drawn[shape]}" fill="{fill}" stroke="{color}" stroke-width="1.5"/>'
+
+
+Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+_LETTER, _MARK = 6, 6  # pixels: the width of a letter, half of that of a mark
+
+
+def told_apart(points: Sequence[tuple[str, str]]) -> list[str]:
+    """Of each (series, note): the series where it has one point; else the words that its notes do not share.
+
+    Nothing where there is one series of one point.
+    """
+    notes: dict[str, list[set[str]]] = {}
+    for series, note in points:
+        notes.setdefault(series, []).append(set(note.split()))
+    shared = {series: set.intersection(*own) for series, own in notes.items()}
+    return [
+        " ".join(word for word in note.split() if word not in shared[series])
+        if len(notes[series]) > 1
+        else series * (len(notes) > 1)
+        for series, note in points
+    ]
+
+
+def labels(texts: Sequence[str], spots: Sequence[tuple[float, float]], frame: Box) -> Iterator[str]:
+    """A text for each spot where there is room for it, in the order of the spots."""
+    taken = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
+    for text, (x, y) in zip(texts, spots, strict=True):
+        wide = _LETTER * len(text)
+        for left, base in ((x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)):
+            box = (left, base - 9, left + wide, base + 2)
+            if text and _within(box, frame) and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                yield f'<text class="label" x="{left:g}" y="{base:g}">{safe(text, "xml")}</text>'
+                break
+
+
+def _within(box: Box, frame: Box) -> bool:
+    return box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -1,13 +1,15 @@
-"""A chart as an SVG file: a figure for a paper, a README, a slide.
+r"""A chart as an SVG file: a figure for a paper, a README, a slide.
 
     title: makespan and bubble
     rank 0  [F0][F1][F2][F3]            [B0    ]     a slot is as wide as it is long; an overlap pair is two halves
             ▁▁▂▂▃▃▄▄                                 what the rank holds, on demand
-    rank 1      [F0]\\                                messages as arrows, on demand
+    rank 1      [F0]\                                messages as arrows, on demand
     0    5    10                                     the time, the legend
 
 Written by hand, the same bytes for the same chart. It paints its own ground; ground and inks follow the reader's light
 or dark scheme where a viewer knows that (`prefers-color-scheme`), and are those for light where it does not.
+
+As PDF or PNG it is what cairosvg paints of the document, in the colours for light paper; a PDF has no date of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -25,12 +28,11 @@ from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 from pipesched.render import clean, sizes
 from pipesched.safe import safe
-from pipesched.views import cells, palette, verdict
+from pipesched.views import caption, palette, slots
 from pipesched.views.axis import WHOLE, Window, nice, shortest, unit
 from pipesched.views.chart import Chart
-from pipesched.views.svg_cells import Cells, Frame, number
-from pipesched.views.svg_css import plain_sheet, sheet
-from pipesched.views.svg_stop import Stop
+from pipesched.views.palette import plain_sheet, sheet
+from pipesched.views.svg_shapes import Cells, Frame, Stop, number
 
 MAX_OPS = 50_000
 """More operations than this are not drawn unless asked for: 10 MB, and viewers stall."""
@@ -85,8 +87,8 @@ class _Page:
         self.chart, self.how, self.style = chart, how, palette.style(how.style)
         self.paper = self.style.name != "default"
         self.begin, self.end = how.window.ticks(chart)
-        self.chunk = cells.chunk_column(chart)
-        self.chunks = max(cells.chunks(chart), 1)
+        self.chunk = slots.chunk_column(chart)
+        self.chunks = max(slots.chunks(chart), 1)
         ranks = chart.schedule.ranks
         self.left = 12 + 7 * len(f"{self.style.row} {ranks}")
         curve = _CURVE if how.memory else 0
@@ -109,7 +111,7 @@ class _Page:
         if self.how.pixels is not None:
             return self.how.pixels
         one = unit(self.chart, self.begin)
-        slot = 4 + _LETTER * max(3, cells.widest(self.chart, stages=self.chunks > 2 and not self.style.numbers))
+        slot = 4 + _LETTER * max(3, slots.widest(self.chart, stages=self.chunks > 2 and not self.style.numbers))
         per_unit = Fraction(slot * one, min(shortest(self.chart), self.end - self.begin))
         room = Fraction(_WIDEST * one, self.end - self.begin)
         if per_unit > room:
@@ -125,7 +127,7 @@ class _Page:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" width="{self.width}" height="{self.height}" '
             f'viewBox="0 0 {self.width} {self.height}" role="img">'
         )
-        yield f"<title>{safe(self._name(), 'xml')}, {safe(self.how.words or verdict.cost(self.chart), 'xml')}</title>"
+        yield f"<title>{safe(self._name(), 'xml')}, {safe(self.how.words or caption.cost(self.chart), 'xml')}</title>"
         yield f"<style>{css}</style>"
         yield f'<path class="z" d="M0 0H{self.width}V{self.height}H0z"/>'
         words = ((20, "t h", self._name()), (38, "v" if self.stop else "t", self._cost()))
@@ -153,8 +155,8 @@ class _Page:
         """In the words of the style, or in those that were given."""
         if self.how.words:
             return self.how.words
-        choices = {"zero-bubble": verdict.span, "megatron": verdict.overhead}
-        cost = choices.get(self.style.name, verdict.cost)(self.chart)
+        choices = {"zero-bubble": caption.span, "megatron": caption.overhead}
+        cost = choices.get(self.style.name, caption.cost)(self.chart)
         if (self.begin, self.end) == (0, max(self.chart.times.makespan, 1)):
             return cost
         return f"{cost}; time {shown(self.chart.time(self.begin))} to {shown(self.chart.time(self.end))}"
@@ -226,8 +228,8 @@ class _Page:
             yield "", "bars: warm-up | steady | cool-down"
         if self.how.memory:
             yield "", "grey: activations held, at the right the peak"
-        if verdict.timeless(self.chart):
-            yield "", f"{verdict.timeless(self.chart)} of no duration cannot be seen"
+        if caption.timeless(self.chart):
+            yield "", f"{caption.timeless(self.chart)} of no duration cannot be seen"
         if self.how.messages:
             yield "f0", "activation"
             yield "g0", "gradient"
@@ -244,3 +246,50 @@ def size(document: str) -> tuple[int, int]:
     """Width and height of a document that `render` made."""
     width, height = (int(document.split(f'{key}="', 1)[1].split('"', 1)[0]) for key in ("width", "height"))
     return width, height
+
+
+FORMATS = ("pdf", "png")
+_SCALE = 2  # pixels of a PNG for one of the figure, so that it is sharp on paper
+_LARGEST = 32_000  # pixels of a side; cairo has no more
+
+
+def printed(document: str, format: str) -> bytes:
+    """The document, an SVG of ours, as ``pdf`` or ``png``.
+
+    Raises:
+        PipeschedError: PS820, cairosvg or the library cairo is not installed; PS815, too large for a PNG.
+    """
+    cairo = _cairo(format)
+    if format == "pdf":
+        return bytes(_undated(cairo).convert(bytestring=document.encode()))
+    side = max(size(document))
+    if side > _LARGEST:
+        message = f"a figure of {side:,} pixels makes no PNG; {_LARGEST:,} are drawn"
+        raise fail(Code.TOO_LARGE, message, help="write it as .svg or .pdf, or draw a part with --from and --to")
+    return bytes(cairo.svg2png(bytestring=document.encode(), scale=min(_SCALE, _LARGEST / side)))
+
+
+def _cairo(format: str) -> Any:
+    """The module cairosvg, which loads the library cairo."""
+    wanted = f"a {format.upper()} needs cairosvg"
+    try:
+        import cairosvg  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        help = "pip install cairosvg, or write the figure as .svg"
+        raise fail(Code.NEEDS, f"{wanted}, which is not installed", help=help) from None
+    except OSError:
+        help = "apt-get install libcairo2, or brew install cairo; or write the figure as .svg"
+        raise fail(Code.NEEDS, f"{wanted}, which does not find the library cairo", help=help) from None
+    return cairosvg
+
+
+def _undated(cairo: Any) -> Any:
+    """Its surface for PDF, with a fixed date."""
+    from cairocffi import PDF_METADATA_CREATE_DATE  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    class Undated(cairo.surface.PDFSurface):  # type: ignore[misc, unused-ignore]
+        def finish(self) -> None:
+            self.cairo.set_metadata(PDF_METADATA_CREATE_DATE, "1970-01-01T00:00:00Z")
+            super().finish()
+
+    return Undated

@@ -1,7 +1,14 @@
-"""Where things stand in a chart of characters: the names of the ranks, the columns of time, the peaks at the right."""
+"""Where a chart of characters puts things: names of ranks, columns of time, peaks; and what each slot is called.
+
+F5       forward of microbatch 5         f5    the same of an odd chunk (or of the second route)
+F9.5     of stage 9, where a rank has more than two chunks and there is room
+F5+b2    an overlap pair, one slot; or F5b2, F+b, + as there is room
+FFF      no room for numbers             12    in colour, no room for letters
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,12 +16,13 @@ from math import ceil
 
 import numpy as np
 
-from pipesched.model.columns import Column
+from pipesched.model.columns import Bools, Column
 from pipesched.model.numbers import shown
-from pipesched.views import cells
+from pipesched.model.ops import Op
+from pipesched.views import slots
 from pipesched.views.axis import WHOLE, Axis, Window, axis, shortest
 from pipesched.views.chart import Chart
-from pipesched.views.phases import Phases, phases
+from pipesched.views.slots import Phases, phases
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Layout:
     def axis(self) -> Axis:
         """The columns between names and peaks."""
         room = max(1, self.how.width - self.left - 1 - max(self.right, self._mark))
-        return axis(self.chart, room, self.how.window, cells.widest(self.chart, self._many))
+        return axis(self.chart, room, self.how.window, slots.widest(self.chart, self._many))
 
     @cached_property
     def stops(self) -> dict[int, tuple[str, bool]]:
@@ -92,16 +100,16 @@ class Layout:
         return shortest(self.chart) < self.axis.step
 
     @cached_property
-    def labels(self) -> cells.Labels:
+    def labels(self) -> Labels:
         """Stages are named where a rank has more than two chunks, and the shortest slot has room."""
-        fits = cells.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
-        return cells.Labels(self.chart, self.chunk, self._many and fits, self.how.color, self.axis.step)
+        fits = slots.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
+        return Labels(self.chart, self.chunk, self._many and fits, self.how.color, self.axis.step)
 
     @property
     def naming(self) -> int:
         """The width from which on stages are named: the shortest slot has room for the longest name."""
-        slots = Fraction(self.axis.end - self.axis.begin, shortest(self.chart))
-        return self.left + ceil(slots * cells.widest(self.chart, stages=True)) + 1 + self.right
+        shortest_ones = Fraction(self.axis.end - self.axis.begin, shortest(self.chart))
+        return self.left + ceil(shortest_ones * slots.widest(self.chart, stages=True)) + 1 + self.right
 
     @cached_property
     def phases(self) -> Phases:
@@ -120,17 +128,17 @@ class Layout:
     @cached_property
     def chunks(self) -> int:
         """The most chunks of a rank, 1 if none has any."""
-        return max(cells.chunks(self.chart), 1)
+        return max(slots.chunks(self.chart), 1)
 
     @cached_property
     def chunk(self) -> Column:
         """The chunk of every operation."""
-        return cells.chunk_column(self.chart)
+        return slots.chunk_column(self.chart)
 
     @cached_property
     def kinds(self) -> Column:
-        """The kind of every operation, as an index of `cells.KINDS`."""
-        return cells.kinds(self.chart)
+        """The kind of every operation, as an index of `slots.KINDS`."""
+        return slots.kinds(self.chart)
 
     @property
     def chunked(self) -> bool:
@@ -140,7 +148,7 @@ class Layout:
     @cached_property
     def grains(self) -> Column:
         """Kind and chunk of every operation as one number, kind * chunks + chunk; an overlap pair has no chunk."""
-        told = self.chunk * (self.kinds != cells.KINDS.index("+")) * self.chunked
+        told = self.chunk * (self.kinds != slots.KINDS.index("+")) * self.chunked
         return np.asarray(self.kinds.astype(np.int64) * self.chunks + told)
 
     @property
@@ -162,3 +170,61 @@ class Layout:
     def bar(self) -> str:
         """The end of a phase."""
         return "|" if self.how.ascii else "│"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How slots are named. stages: ``F9.5`` instead of ``F5``. color: a number alone will do. step: ticks a column.
+
+    In colour all slots have the same form of name: a row that has both 3 and B4 is read wrongly.
+    """
+
+    chart: Chart
+    chunk: Column
+    stages: bool
+    color: bool
+    step: Fraction
+
+    def part(self, index: int) -> str:
+        """An operation: letter and number."""
+        return f"{self.letter(index)}{self.number(index)}"
+
+    def number(self, index: int) -> str:
+        """The microbatch, after the stage where stages are named."""
+        schedule = self.chart.schedule
+        stage = f"{schedule.stage[index]}." if self.stages else ""
+        return f"{stage}{schedule.microbatch[index]}"
+
+    def letter(self, index: int) -> str:
+        """The kind; of an odd chunk in lower case."""
+        letter = Op(int(self.chart.schedule.op[index])).name
+        return letter.lower() if self.chunk[index] % 2 else letter
+
+    def fill(self, index: int, width: int) -> str:
+        """The slot that begins with an operation, as exactly `width` characters: a name that has room, or letters."""
+        schedule = self.chart.schedule
+        first, letter = self.part(index), self.letter(index)
+        if index + 1 < len(schedule) and schedule.joined[index + 1]:
+            second = self.part(index + 1)
+            choices, filler = [f"{first}+{second}", first + second, f"{letter}+{self.letter(index + 1)}"], "+"
+        else:
+            choices, filler = ([first, first[1:]][self._form :][:1] if self.color else [first]), letter
+        text = next((choice for choice in choices if len(choice) <= width), filler * width)
+        return text.ljust(width)
+
+    @cached_property
+    def _form(self) -> int:
+        """In colour: 0 where all kinds have room for letter and number, 1 for the number alone, 2 for neither."""
+        schedule, times = self.chart.schedule, self.chart.times
+        paired = schedule.joined | np.append(schedule.joined[1:], False)[: len(schedule)]
+        single = (times.end > times.start) & ~paired
+        number = np.char.str_len(schedule.microbatch.astype(np.str_))
+        number += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
+        width = (times.end - times.start) * self.step.denominator // self.step.numerator
+        groups = [single & (schedule.op == op) for op in range(4)]
+        forms = (form for form, letters in enumerate((1, 0)) if _all_fit(groups, width, number + letters))
+        return next(forms, 2)
+
+
+def _all_fit(groups: Sequence[Bools], width: Column, length: Column) -> bool:
+    return all(slots.most_fit(width[group], length[group]) for group in groups)

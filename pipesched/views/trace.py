@@ -2,7 +2,11 @@
 
     process  one a rank, in their order
     thread 0 compute    a complete slice (X) a slot; an overlap pair is one slice, since slices of a thread must nest
-    thread 1 messages   a slice for each message in flight, and one where it arrives; further threads where they overlap
+    thread 1 messages   a slice for each message in flight, and one where it arrives; more threads where they overlap:
+
+        rank 0   F0.0 |=== SEND ====|           a message leaves when its producer ends,
+        rank 1                      |RECV| F1.0      and is there tC later, whenever its consumer starts
+
     flow     s, f       an arrow from every SEND to its RECV, with an id of its own
     counter  C          live activations of each rank, after every operation
     instant  i          operations that take no time; where a run stops, what each rank waits for
@@ -18,19 +22,19 @@ an arrival, 1 microsecond, which is less than a tick. Source: the importer of Pe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from heapq import heappop, heappush
 
 import numpy as np
 
 from pipesched.analysis.causes import causes, critical_path
 from pipesched.model.ops import Op
 from pipesched.safe import safe
-from pipesched.views import standing
+from pipesched.views import caption
+from pipesched.views.caption import cost
 from pipesched.views.chart import Chart
-from pipesched.views.trace_messages import ARRIVAL, Message, lanes, messages
-from pipesched.views.verdict import cost
 
 COMPUTE, MESSAGES = 0, 1
 
@@ -165,7 +169,7 @@ class _Trace:
         if stop is None or stand is None:
             return
         link = next((x for x in stop.cycle if x.stand.rank == rank), None)
-        told = standing.link(link) if link else standing.stand(stand)
+        told = caption.link(link) if link else caption.stand(stand)
         about = {"pid": rank, "tid": COMPUTE, "ts": when, "name": told, "cat": "deadlock"}
         yield _json({"ph": "i", "s": "g", **about})
         last = self.tick * self.chart.times.makespan
@@ -222,3 +226,45 @@ def _metadata(rank: int, thread: int, kind: str, key: str, value: str | int) -> 
 
 def _json(value: object) -> str:
     return safe(json.dumps(value, separators=(",", ":"), ensure_ascii=False), "ascii-json")
+
+
+ARRIVAL = 1
+"""Microseconds that an arrival is drawn long, and a message that takes no time."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A slice of a message on one of its two ranks; flow: ``s`` where it is sent, ``f`` where it arrives."""
+
+    begin: int
+    length: int
+    flow: str
+    number: int
+    consumer: int
+
+
+def messages(chart: Chart, tick: int) -> list[list[Message]]:
+    """The slices of every rank in the order of their begins. A message is sent when its producer ends."""
+    dependencies, schedule = chart.dependencies, chart.schedule
+    consumers = np.flatnonzero(dependencies.crosses & (chart.times.end[dependencies.producer] >= 0))
+    producers = dependencies.producer[consumers]
+    late = chart.message[np.clip(schedule.stage[producers], 0, schedule.stages - 1)]
+    columns = (consumers, schedule.rank[producers], schedule.rank[consumers], chart.times.end[producers], late)
+    by_rank: list[list[Message]] = [[] for _ in range(schedule.ranks)]
+    for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True), 1):
+        consumer, source, target, begin, length = *row[:3], tick * row[3], tick * row[4]
+        by_rank[source].append(Message(begin, max(length, ARRIVAL), "s", number, consumer))
+        by_rank[target].append(Message(begin + length, ARRIVAL, "f", number, consumer))
+    return [sorted(of, key=lambda message: (message.begin, message.number)) for of in by_rank]
+
+
+def lanes(slices: Iterable[Message]) -> Iterator[tuple[int, Message]]:
+    """The lane of each slice, the lowest that is free; slices in the order of their begins."""
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    for message in slices:
+        while busy and busy[0][0] <= message.begin:
+            heappush(free, heappop(busy)[1])
+        lane = heappop(free) if free else len(busy)
+        heappush(busy, (message.begin + message.length, lane))
+        yield lane, message

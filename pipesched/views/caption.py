@@ -1,0 +1,120 @@
+"""A chart in words: its cost in one line as those who report it say it, or who waits for whom where it never ends.
+
+cost       makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)   every command
+span       span 24, bubble rate by span 0 %                        zero-bubble papers: idle time over ranks x span
+overhead   makespan 33, bubble fraction (idle / work) 37.5 %       half of the literature
+stopped    deadlock PS401 under strict: ranks 0 and 1 wait for each other; stops at 8
+link       rank 0 stops at 0SEND_F2 (step 8): waits until rank 1 reaches 1RECV_F2 (step 9), queued behind 1SEND_B1
+
+What is drawn to its end though the file is wrong says so: "; wrong: PS301". The ranks of a cycle have a mark wherever
+they are drawn, in red where there is colour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.analysis.idle import Idle, headline
+from pipesched.analysis.standstill import Link, Stand, Standstill
+from pipesched.model.numbers import share, shown
+from pipesched.views.chart import Chart
+
+
+def cost(chart: Chart) -> str:
+    """Makespan, and the bubble."""
+    times = spent(chart)
+    if times is None:
+        return _stops(chart)
+    return f"{headline(times.makespan, times.span, times.work)}{_wrong(chart)}"
+
+
+def span(chart: Chart) -> str:
+    """Span and the idle part of it."""
+    times = spent(chart)
+    if times is None:
+        return _stops(chart)
+    return f"span {shown(times.span)}, bubble rate by span {share(times.span_bubble)}{_wrong(chart)}"
+
+
+def overhead(chart: Chart) -> str:
+    """Makespan, and idle time over work."""
+    times = spent(chart)
+    if times is None:
+        return _stops(chart)
+    fraction = share(times.overhead or Fraction(0))
+    return f"makespan {shown(times.makespan)}, bubble fraction (idle / work) {fraction}{_wrong(chart)}"
+
+
+def timeless(chart: Chart) -> int:
+    """How many slots take no time at all."""
+    return int(np.count_nonzero((chart.times.start >= 0) & (chart.times.start == chart.times.end)))
+
+
+def _wrong(chart: Chart) -> str:
+    """What must not be overlooked: that the file is wrong, and what was assumed of the costs."""
+    parts = ([f"wrong: {chart.wrong}"] if chart.wrong else []) + [*chart.analysis.remarks]
+    return "".join(f"; {part}" for part in parts)
+
+
+def _stops(chart: Chart) -> str:
+    assert chart.stop is not None
+    found = chart.stop.code
+    return stopped(chart, chart.stop) + _wrong(replace(chart, wrong="") if chart.wrong == found else chart)
+
+
+def spent(chart: Chart) -> Idle | None:
+    """Its times, None where it never ends."""
+    return chart.analysis.idle if chart.stop is None else None
+
+
+SHOWN = 8  # ranks that are named one by one
+
+
+def stopped(chart: Chart, stop: Standstill) -> str:
+    """Who waits, under which model, from when on; with the code."""
+    when = f"stops at {shown(chart.makespan)}"
+    if stop.cycle:
+        return f"deadlock {stop.code} {stop.under}: {_together(stop.ranks)}; {when}"
+    ranks = [str(stand.rank) for stand in stop.stands]
+    listed = ", ".join(ranks[:4]) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
+    who = f"rank {listed} never finishes" if len(ranks) == 1 else f"ranks {listed} never finish"
+    return f"{when} {stop.under}: {who}"
+
+
+def link(x: Link) -> str:
+    """A step of the cycle."""
+    lacks = f", which needs {x.needs}" if x.needs else ""
+    behind = f", queued behind {x.behind}" if x.behind else ""
+    return f"{'the queue of ' * x.queue}{stand(x.stand)}{lacks}: {_until(x)}{behind}"
+
+
+def stand(x: Stand) -> str:
+    """Where a rank stops."""
+    return f"rank {x.rank} stops at {x.at}" + (f" (step {x.step})" if x.step else "")
+
+
+def others(stop: Standstill) -> list[Stand]:
+    """The ranks that stop because those of the cycle do, or because nobody sends or takes what they wait for."""
+    return [x for x in stop.stands if x.rank not in stop.ranks]
+
+
+def short(x: Link) -> str:
+    """What it stands at and waits for."""
+    return f"{x.needs or x.stand.at} waits for {x.until}" if x.until else x.stand.at
+
+
+def _until(x: Link) -> str:
+    if x.other == x.stand.rank:
+        return f"completes only together with {x.until} (step {x.until_step})"
+    return f"waits until rank {x.other} reaches {x.until} (step {x.until_step})" if x.until else "waits"
+
+
+def _together(ranks: tuple[int, ...]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} waits for itself"
+    if len(ranks) > SHOWN:
+        return f"{len(ranks)} ranks wait in a cycle"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} wait for each other"

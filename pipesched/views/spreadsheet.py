@@ -1,0 +1,96 @@
+"""A schedule as a table, for spreadsheets and data frames: a row an operation, in the order of ranks and steps.
+
+    rank,step,op,stage,microbatch,start,end,needs,held
+    0,1,F,0,0,0,1,,1
+    1,1,F,1,0,1,2,F0.0,1
+
+step counts from 1, and both parts of an overlap pair have its start and its end; second: of its second part. Times are
+exact: 3, 5.5 or 16/3; missing where an operation never runs. needs: whose output it takes, nothing where no other's.
+held: activations of the rank after it, for an F from its start on, in microbatches through 1/p of the model.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.numbers import shown
+from pipesched.model.ops import Op
+from pipesched.views.chart import Chart
+
+HEADER = "rank,step,op,stage,microbatch,start,end,needs,held"
+
+
+def csv(chart: Chart) -> str:
+    """The lines of a chart, after a header."""
+    schedule = chart.schedule
+    letters = [Op(x).name for x in schedule.op.tolist()]
+    columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
+    names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
+    cells = [f"{op},{stage},{microbatch}" for op, stage, microbatch in columns]
+    start, end = _times(chart, chart.times.start.tolist()), _times(chart, chart.times.end.tolist())
+    needs = ["" if i < 0 else names[i] for i in chart.dependencies.producer.tolist()]
+    held = _held(chart)
+    lines = [HEADER]
+    for rank, (low, high) in enumerate(pairwise(schedule.start.tolist())):
+        lines += [f"{rank},{i - low + 1},{cells[i]},{start[i]},{end[i]},{needs[i]},{held[i]}" for i in range(low, high)]
+    return "\n".join(lines) + "\n"
+
+
+def _times(chart: Chart, ticks: list[int]) -> list[str]:
+    if chart.scale == 1:
+        return ["" if x < 0 else str(x) for x in ticks]
+    known = {x: shown(chart.time(x)) for x in set(ticks) if x >= 0}
+    return [known.get(x, "") for x in ticks]
+
+
+def _held(chart: Chart) -> list[str]:
+    values = chart.held.held.tolist()
+    known = {x: shown(x * chart.held.part) for x in set(values)}
+    return [known[x] for x in values]
+
+
+COLUMNS = ("rank", "step", "op", "stage", "microbatch", "second", "start", "end", "held")
+
+
+def columns(chart: Chart) -> dict[str, list[object]]:
+    """The columns by name, as Python values."""
+    schedule, times = chart.schedule, chart.times
+    steps = [step for size in np.diff(schedule.start).tolist() for step in range(1, size + 1)]
+    rows: tuple[list[Any], ...] = (
+        schedule.rank.tolist(),
+        steps,
+        [Op(op).name for op in schedule.op.tolist()],
+        schedule.stage.tolist(),
+        schedule.microbatch.tolist(),
+        schedule.second.tolist(),
+        [_instant(chart, ticks) for ticks in times.start.tolist()],
+        [_instant(chart, ticks) for ticks in times.end.tolist()],
+        [_plain(parts * chart.held.part) for parts in chart.held.held.tolist()],
+    )
+    return dict(zip(COLUMNS, rows, strict=True))
+
+
+def pandas(chart: Chart) -> Any:
+    """The table as a `pandas.DataFrame`.
+
+    Raises:
+        PipeschedError: PS820, pandas is not installed.
+    """
+    try:
+        from pandas import DataFrame  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        raise fail(Code.NEEDS, "a table needs pandas, which is not installed", help="pip install pandas") from None
+    return DataFrame(columns(chart))
+
+
+def _instant(chart: Chart, ticks: int) -> int | Fraction | None:
+    return None if ticks < 0 else _plain(Fraction(ticks, chart.scale))
+
+
+def _plain(value: Fraction) -> int | Fraction:
+    return value.numerator if value.denominator == 1 else value
