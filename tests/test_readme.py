@@ -201,6 +201,20 @@ def test_lines_are_short(readme: str) -> None:
     assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "![", "    "))] == []
 
 
+def test_what_to_touch_is_there() -> None:
+    """Each recipe of CONTRIBUTING has four lines, and each name of a file that it gives is defined in that file."""
+    page = TOP / ".github" / "CONTRIBUTING.md"
+    recipes = page.read_text("utf-8").partition("## To add something")[2].partition("\n## ")[0].split("\n### ")[1:]
+
+    assert len(recipes) >= 4
+    for recipe in recipes:
+        assert re.findall(r"^(\d)\. ", recipe, re.MULTILINE) == ["1", "2", "3", "4"], recipe
+        for named, link in re.findall(r"((?:`\w+`(?: or |, )?)+) of \[[^]]+\]\(([^)]+)\)", recipe):
+            source = (page.parent / link).read_text("utf-8")
+            for name in re.findall(r"\w+(?=`)", named):
+                assert re.search(rf"^(?:class |def )?{name}\b", source, re.MULTILINE), (name, link)
+
+
 def update(word: str = "") -> None:
     """Write what the commands print now into the console blocks that have the word, and the tables."""
     for readme in READMES:
