@@ -22,11 +22,12 @@ from pipesched.optimizer.bounds.longest_paths import links, paths
 from pipesched.optimizer.bounds.lower_bound import busiest, lower_bound
 from pipesched.optimizer.instance import Instance as Asked
 from pipesched.optimizer.problem import Problem
+from tests.depth import deep
 from tests.makers.instances import problem_of
 from tests.oracles.brute import optimum, random_instance, steps
 
 ROWS = json.loads((Path(__file__).parent / "data" / "zb_iclr_table5_6.json").read_text("utf-8"))["rows"]
-SMALL = [seed for seed in range(900) if len(steps(random_instance(seed))) <= 14]
+SMALL = [seed for seed in range(deep(450)) if len(steps(random_instance(seed))) <= 14]
 
 
 @pytest.fixture(scope="module")

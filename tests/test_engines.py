@@ -15,11 +15,12 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.optimizer.bounds import lattice, longest_paths
 from pipesched.optimizer.engines.decide import ENGINES, decide
 from pipesched.optimizer.problem import Question
+from tests.depth import deep
 from tests.makers.instances import linear, problem_of_case
 from tests.oracles.walk import Case, least, random_case
 
 TOP = Path(__file__).resolve().parent.parent
-CASES = [random_case(seed) for seed in range(90)]
+CASES = [random_case(seed) for seed in range(deep(60))]
 """Among them, of each kind some: two routes, zero costs, every release rule, no schedule at all."""
 
 

@@ -29,6 +29,7 @@ from pipesched.source import Source
 from pipesched.stream import Instruction, Route, Stream, dumps
 from pipesched.verbs.verify import verify
 from tests.makers.hostile_cases import BOTH, CASES, HEAD, Hostile, lets
+from tests.readers.typed import typed
 
 CPU, MEMORY = 5.0, 1e9
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|^[ \t]*::[a-z]", re.MULTILINE)
@@ -257,20 +258,26 @@ def test_special_files_are_read_as_far_as_they_can_be(tmp_path: Path) -> None:
     writer.join()
 
 
+EMIT = ("emit", "1f1b", "--p", "2", "--m", "2", "--target", "torch-csv", "-o")
+
+
 @pytest.mark.parametrize("target", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_results_go_to_descriptors(target: str, tmp_path: Path) -> None:
-    """As to a file, and behind what was written there before; to a pipe as to a file."""
-    command = [sys.executable, "-m", "pipesched", "emit", "1f1b", "--p", "2", "--m", "2", "--target", "torch-csv", "-o"]
-    expected = subprocess.run([*command, "-"], capture_output=True, check=True).stdout
-    assert subprocess.run([*command, target], capture_output=True, check=True).stdout == expected
+    """As to a file or a pipe, and behind what was written there before."""
+    command, expected = [sys.executable, "-m", "pipesched", *EMIT, target], typed(*EMIT, "-").out
+    assert subprocess.run(command, capture_output=True, check=True).stdout == expected
     with (tmp_path / "out").open("wb") as out:
         out.write(b"before\n")
         out.flush()
-        subprocess.run([*command, target], stdout=out, stderr=subprocess.DEVNULL, check=True)
+        subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, check=True)
     assert (tmp_path / "out").read_bytes() == b"before\n" + expected
-    shell = " ".join([*command, f">(cat > {tmp_path}/piped)", "; wait $!"])
+
+
+def test_results_go_to_a_pipe_of_the_shell(tmp_path: Path) -> None:
+    """To a process substitution as to a file."""
+    shell = " ".join([sys.executable, "-m", "pipesched", *EMIT, f">(cat > {tmp_path}/piped)", "; wait $!"])
     subprocess.run(["bash", "-c", shell], capture_output=True, check=True)
-    limit = time.monotonic() + 10
+    expected, limit = typed(*EMIT, "-").out, time.monotonic() + 10
     while (tmp_path / "piped").read_bytes() != expected and time.monotonic() < limit:
         time.sleep(0.01)
     assert (tmp_path / "piped").read_bytes() == expected

@@ -35,6 +35,7 @@ from pipesched import compile as compiler
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.mutate import Lists
 from tests.makers.mutate_more import MUTATIONS
@@ -42,7 +43,7 @@ from tests.oracles import simulate, symbolic
 
 ORDERS = Path(__file__).parent / "orders"
 HARMLESS = {"PS302", "PS303", "PS307", "PS309", "PS405", "PS602"}
-CASES, CHUNK = 2500, 250
+CASES, CHUNK = deep(1250), 250
 
 
 def built_in(name: str, **sizes: int) -> Callable[[], Schedule | Program]:

@@ -36,6 +36,7 @@ from pipesched.optimizer.portfolio.vee import blocks, building_blocks, in_slots,
 from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.problem import Orders, Problem
 from pipesched.optimizer.reductions import coarsened
+from tests.depth import deep
 from tests.makers.instances import problem_of
 from tests.oracles import brute
 
@@ -95,7 +96,7 @@ def test_what_comes_is_a_schedule_and_better_each_time(kind: str, release: str) 
                 kind, 3, 5, [Fraction(4), Fraction(3), Fraction(7, 2)], "F=3,I=4,W=2,C=1", rule, fused=fused
             )
         problem = asked.problem()
-        values = [measured(asked, problem, found) for _, found in orders(problem, 300_000)]
+        values = [measured(asked, problem, found) for _, found in orders(problem, deep(150_000))]
         assert values and all(better < worse for worse, better in pairwise(values))
 
 
@@ -123,7 +124,7 @@ def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ra
             caps = [Fraction(int(x)) * plain.part for x in least + grain * (more + uneven)]
             asked = instance(kind, ranks, ranks + 2, caps, release=Release.parse(release))
             problem = asked.problem()
-            for _, policy in list(policies(problem))[::13]:
+            for _, policy in list(policies(problem))[::26]:
                 found = listed(problem, policy)
                 assert found is not None
                 measured(asked, problem, found)

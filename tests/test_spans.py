@@ -26,6 +26,7 @@ from pipesched.optimizer.portfolio.safe import one_by_one
 from pipesched.optimizer.problem import Orders, Problem
 from pipesched.optimizer.search.state import Limits
 from pipesched.verbs.optimize import optimize
+from tests.depth import deep
 from tests.makers.instances import problem_of
 from tests.oracles.brute import Instance, optimum, steps
 from tests.test_cross_check import asked
@@ -76,7 +77,7 @@ def found(seeds: range, objective: str, most: int = 18) -> Iterator[str]:
 @pytest.mark.parametrize("objective", ["span", "makespan"])
 def test_the_least_of_all_orders(objective: str) -> None:
     """Neither the order of microbatches nor the first start of a rank is taken for granted."""
-    assert not list(found(range(12), objective))
+    assert not list(found(range(deep(6)), objective))
 
 
 def test_a_rank_begins_late_where_that_is_shorter() -> None:
