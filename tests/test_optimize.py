@@ -229,7 +229,7 @@ def test_what_cannot_be_optimized_says_why() -> None:
         ({"p": 4, "mem_cap": 4}, True),
         ({"p": 3, "mem_cap": 5, "costs": SKEWED}, True),
         ({"p": 3, "placement": "vee", "mem_cap": 3}, True),
-        ({"p": 3, "mem_cap": 2, "time_limit": 3}, False),
+        ({"p": 2, "v": 2, "placement": "loop", "mem_cap": 2}, False),
     ],
     ids=str,
 )
