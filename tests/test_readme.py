@@ -26,6 +26,7 @@ import pytest
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.cli.app import app
 from pipesched.readers import READERS
+from pipesched.views.views import VIEWS
 from tests.readers.typed import typed
 
 TOP = Path(__file__).resolve().parent.parent
@@ -78,24 +79,19 @@ def commands() -> str:
 
 
 def options() -> str:
-    """A row for each option and meaning, with the commands that take it; choices and numbers are in the meaning."""
+    """A row for each option and meaning, with the commands that take it."""
     rows: dict[tuple[str, str], list[str]] = {}
     for name, command in app.commands.items():
         for option in command.params:
             if isinstance(option, click.Option):
-                written = ", ".join(f"`{x}`" for x in option.opts)
-                rows.setdefault((written, meaning(option)), []).append(name)
-    cells = [(names, meant, ", ".join(of)) for (names, meant), of in rows.items()]
-    body = [f"| {names} | {meant} | {of} |" for names, meant, of in sorted(cells, key=lambda row: row[0].lower())]
+                choices = "|".join(option.type.choices) if isinstance(option.type, click.Choice) else ""
+                written = " ".join((*option.opts, *filter(None, [choices or option.metavar])))
+                default = f"[default: {option.default}]" if option.show_default and option.default is not None else ""
+                help = re.sub(r"(?<!\.)\.$", "", option.help or "")
+                rows.setdefault((f"`{written}`", " ".join(filter(None, [help, default]))), []).append(name)
+    cells = sorted(((*row, ", ".join(of)) for row, of in rows.items()), key=lambda row: row[0].lower())
+    body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
     return "\n".join(["| option | | of |", "|---|---|---|", *body])
-
-
-def meaning(option: click.Option) -> str:
-    """What an option takes and does, in the words of its help."""
-    choices = ", ".join(f"`{x}`" for x in option.type.choices) if isinstance(option.type, click.Choice) else ""
-    takes = choices or (f"`{option.metavar}`" if option.metavar else "")
-    default = f"default {option.default}" if option.show_default and option.default is not None else ""
-    return "; ".join(x for x in (takes, (option.help or "").rstrip("."), default) if x).replace("|", "\\|")
 
 
 def readers() -> str:
@@ -174,6 +170,15 @@ def test_what_is_made_is_current(readme: str) -> None:
     """A table between its marks is what the product says today."""
     for name, _, table in TABLE.findall((TOP / readme).read_text("utf-8")):
         assert table == f"\n{TABLES[name]()}\n\n"
+
+
+def test_every_kind_of_picture_is_in_the_guide() -> None:
+    """The table of suffixes has those of VIEWS, and no others."""
+    guide = (TOP / "pipesched" / "README.md").read_text("utf-8").partition("## See it")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in guide.splitlines() if line.startswith("| `.")]
+    suffixes = {suffix for view in VIEWS.values() for suffix in (*view.suffixes, *view.forms)}
+
+    assert {suffix for row in rows for suffix in re.findall(r"`(\.\w+)`", row)} == suffixes
 
 
 def anchors(page: Path) -> set[str]:

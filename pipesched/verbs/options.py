@@ -199,7 +199,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "faults",
             values.texts,
-            "Break something, to see it told.",
+            "Break something, to see it reported.",
             "KIND@RANK[:N]",
             (),
             ("--fault",),
