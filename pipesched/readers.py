@@ -23,6 +23,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
+from pipesched.model.ops import KIND
 from pipesched.model.placement import most_ranks
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -31,7 +32,7 @@ from pipesched.source import Source
 Order: TypeAlias = Schedule | Program
 Known: TypeAlias = Callable[[str, str], bool]
 
-_ORDER = re.compile(r"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:[FIWBfiwb][0-9]+\.[0-9]+\+?[ \t,]+){2}")
+_ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:(?i:{KIND})[0-9]+\.[0-9]+\+?[ \t,]+){{2}}")
 _IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 

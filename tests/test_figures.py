@@ -18,6 +18,7 @@ from pipesched.__main__ import main
 from pipesched.analysis.deviation import against
 from pipesched.analysis.measured_run import Measured
 from pipesched.model.costs import Costs
+from pipesched.model.ops import COMPUTES
 from pipesched.views import against as laid_over
 from pipesched.views import plot, svg
 from pipesched.views.chart import chart
@@ -95,8 +96,8 @@ def test_chunks_have_shades_of_their_own(chunks: int) -> None:
     root = ElementTree.fromstring(svg.render(chart(loaded("interleaved", p=2, v=chunks, m=2))))
     look = STYLES["default"]
     sheet = root.find(f"{NS}style").text or ""  # type: ignore[union-attr]
-    for op, fill in look.fill.items():
-        shades = {shade(fill, c, chunks, look.lighten) for c in range(chunks)}
+    for op in COMPUTES:
+        shades = {shade(look.colour(op), c, chunks, look.lighten) for c in range(chunks)}
         assert len(shades) == chunks and (op.name in "IW" or all(f"fill:{x}" in sheet for x in shades))
     labels = [x.text or "" for x in root.iter(f"{NS}text") if x.attrib.get("class", "").startswith("c ")]
     assert all(("." in label) == (chunks > 2) for label in labels)

@@ -55,7 +55,7 @@ def test_labels_can_be_read(style: str) -> None:
     look = palette.STYLES[style]
     for op, chunks in itertools.product((Op.F, Op.I, Op.W, Op.B), (1, 2, 4)):
         for chunk in range(chunks):
-            fill = palette.shade(look.fill[op], chunk, chunks, look.lighten)
+            fill = palette.shade(look.colour(op), chunk, chunks, look.lighten)
             ink = {"#000": 0.0, "#fff": 1.0}[palette.ink(fill)]
             low, high = sorted((luminance(fill), ink))
             assert (high + 0.05) / (low + 0.05) >= 4.5, (style, op, chunk)
@@ -94,9 +94,9 @@ def lab(light: list[float]) -> list[float]:
 @pytest.mark.parametrize("eyes", sorted(SEEN))
 def test_kinds_are_told_apart_by_all_eyes(eyes: str) -> None:
     """Any two kinds of the default palette differ by more than 15 in L*a*b*, whichever cones are missing."""
-    fills = palette.STYLES["default"].fill
+    look = palette.STYLES["default"]
     seen = {
-        op: lab([sum(a * b for a, b in zip(row, linear(fills[op]), strict=True)) for row in SEEN[eyes]])
+        op: lab([sum(a * b for a, b in zip(row, linear(look.colour(op)), strict=True)) for row in SEEN[eyes]])
         for op in (Op.F, Op.I, Op.W, Op.B)
     }
     for one, two in itertools.combinations(seen, 2):

@@ -28,7 +28,7 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.model.columns import Bools, Ints
-from pipesched.model.ops import Op
+from pipesched.model.ops import COMPUTES, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 
@@ -76,7 +76,7 @@ def same_place(a: Placement, b: Placement) -> bool:
 def keys(schedule: Schedule) -> Ints:
     """One number for an operation and whether it shares the slot of the one before; equal for equal operations."""
     stage = schedule.stage.astype(np.int64)
-    return ((stage * (1 << 26) + schedule.microbatch) * 4 + schedule.op) * 2 + schedule.joined
+    return ((stage * (1 << 26) + schedule.microbatch) * len(COMPUTES) + schedule.op) * 2 + schedule.joined
 
 
 def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:

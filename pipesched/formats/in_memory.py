@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from pipesched.diagnostics import Code, fail
+from pipesched.model.ops import KIND
 from pipesched.source import Source
 
 Row: TypeAlias = str | Sequence[object]
@@ -31,7 +32,7 @@ class TorchSchedule(Protocol):
 
 
 _HELP = "give rows of cells or words, a dict from rank to actions, or a schedule of torch"
-_WORD = re.compile(r"[FIWB]\d|send:|recv:|rank\b")
+_WORD = re.compile(rf"{KIND}\d|send:|recv:|rank\b")
 
 
 def written(order: object) -> Source | None:

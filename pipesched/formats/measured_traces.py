@@ -25,8 +25,8 @@ from pipesched.analysis.measured_run import Measured
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.formats.rows import SPARE, place, rank_table
 from pipesched.formats.torch_cells import Bad, read_cell
-from pipesched.model.columns import Column, Ints
-from pipesched.model.ops import Compute, Op
+from pipesched.model.columns import Column, Ints, makes
+from pipesched.model.ops import LETTERS, MAKERS, Compute, Op, Result
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import NEWEST
 from pipesched.source import Source
@@ -108,7 +108,7 @@ def _found(events: Sequence[Any], rank: int, base: int) -> Iterator[Record]:
             entries = _named(name.removeprefix(_PREFIX))
             if entries and event.get("cat") != "gpu_user_annotation":
                 yield Record(rank, entries, *_span(event, base))
-        elif isinstance(args, dict) and args.get("op") in ("F", "I", "W", "B"):
+        elif isinstance(args, dict) and args.get("op") in tuple(LETTERS):
             own = args.get("rank", event.get("pid"))
             if not isinstance(own, int) or isinstance(own, bool):
                 raise _Unusable(f"an operation has no rank: {_short(event)}")
@@ -251,7 +251,7 @@ def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
     if shape[0] * shape[1] > SPARE + 4 * len(flat):
         message = f"{len(flat)} operations for {shape[0]:,} stages and {shape[1]:,} microbatches: most are missing"
         raise fail(Code.TRACE_INCOMPLETE, message, help=_WHOLE_STEPS)
-    forward_first: Column = np.argsort(op != Op.F, kind="stable")
+    forward_first: Column = np.argsort(~makes(op, Result.ACTIVATION), kind="stable")
     table = rank_table(shape, [(stage[forward_first], microbatch[forward_first], rank[forward_first])])
     listed = [
         [Compute(Op(op), stage, microbatch, i > 0) for slot in order for i, (op, stage, microbatch) in enumerate(slot)]
@@ -267,10 +267,12 @@ def _require_all(schedule: Schedule) -> None:
         PipeschedError: PS818.
     """
     stages, microbatches = schedule.stages, schedule.microbatches
-    halves = {"F": (Op.F,)} if schedule.forward_only else {"F": (Op.F,), "I or B": (Op.I, Op.B), "W or B": (Op.W, Op.B)}
-    for letters, ops in halves.items():
+    for result in (
+        [Result.ACTIVATION] if schedule.forward_only else [Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS]
+    ):
+        letters = " or ".join(op.name for op in MAKERS[result])
         seen = np.zeros((stages, microbatches), dtype=np.bool_)
-        chosen = np.isin(schedule.op, ops)
+        chosen = makes(schedule.op, result)
         seen[schedule.stage[chosen], schedule.microbatch[chosen]] = True
         missing = np.argwhere(~seen)
         if len(missing):

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.formats.order_text import HELP
 from pipesched.formats.torch_cells import SHAPE
+from pipesched.model.ops import KIND
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source, Span
@@ -53,7 +54,9 @@ def _lines(change: Callable[[int, str], str]) -> Callable[[str], str]:
 
 
 def _sub(pattern: str, new: str | Callable[[re.Match[str]], str]) -> Callable[[str], str]:
-    return lambda text: re.sub(pattern, new, text)
+    """KIND in a pattern is the letter of a compute."""
+    compiled = re.compile(pattern.replace("KIND", KIND))
+    return lambda text: compiled.sub(new, text)
 
 
 def _upper(found: re.Match[str]) -> str:
@@ -81,11 +84,11 @@ def _index(text: str) -> str:
 
 
 def _stage_cells(i: int, line: str) -> str:
-    return re.sub(r"(?<![\w.])([FIWB])(\d+)(?![\w.])", rf"{i}\1\2", line)
+    return re.sub(rf"(?<![\w.])({KIND})(\d+)(?![\w.])", rf"{i}\1\2", line)
 
 
 def _stage_words(i: int, line: str) -> str:
-    return re.sub(r"(?<![\w.])([FIWB])(\d+)(?![\w.(])", rf"\g<1>{i}.\2", line)
+    return re.sub(rf"(?<![\w.])({KIND})(\d+)(?![\w.(])", rf"\g<1>{i}.\2", line)
 
 
 def _apart(text: str) -> str:
@@ -106,7 +109,7 @@ def _order(text: str) -> str:
     rows = [line for line in text.splitlines() if line.strip()]
     if not all(re.match(r"\s*rank\s*\d+\s*:", row) for row in rows):
         return text
-    cells = [re.sub(r"([FIWB])(\d+)\.(\d+)", r"\2\1\3", row.partition(":")[2]).split() for row in rows]
+    cells = [re.sub(rf"({KIND})(\d+)\.(\d+)", r"\2\1\3", row.partition(":")[2]).split() for row in rows]
     return "".join(",".join(row) + "\n" for row in cells)
 
 
@@ -134,7 +137,7 @@ CSV = (
         _lines(lambda _, line: re.sub(r"['\[\]]", "", line.strip().strip("[], \t")) + "\n"),
     ),
     Shape("the letters are lower case", "torch's letters are upper case: 0F0", _sub(r"\b\d+[a-z_]+\d*\b", _upper)),
-    Shape("the cells are those of an order", f"{_TORCH}: 0F1 for F0.1", _sub(r"\b([FIWB])(\d+)\.(\d+)\b", r"\2\1\3")),
+    Shape("the cells are those of an order", f"{_TORCH}: 0F1 for F0.1", _sub(r"\b(KIND)(\d+)\.(\d+)\b", r"\2\1\3")),
     Shape("the cells name no stage", f"{_TORCH}: 0F1 for F1 on rank 0", _lines(_stage_cells)),
 )
 
@@ -158,16 +161,16 @@ ORDER = (
         "operations have upper case letters, as in F0.1",
         _sub(r"\b[fiwb](?=\d|\()", _upper),
     ),
-    Shape("there are marks between the words", "words stand between blanks", _sub(r"(?m)[,;|](?=[ \t]|$|[FIWB])", " ")),
+    Shape("there are marks between the words", "words stand between blanks", _sub(r"(?m)[,;|](?=[ \t]|$|KIND)", " ")),
     Shape(
         "the words are torch's",
         "write F0.1 for 0F1, or name a torch CSV .csv",
-        _sub(r"\b(\d+)([FIWB])(\d+)\b", r"\2\1.\3"),
+        _sub(r"\b(\d+)(KIND)(\d+)\b", r"\2\1.\3"),
     ),
     Shape(
         "the words have brackets",
         "write F0.1 for stage 0, microbatch 1",
-        _sub(r"\b([FIWB])[(\[]?(\d+)[\])]?[(,:_][ \t]?(\d+)[)\]]?", r"\1\2.\3"),
+        _sub(r"\b(KIND)[(\[]?(\d+)[\])]?[(,:_][ \t]?(\d+)[)\]]?", r"\1\2.\3"),
     ),
     Shape("the words name no stage", "write F0.1 for F1 on rank 0", _lines(_stage_words)),
 )

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column
-from pipesched.model.ops import Op
+from pipesched.model.columns import Bools, Column, computes
 
 ALONE, FIRST, SECOND = range(3)
 """The part that an operation plays in an overlap pair."""
@@ -24,7 +23,7 @@ _EMPTY = b"\0"
 def parts(op: Column, second: Bools) -> Column:
     """ALONE, FIRST or SECOND for every entry of one rank's list; the parts of a pair are computes side by side."""
     joined = np.zeros(len(op) + 1, dtype=np.bool_)
-    joined[1:-1] = second[1:] & (op[:-1] <= Op.B)
+    joined[1:-1] = second[1:] & computes(op[:-1])
     return np.where(joined[:-1], SECOND, np.where(joined[1:], FIRST, ALONE))
 
 

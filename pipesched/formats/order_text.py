@@ -28,7 +28,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats.order_write import write, write_program
 from pipesched.formats.rows import LARGEST, Rows, number, other_stage, place, rank_table, require_dense, require_ranks
 from pipesched.model.columns import Column, Ints
-from pipesched.model.ops import Instruction, Op
+from pipesched.model.ops import COMPUTES, KIND, LETTERS, Instruction, Op, overlap
 from pipesched.model.origin import Place
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
@@ -154,7 +154,7 @@ _NUMBER = "([0-9]+)"
 _WORDS: tuple[tuple[re.Pattern[str], Maker], ...] = tuple(
     (re.compile(pattern), maker)
     for pattern, maker in (
-        (rf"([FIWB]){_NUMBER}\.{_NUMBER}", lambda f: Instruction(Op[f[0]], number(f[1]), number(f[2]))),
+        (rf"({KIND}){_NUMBER}\.{_NUMBER}", lambda f: Instruction(Op[f[0]], number(f[1]), number(f[2]))),
         (rf"(send):([FB]){_NUMBER}\.{_NUMBER}>{_NUMBER}(?:@{_NUMBER})?", _message),
         (rf"(recv):([FB]){_NUMBER}\.{_NUMBER}<{_NUMBER}(?:@{_NUMBER})?", _message),
         (rf"wait:([FB]){_NUMBER}\.{_NUMBER}", _wait),
@@ -197,7 +197,7 @@ def _no_operation(text: str, why: Bad) -> Bad:
 
 
 def _pair(first: Instruction, second: Instruction) -> bool:
-    return first.op is Op.F and second.op in (Op.B, Op.I)
+    return overlap(first.op, second.op)
 
 
 def _one(text: str) -> Instruction | Bad:
@@ -237,9 +237,9 @@ _HEAD = re.compile(r"[ \t]*rank[ \t]+([0-9]{1,7})[ \t]*:")
 _WORD = re.compile(r"[^ \t\r]+")
 
 _NUMBERS = r"[0-9]{1,7}\.[0-9]{1,7}"
-_COMPUTES = re.compile(rf"[ \t]*(?:(?:F{_NUMBERS}\+[BI]{_NUMBERS}|[FIWB]{_NUMBERS})(?:[ \t]+|$))*")
+_COMPUTES = re.compile(rf"[ \t]*(?:(?:F{_NUMBERS}\+[BI]{_NUMBERS}|{KIND}{_NUMBERS})(?:[ \t]+|$))*")
 _NO_NUMBERS = {ord(c): None for c in "0123456789. \t"}
-_ONLY_NUMBERS = {ord(c): " " for c in "FIWB+."}
+_ONLY_NUMBERS = {ord(c): " " for c in f"{LETTERS}+."}
 
 
 @dataclass
@@ -350,7 +350,7 @@ def _computes(text: str) -> Column:
 
 
 _LETTERS = np.full(256, -1, dtype=np.int32)
-for _op in (Op.F, Op.I, Op.W, Op.B):
+for _op in COMPUTES:
     _LETTERS[ord(_op.name)] = _op
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipesched.formats.rows import other_stage
 from pipesched.model.columns import Bools, Column, Ints
-from pipesched.model.ops import Op
+from pipesched.model.ops import COMPUTES, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
@@ -54,7 +54,7 @@ def _lines(words: Column, start: Ints) -> str:
 
 
 def _computes(words: Column, op: Column, stage: Column, microbatch: Column, second: Bools) -> None:
-    for letter in (Op.F, Op.I, Op.W, Op.B):
+    for letter in COMPUTES:
         for joined in (False, True):
             at = np.flatnonzero((op == letter) & (second == joined))
             head = ("+" if joined else " ") + letter.name

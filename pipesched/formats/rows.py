@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.model.columns import Bools, Column, Ints, rank_column
-from pipesched.model.ops import Op
+from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes, makes, rank_column
+from pipesched.model.ops import RECEIVES, SENDS, Op, Result
 from pipesched.model.origin import Origin
 from pipesched.model.placement import OPS_A_RANK, Placement
 from pipesched.source import Span
@@ -28,11 +28,6 @@ LARGEST = 10_000_000
 
 SPARE = 1_000_000
 """A table rank[stage, microbatch] may have this many entries, and four more for each operation of the file."""
-
-# How far the stage at the other end is from a message's own stage: SEND_F(s) goes to s + 1, RECV_F(s) comes from s - 1.
-_STEP = np.zeros(len(Op), dtype=np.int32)
-_STEP[[Op.SEND_F, Op.RECV_B]] = 1
-_STEP[[Op.SEND_B, Op.RECV_F]] = -1
 
 
 def number(digits: str) -> int:
@@ -71,11 +66,11 @@ class Rows:
 
     @property
     def messages(self) -> Bools:
-        return np.asarray((self.op >= Op.SEND_F) & (self.op <= Op.RECV_B))
+        return among(self.op, (*SENDS, *RECEIVES))
 
     @property
     def compute_only(self) -> bool:
-        return not bool(np.any(self.op > Op.B))
+        return bool(np.all(computes(self.op)))
 
     @property
     def placed(self) -> Ints:
@@ -83,8 +78,7 @@ class Rows:
 
         Forwards, then other computes, then messages; each in the order of the file.
         """
-        forward = self.op == Op.F
-        compute = self.op <= Op.B
+        forward, compute = makes(self.op, Result.ACTIVATION), computes(self.op)
         return np.concatenate([np.flatnonzero(x) for x in (forward, compute & ~forward, self.messages)])
 
 
@@ -146,7 +140,7 @@ def _names(routes: Column) -> Iterator[str]:
 
 def other_stage(op: Column, stage: Column) -> Column:
     """The stage at the other end of each message; its own stage where the entry is no message."""
-    return np.asarray(stage + _STEP[op])
+    return np.asarray(stage + NEIGHBOUR[op])
 
 
 def peers(rows: Rows, table: Column) -> Column:
@@ -270,7 +264,7 @@ def _misplaced(rows: Rows, origin: Origin, stages: int, placement: Sequence[int]
             (Label(_first(rows.stage, stages - 1, origin), f"its last stage is {stages - 1}"),),
         )
         return
-    wrong = np.flatnonzero((rows.op <= Op.B) & (np.array(placement)[rows.stage] != rows.rank))
+    wrong = np.flatnonzero(computes(rows.op) & (np.array(placement)[rows.stage] != rows.rank))
     for index in wrong[np.unique(rows.stage[wrong], return_index=True)[1]][:SHOWN].tolist():
         stage, rank = int(rows.stage[index]), int(rows.rank[index])
         yield Diagnostic(

@@ -94,7 +94,7 @@ class Let(Node):
 
 @dataclass(frozen=True, slots=True)
 class Operation(Node):
-    """``F``, ``I[c]``, ``B[c](i)``, ``W``: op is one of the letters F, I, W, B."""
+    """``F``, ``I[c]``, ``B[c](i)``, ``W``: op is the letter of a kind."""
 
     op: str
     chunk: Expression | None

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language.expected import place
 from pipesched.language.tokens import ITEMS, STATEMENTS, Token, begins, first_in_line
+from pipesched.model.ops import LETTERS
 from pipesched.source import Source
 
 CLOSER = {"{": "}", "[": "]", "(": ")"}
@@ -68,7 +69,7 @@ class Pairing:
     # What a word says about the brackets before it
 
     def _boundary(self, at: int, token: Token) -> None:
-        part_of_overlap = bool(self.open) and self.open[-1].after == "overlap" and token.text in ("F", "I", "W", "B")
+        part_of_overlap = bool(self.open) and self.open[-1].after == "overlap" and token.text in tuple(LETTERS)
         if not part_of_overlap or first_in_line(self.tokens, at, self.source):
             self._close_round(token)
         if token.text in ITEMS and token.text != "let":

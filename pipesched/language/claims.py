@@ -23,9 +23,10 @@ from pipesched.language.execution import Halt, report
 from pipesched.language.scope import Binding, Scope
 from pipesched.language.translate import Expressions, compiled, lambda_of
 from pipesched.model.costs import Costs
+from pipesched.model.ops import LETTERS
 from pipesched.model.release import AT_W, Release
 
-COSTS = {"tF": "F", "tI": "I", "tW": "W", "tB": "B", "tC": "C", "tFB": "FB", "tM": "M"}
+COSTS = {f"t{key}": key for key in (*LETTERS, "C", "FB", "M")}
 PER_RANK = ("work", "idle", "span_idle", "peak")
 VALUES = ("makespan", "span")
 FRACTION, A_RELEASE = 8, 3  # costs of a part of an expression in fractions, and of an operation's memory

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language.tokens import ITEMS, STATEMENTS, Token, apart, first_in_line
+from pipesched.model.ops import KIND, LETTERS
 from pipesched.source import Source, Span
 
 _OPERATORS = {"+", "-", "*", "TIMES", "/", "COMPARE", "and", "or"}
 _VALUES = {"NAME", "NUMBER", "(", "-", "not", "true", "false", "if"}
-_LETTERS = {"F", "I", "W", "B"}
+_LETTERS = set(LETTERS)
 _KINDS = {
     "NAME": "a name",
     "NUMBER": "a number",
@@ -180,7 +181,7 @@ def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
 def _spelling(token: Token, taken: set[str]) -> str | None:
     word = token.text
     if token.kind == "NAME":
-        if (found := re.fullmatch(r"([FIWB])_?([0-9]+)", word)) and taken >= _LETTERS:
+        if (found := re.fullmatch(rf"({KIND})_?([0-9]+)", word)) and taken >= _LETTERS:
             return f"write `{found[1]}({found[2]})` for microbatch {found[2]}, a bare `{found[1]}` for the next"
         words = {text for text in taken if text.isalpha() and (text.islower() or len(text) == 1)}
         if word.upper() in words:

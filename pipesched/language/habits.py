@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from pipesched.model.ops import KIND
+
 
 class Edit(NamedTuple):
     """A text that is written in the place of a range, which may be empty."""
@@ -44,9 +46,16 @@ def _masked(text: str) -> str:
     return _UNSAID.sub(lambda found: re.sub(r'[^\n"]', " ", found[0]), text)
 
 
+def _of_kinds(pattern: str) -> str:
+    return pattern.replace("KIND", KIND).replace("kind", KIND.lower())
+
+
 def _row(why: str, pattern: str, meant: Meant, group: int | str = 0, *, raw: bool = False) -> Habit:
-    """A habit that one pattern finds; what is replaced is the whole match or a group of it. raw: in strings too."""
-    compiled = re.compile(pattern, re.MULTILINE)
+    """A habit that one pattern finds; what is replaced is the whole match or a group of it. raw: in strings too.
+
+    KIND in a pattern is the letter of a compute, kind the same in lower case.
+    """
+    compiled = re.compile(_of_kinds(pattern), re.MULTILINE)
 
     def find(text: str, masked: str) -> Iterator[Edit]:
         for found in compiled.finditer(text if raw else masked):
@@ -77,7 +86,7 @@ def _counted(found: re.Match[str]) -> str:
     """``1F1B`` and ``3F``: what every count and letter says."""
     return " ".join(
         letter if int(count) == 1 else f"repeat {int(count)} {{ {letter} }}"
-        for count, letter in re.findall(r"(\d{1,9})\s*[x*×]?\s*([FIWB])", found[0])
+        for count, letter in re.findall(rf"(\d{{1,9}})\s*[x*×]?\s*({KIND})", found[0])
     )
 
 
@@ -169,7 +178,7 @@ def _rank(text: str, masked: str) -> Iterator[Edit]:
 def _commas(text: str, masked: str) -> Iterator[Edit]:
     """Marks between operations, but those of an overlap."""
     between = re.compile(
-        r"(?:\b[FIWB]|[\])}])[ \t]*(,|\||&|->|=>|>|-|/)(?=[ \t]*(?:[FIWB]\b|repeat\b|overlap\b|for\b|if\b|\}|$))",
+        rf"(?:\b{KIND}|[\])}}])[ \t]*(,|\||&|->|=>|>|-|/)(?=[ \t]*(?:{KIND}\b|repeat\b|overlap\b|for\b|if\b|\}}|$))",
         re.MULTILINE,
     )
     for found in between.finditer(masked):
@@ -178,13 +187,13 @@ def _commas(text: str, masked: str) -> Iterator[Edit]:
             yield Edit(*found.span(1), "")
 
 
-_LINE_COMMENT = r"(?:(?<=[{}])|(?<=\b[FIWB])|(?<=[\])])|^)[ \t]*"
-_OPERATIONS = r"[FIWB](?:\[[^\]\n]*\])?(?:\([^)\n]*\))?"
+_LINE_COMMENT = r"(?:(?<=[{}])|(?<=\bKIND)|(?<=[\])])|^)[ \t]*"
+_OPERATIONS = r"KIND(?:\[[^\]\n]*\])?(?:\([^)\n]*\))?"
 _OVERLAP = "two operations in one slot are an overlap"
 _STATEMENT = r"(?:^|(?<=[{};]))[ \t]*"
 
-_LINE_COMMENT = r"(?:(?<=[{}])|(?<=\b[FIWB])|(?<=[\])])|^)[ \t]*"
-_OPERATIONS = r"[FIWB](?:\[[^\]\n]*\])?(?:\([^)\n]*\))?"
+_LINE_COMMENT = r"(?:(?<=[{}])|(?<=\bKIND)|(?<=[\])])|^)[ \t]*"
+_OPERATIONS = r"KIND(?:\[[^\]\n]*\])?(?:\([^)\n]*\))?"
 _STATEMENT = r"(?:^|(?<=[{};]))[ \t]*"
 _RANKS = r"ranks?|device|gpu|worker|node|process"
 _MESSAGES = r"send|recv|receive|wait|irecv|isend|SEND|RECV|step|sync|barrier|allreduce|optimizer_step"
@@ -239,7 +248,7 @@ HABITS: tuple[Habit, ...] = (
         1,
     ),
     _row(_COSTS, r"^[ \t]*costs?[ \t]*[({]([^})\n]*)[})]", lambda x: f"costs {x[1].strip().replace(':', ' =')}"),
-    _row(_COSTS, r"(?:^[ \t]*costs\b|,)[ \t]*(?:[FIWBCM]|FB)[ \t]*(:)(?=[ \t]*[\d\[])", "=", 1),
+    _row(_COSTS, r"(?:^[ \t]*costs\b|,)[ \t]*(?:KIND|[CM]|FB)[ \t]*(:)(?=[ \t]*[\d\[])", "=", 1),
     _row("a condition on the sizes is a `require`", r"^[ \t]*(assert)\b", "require", 1),
     # blocks
     Habit("a block stands in braces, as in `for k in 0 .. m { … }`", _indented),
@@ -267,17 +276,17 @@ HABITS: tuple[Habit, ...] = (
     _row(_LETTERS, rf"(?<![\w.])({'|'.join(_WORDS.values())})\b(?:\(\s*\))?(?!\s*=)", _letter),
     _row(
         "operations have upper case letters",
-        r"(?:(?<=[{}\])])|(?<=\b[FIWBfiwb])|^|\bdrain)[ \t]*\b([fiwb])(?=[\s\[(}]|$)(?!\s*(?:[-+*/]?=|\+\+|--))",
+        r"(?:(?<=[{}\])])|(?<=\bKIND)|(?<=\bkind)|^|\bdrain)[ \t]*\b(kind)(?=[\s\[(}]|$)(?!\s*(?:[-+*/]?=|\+\+|--))",
         lambda x: x[1].upper(),
         1,
     ),
     _row("`drain W` runs what weight gradients are pending", r"\bdrain\b(?=[ \t]*(?:$|\}))", "drain W"),
-    _row(_MICROBATCH, r"\b([FIWB])\d+\.(\d+)\b", r"\1(\2)"),
-    _row(_MICROBATCH, r"(?<![\w.])\d+([FIWB])(\d+)(?!\w)", r"\1(\2)"),
-    _row(_MICROBATCH, r"\b([FIWB])\{(\w+)\}", r"\1(\2)"),
+    _row(_MICROBATCH, r"\b(KIND)\d+\.(\d+)\b", r"\1(\2)"),
+    _row(_MICROBATCH, r"(?<![\w.])\d+(KIND)(\d+)(?!\w)", r"\1(\2)"),
+    _row(_MICROBATCH, r"\b(KIND)\{(\w+)\}", r"\1(\2)"),
     _row(
         "a stage of several is named as in `F[0](1)`",
-        r"\b([FIWB])(?:\((\w+),\s*(\w+)\)|\[(\w+)\]\[(\w+)\])",
+        r"\b(KIND)(?:\((\w+),\s*(\w+)\)|\[(\w+)\]\[(\w+)\])",
         lambda x: f"{x[1]}[{x[2] or x[4]}]({x[3] or x[5]})",
     ),
     _row(_OVERLAP, rf"\boverlap[ \t]+({_OPERATIONS})[ \t]*,?[ \t]*({_OPERATIONS})", r"overlap(\1, \2)"),
@@ -287,10 +296,10 @@ HABITS: tuple[Habit, ...] = (
         r"overlap(\1, \2)",
     ),
     _row(_OVERLAP, rf"(?<![\w.])({_OPERATIONS})[ \t]*(?:\+|&&?)[ \t]*({_OPERATIONS})(?!\w)", r"overlap(\1, \2)"),
-    _row(_REPEAT, r"(?<![\w.\[(])(?:\d{1,9}\s*[x*×]?\s*[FIWB])+(?![\w\[(])", _counted),
+    _row(_REPEAT, r"(?<![\w.\[(])(?:\d{1,9}\s*[x*×]?\s*KIND)+(?![\w\[(])", _counted),
     _row(_REPEAT, rf"(?<![\w.])({_OPERATIONS})[ \t]*(?:x|X|\*\*?|×|\^)[ \t]*(\w+)", r"repeat \2 { \1 }"),
     _row("a full backward is `B`", r"(?<![\w.])BW(?!\w)", "B"),
-    _row("operations stand apart", r"(?<![\w.])[FIWB]{2,}(?!\w|[ \t]*=)", lambda x: " ".join(x[0])),
+    _row("operations stand apart", r"(?<![\w.])KIND{2,}(?!\w|[ \t]*=)", lambda x: " ".join(x[0])),
     Habit("operations need nothing between them", _commas),
     _row('strings stand in `"`', r"[“”„«»‘’`']", '"'),
     _row("statements need nothing between them", r";", ""),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pipesched.language.tokens import Token
+from pipesched.model.ops import LETTERS
 
 
 @dataclass
@@ -106,8 +107,8 @@ def _operates(token: Token) -> bool:
 def _argument(before: Token, token: Token) -> bool:
     """Whether a bracket belongs to the word before it: a call, a chunk, a microbatch."""
     if token.text == "(":
-        return before.kind == "NAME" or before.text in ("overlap", "]") or before.text in tuple("FIWB")
-    return token.text == "[" and before.text in tuple("FIWB")
+        return before.kind == "NAME" or before.text in ("overlap", "]") or before.text in tuple(LETTERS)
+    return token.text == "[" and before.text in tuple(LETTERS)
 
 
 def _unary(tokens: Sequence[Token], at: int) -> bool:

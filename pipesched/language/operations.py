@@ -16,6 +16,7 @@ from typing import Any
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
+from pipesched.model.ops import COMPUTES, Result
 
 Emission = Callable[..., None]
 
@@ -72,8 +73,7 @@ class Emitter:
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
-        self.forward = Turn({c: low for c, (low, _, _) in enumerate(chunks)})
-        self.backward = Turn({c: low for c, (low, _, _) in enumerate(chunks)})
+        self.turns = {result: Turn({c: low for c, (low, _, _) in enumerate(chunks)}) for result in Result}
         self.pending = [Pending() for _ in chunks]
         self.oldest = Pending()  # those of all chunks
         self.missing: dict[tuple[int, int], int] = {}  # how many W of a chunk and microbatch
@@ -82,13 +82,14 @@ class Emitter:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The emission functions by the names that translated programs call."""
         made: dict[str, Callable[..., Any]] = {"drain": self._drain, "pair": self._pair}
-        for op, turn in (("F", self.forward), ("I", self.backward), ("B", self.backward)):
+        for kind in COMPUTES:  # I and B make a gradient first, and take turns
+            op, turn = kind.name, self.turns[kind.kind.makes[0]]
             next_one = self._next(op, turn)
             made |= {op: next_one, f"{op}_only": self._only(op, next_one), f"{op}_at": self._named(op, turn)}
         return made | {"W": self._weight, "W_only": self._any_weight, "W_at": self._named("W", None)}
 
     def _next(self, op: str, turn: Turn) -> Emission:
-        """The emission of F, I or B. This runs once an operation: everything it touches is local."""
+        """The emission of the next one of a kind. This runs once an operation: everything it touches is local."""
         upcoming, taken = turn.next, turn.taken
         end = [high for _, high, _ in self.chunks]
         base = [stage * self.microbatches for _, _, stage in self.chunks]
@@ -232,7 +233,7 @@ class Emitter:
 
     def _none_pending(self, where: str) -> Halt:
         fused = not self.split and any(
-            turn > low for turn, (low, _, _) in zip(self.backward.next.values(), self.chunks, strict=True)
+            turn > low for turn, (low, _, _) in zip(self.turns[Result.GRADIENT].next.values(), self.chunks, strict=True)
         )
         letters = "; B is the whole backward here, and what zero-bubble papers call B is I: write `I` for `B`"
         help = "an I must come first" + letters * fused

@@ -20,8 +20,8 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.language.ps_fold import LETTER, Word
 from pipesched.language.ps_series import Series, series
-from pipesched.model.columns import Bools, Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Bools, Ints, makes
+from pipesched.model.ops import COMPUTES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 
@@ -77,7 +77,7 @@ def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, i
 
 
 class _Columns:
-    """The operations of a schedule by rank, chunk and kind (0 F, 1 I and B, 2 W)."""
+    """The operations of a schedule by rank, chunk and what they make first: I and B take turns."""
 
     def __init__(self, schedule: Schedule, placement: Placement) -> None:
         self.schedule, self.placement = schedule, placement
@@ -88,8 +88,8 @@ class _Columns:
             for c, at in enumerate(placement.chunks(rank)):
                 number[at] = c
         self.chunk = number[self.route, schedule.stage]
-        kind = np.array([0, 1, 2, 1], dtype=np.int64)[schedule.op]
-        key = (schedule.rank * (int(number.max()) + 1) + self.chunk) * 3 + kind
+        kind = np.array([op.kind.makes[0] for op in COMPUTES], dtype=np.int64)[schedule.op]
+        key = (schedule.rank * (int(number.max()) + 1) + self.chunk) * len(Result) + kind
         self.by_group = np.argsort(key, kind="stable")
         self.cut = np.flatnonzero(np.diff(key[self.by_group], prepend=-1, append=-1))
         self.kind = kind
@@ -113,11 +113,11 @@ class _Columns:
         for group in self.groups:
             at = (int(self.schedule.rank[group[0]]), int(self.chunk[group[0]]))
             microbatches = self.schedule.microbatch[group]
-            if self.kind[group[0]] == 2:
+            if self.kind[group[0]] == Result.WEIGHTS:
                 split = backward.get(at, group[:0])
                 found[group] = self._pending(split[self.schedule.op[split] == Op.I], group)
                 continue
-            if self.kind[group[0]] == 1:
+            if self.kind[group[0]] == Result.GRADIENT:
                 backward[at] = group
             first = low[int(self.route[group[0]])]
             in_order = bool(np.all(microbatches == first + np.arange(len(group))))
@@ -168,8 +168,8 @@ def _turns(microbatches: list[int], first: int) -> Iterator[bool]:
 def _check_pairs(schedule: Schedule) -> None:
     second = np.flatnonzero(schedule.second)
     first = second - 1
-    right = schedule.joined[second] & ~schedule.joined[first] & (schedule.op[first] == Op.F)
-    right &= (schedule.op[second] == Op.I) | (schedule.op[second] == Op.B)
+    right = schedule.joined[second] & ~schedule.joined[first] & makes(schedule.op[first], Result.ACTIVATION)
+    right &= makes(schedule.op[second], Result.GRADIENT)
     if not bool(np.all(right)):
         i = int(second[np.argmin(right)])
         raise _nowhere(schedule, i, "is the second part of a slot whose first part is no F, or is no I or B itself")

@@ -16,6 +16,7 @@ from pipesched.language import ast
 from pipesched.language.execution import Loop
 from pipesched.language.scope import Binding, Scope
 from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, placed
+from pipesched.model.ops import Op, overlap
 from pipesched.source import Span
 
 EMITTERS = (*(f"{op}{form}" for op in "FIBW" for form in ("", "_only", "_at")), "drain", "pair", "steps")
@@ -93,7 +94,7 @@ class Statements:
         return [code], STATEMENT + sum(term.cost for term in terms)
 
     def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:
-        if node.first.op != "F" or node.second.op not in ("B", "I"):
+        if not overlap(Op[node.first.op], Op[node.second.op]):
             scope.report(
                 Code.OVERLAP_PARTS,
                 f"an overlap is an F and a B or I, not {node.first.op} and {node.second.op}",

@@ -16,13 +16,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from pipesched.model.ops import LETTERS
 from pipesched.source import Source
 
 LONGEST = 18  # digits: every such number fits in 64 bits
 COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
 ITEMS = ("schedule", "require", "let", "route", "stage", "rank", "costs", "claim")
-STATEMENTS = ("F", "I", "W", "B", "overlap", "drain", "for", "repeat", "if")
-_VALUE_ENDS = (*"FIWB)]}{", "true", "false")
+STATEMENTS = (*LETTERS, "overlap", "drain", "for", "repeat", "if")
+_VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
 _LINE_END = re.compile(r"[\r\n]|\Z")
 _NEXT_ITEM = re.compile(rf"[\r\n][ \t]*(?:{'|'.join(ITEMS)})\b|\Z")
@@ -150,7 +151,7 @@ def _one_word(before: Token, token: Token) -> bool:
 def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
     """Whether a token can only begin a statement or an item, as far as the words around it tell."""
     word, before = tokens[at].text, tokens[max(0, at - 1)].text
-    if word in ("F", "I", "W", "B"):
+    if word in tuple(LETTERS):
         return before not in ("(", ",", "drain", "release", "costs")
     if word in ("let", "repeat", "overlap", "drain"):
         return before not in ("(", ",") or first_in_line(tokens, at, source)

@@ -132,6 +132,8 @@ LETTERS: Final = "".join(op.name for op in COMPUTES)
 """A letter each, in the order of the table, which is that of everything sorted by kind."""
 SENDS: Final = tuple(op for op in Op if op.send)
 RECEIVES: Final = tuple(op for op in Op if op.receive)
+KIND: Final = f"[{LETTERS}]"
+"""One of them, as a regular expression."""
 BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
 MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes) for result in Result}
 """The kinds that make a result."""

@@ -19,7 +19,7 @@ import numpy as np
 from pipesched.analysis.measured_run import Fit, Measured, fits, running
 from pipesched.diagnostics import Code, fail
 from pipesched.formats import measured_traces as reader
-from pipesched.model.costs import Costs
+from pipesched.model.costs import TIMES, Costs
 from pipesched.model.ops import Op
 from pipesched.source import Source
 from pipesched.verbs.tables import table
@@ -128,7 +128,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
     found = tuple(fits(measured))
     values = {(fit.cost, fit.stage): fit.value / _NANO for fit in found}
     notes: list[str] = []
-    filled = {key: row for key in ("F", "I", "W", "B", "FB", "C") if (row := _row(key, values, measured, notes))}
+    filled = {key: row for key in TIMES if (row := _row(key, values, measured, notes))}
     notes += _doubts(measured)
     decimals = {key: tuple(rounded(x, digits) for x in row) for key, row in filled.items()}
     return Calibration(tuple(source.name for source in sources), measured, found, decimals, tuple(notes), digits)

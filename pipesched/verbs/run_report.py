@@ -20,6 +20,7 @@ from pipesched.analysis.idle import bubble, told
 from pipesched.diagnostics import Code, Diagnostic, exit_status
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact, shown
+from pipesched.model.ops import LETTERS
 from pipesched.model.program import Program
 from pipesched.runtime.launch import Job
 from pipesched.schedule_analysis import Analysis
@@ -62,7 +63,7 @@ class Prediction:
 
     def computes(self, stages: int) -> dict[str, tuple[float, ...]]:
         """The seconds of each kind of compute by stage."""
-        rows = {key: self.costs[key] for key in ("F", "I", "W", "B", "FB")}
+        rows = {key: self.costs[key] for key in (*LETTERS, "FB")}
         return {
             key: tuple(float(x) * self.unit for x in (row if isinstance(row, tuple) else (row,) * stages))
             for key, row in rows.items()

@@ -220,7 +220,7 @@ def _nodes(made: graphviz.Digraph, chart: Chart) -> None:
         made.node(f"rank {rank}", shape="plaintext", style="", group=str(rank))
         for index in range(int(schedule.start[rank]), int(schedule.start[rank + 1])):
             op = schedule[index]
-            fill = look.fill[op.op]
+            fill = look.colour(op.op)
             made.node(
                 names[index],
                 graphviz.escape(str(op)),

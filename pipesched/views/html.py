@@ -22,7 +22,7 @@ import numpy as np
 from pipesched.analysis.causes import causes
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
-from pipesched.model.ops import Op
+from pipesched.model.ops import COMPUTES
 from pipesched.render import clean
 from pipesched.safe import safe
 from pipesched.views import caption
@@ -131,8 +131,8 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "route": placement.route_of.tolist() if placement.routes > 1 else [],
         "message": chart.message.tolist(),
         "part": [part.numerator, part.denominator],
-        "fill": {op.name: look.fill[op] for op in (Op.F, Op.I, Op.W, Op.B)},
-        "words": {op.name: look.words[op] for op in (Op.F, Op.I, Op.W, Op.B)},
+        "fill": {op.name: look.colour(op) for op in COMPUTES},
+        "words": {op.name: look.words(op) for op in COMPUTES},
         "lighten": look.lighten,
         "source": where.name,
         "lines": where.texts,

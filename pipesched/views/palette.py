@@ -14,7 +14,7 @@ figures on one page, such as the cells of a notebook, leave each other and the p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 
@@ -24,15 +24,16 @@ from pipesched.model.ops import Op
 
 @dataclass(frozen=True)
 class Style:
-    """How cells look in SVG. fill: colours by Op as ``#rrggbb``. lighten: how far the last chunk goes towards white.
+    """How cells look in SVG. fill: by colour class of `model.ops`, as ``#rrggbb``. called: by letter, where a style has
+    words of its own for a kind. lighten: how far the last chunk goes towards white.
 
     numbers: microbatches alone, without letters. first: the number of the first rank and the first microbatch.
     idle: the colour of idle time, or None for the background. font: of everything. row: what a rank is called.
     """
 
     name: str
-    fill: Mapping[Op, str]
-    words: Mapping[Op, str]
+    fill: Mapping[str, str]
+    called: Mapping[str, str] = field(default_factory=dict)
     lighten: float = 0.6
     numbers: bool = False
     first: int = 0
@@ -40,28 +41,29 @@ class Style:
     font: str = "'DejaVu Sans', Verdana, sans-serif"
     row: str = "rank"
 
+    def colour(self, op: Op) -> str:
+        """Of a kind of compute; of a class that the style has none for, the default style's."""
+        return self.fill.get(op.kind.colour) or STYLES["default"].fill[op.kind.colour]
 
-_WORDS = {
-    Op.F: "F forward",
-    Op.I: "I backward, input",
-    Op.W: "W backward, weights",
-    Op.B: "B full backward",
-}
+    def words(self, op: Op) -> str:
+        """What the legend says of a kind."""
+        return self.called.get(op.name, f"{op.name} {op.kind.words}")
+
 
 STYLES = {
-    "default": Style("default", {Op.F: "#56b4e9", Op.I: "#e69f00", Op.W: "#009e73", Op.B: "#d55e00"}, _WORDS),
+    "default": Style("default", {"forward": "#56b4e9", "input": "#e69f00", "weights": "#009e73", "full": "#d55e00"}),
     "zero-bubble": Style(
         "zero-bubble",
-        {Op.F: "#397af2", Op.I: "#44d3da", Op.W: "#e0f0e7", Op.B: "#44d3da"},
-        {Op.F: "F", Op.I: "B", Op.W: "W", Op.B: "BW"},
+        {"forward": "#397af2", "input": "#44d3da", "weights": "#e0f0e7", "full": "#44d3da"},
+        {"F": "F", "I": "B", "W": "W", "B": "BW"},
         numbers=True,
         font="'Times New Roman', 'DejaVu Serif', serif",
         row="Device",
     ),
     "megatron": Style(
         "megatron",
-        {Op.F: "#3b6fb5", Op.I: "#5fa55a", Op.W: "#d8a73c", Op.B: "#5fa55a"},
-        {Op.F: "Forward Pass", Op.I: "Backward Pass, input", Op.W: "Backward Pass, weights", Op.B: "Backward Pass"},
+        {"forward": "#3b6fb5", "input": "#5fa55a", "weights": "#d8a73c", "full": "#5fa55a"},
+        {"F": "Forward Pass", "I": "Backward Pass, input", "W": "Backward Pass, weights", "B": "Backward Pass"},
         numbers=True,
         first=1,
         idle="#c9c9c9",
@@ -101,7 +103,7 @@ def shade(colour: str, chunk: int, chunks: int, lighten: float) -> str:
 def terminal(op: Op, chunk: int, chunks: int) -> int:
     """The nearest of a terminal's 256 colours to the default shade of a chunk."""
     look = STYLES["default"]
-    want = _channels(shade(look.fill[op], chunk, chunks, look.lighten))
+    want = _channels(shade(look.colour(op), chunk, chunks, look.lighten))
 
     def away(number: int) -> int:
         levels = (_LEVELS[number // 36], _LEVELS[number // 6 % 6], _LEVELS[number % 6])
@@ -167,7 +169,7 @@ def sheet(style: Style, seen: Sequence[tuple[Op, int]], chunks: int, outline: fl
 def _fills(style: Style, seen: Sequence[tuple[Op, int]], chunks: int) -> list[tuple[str, str]]:
     rules = []
     for op, chunk in seen:
-        colour = shade(style.fill[op], chunk, chunks, style.lighten)
+        colour = shade(style.colour(op), chunk, chunks, style.lighten)
         rules += [(f".{op.name}{chunk}", f"fill:{colour}"), (f".n{op.name}{chunk}", f"fill:{ink(colour)}")]
     return rules + ([(".i", f"fill:{style.idle}")] if style.idle else [])
 

@@ -28,14 +28,14 @@ from itertools import chain
 import numpy as np
 
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import Bools, Column, Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Bools, Column, Ints, makes
+from pipesched.model.ops import LETTERS, Result
 from pipesched.model.origin import Sited
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source, Span
 from pipesched.views.chart import Chart
 
-KINDS = "FIWB+"  # + is an overlap pair
+KINDS = f"{LETTERS}+"  # + is an overlap pair
 
 
 def chunk_column(chart: Chart) -> Column:
@@ -87,8 +87,8 @@ class Phases:
 def phases(schedule: Schedule, times: Timeline) -> Phases:
     """The phases of every rank; O(operations)."""
     ran = times.start >= 0
-    first = _per_rank(np.minimum, times.start, ran & ((schedule.op == Op.I) | (schedule.op == Op.B)), schedule)
-    last = _per_rank(np.maximum, times.end, ran & (schedule.op == Op.F), schedule)
+    first = _per_rank(np.minimum, times.start, ran & makes(schedule.op, Result.GRADIENT), schedule)
+    last = _per_rank(np.maximum, times.end, ran & makes(schedule.op, Result.ACTIVATION), schedule)
     return Phases(first, np.where(first >= 0, np.maximum(first, last), -1))
 
 
@@ -106,7 +106,7 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     """
     part = slice(int(chart.schedule.start[rank]), int(chart.schedule.start[rank + 1]))
     ran = chart.times.start[part] >= 0
-    forward = chart.schedule.op[part] == Op.F
+    forward = makes(chart.schedule.op[part], Result.ACTIVATION)
     when = np.where(forward, chart.times.start[part], chart.times.end[part])[ran]
     held = chart.held.held[part][ran]
     if chart.schedule.forward_only:

@@ -217,7 +217,7 @@ class _Page:
     def _entries(self) -> Iterator[tuple[str, str]]:
         seen = {op for op, _ in self._seen()}
         for op in sorted(seen):
-            yield f"{op.name}0", self.style.words[op]
+            yield f"{op.name}0", self.style.words(op)
         if self.chunks > 1:
             yield "", "lighter: later chunks"
         if self.cells.form == "stage":

@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.analysis.standstill import Link, Stand, Standstill
-from pipesched.model.columns import Column
+from pipesched.model.columns import RESULT, Column
 from pipesched.model.numbers import shown
-from pipesched.model.ops import Op
+from pipesched.model.ops import Op, Result
 from pipesched.safe import safe
 from pipesched.views import caption
 from pipesched.views.chart import Chart
@@ -165,7 +165,7 @@ class Cells:
             if self._visible(begin, end):
                 head = f' marker-end="url(#{scope}p)"' if end <= self.frame.end else ""
                 line = self._arrow(int(schedule.rank[sender]), begin, int(schedule.rank[i]), end)
-                yield f'<path class="{"f" if schedule.op[i] == Op.F else "g"}"{head} d="{line}"/>'
+                yield f'<path class="{"f" if RESULT[schedule.op[i]] == Result.ACTIVATION else "g"}"{head} d="{line}"/>'
 
     def _arrow(self, source: int, begin: int, target: int, end: int) -> str:
         """From the lower edge of a row to the upper edge of one below it, or the other way round; cut at the window."""

@@ -24,7 +24,7 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
-from pipesched.model.ops import Op
+from pipesched.model.ops import COMPUTES, Op
 from pipesched.render import clean, sizes
 from pipesched.views import caption, slots
 from pipesched.views.apportion import intervals, rows
@@ -206,13 +206,7 @@ def _blocks(layout: Layout, most: int, rank: int) -> list[str]:
     return [blocks[min(x, len(blocks) - 1)] for x in level.tolist()]
 
 
-_WORDS = {
-    "F": "forward",
-    "I": "backward, input",
-    "W": "backward, weights",
-    "B": "full backward",
-    "+": "overlap, one slot",
-}
+_WORDS = {**{op.name: op.kind.words for op in COMPUTES}, "+": "overlap, one slot"}
 
 
 def title(layout: Layout) -> Iterator[str]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from pipesched.model.columns import Bools, Column
 from pipesched.model.numbers import shown
-from pipesched.model.ops import Op
+from pipesched.model.ops import COMPUTES, Op
 from pipesched.views import slots
 from pipesched.views.axis import WHOLE, Axis, Window, axis, shortest
 from pipesched.views.chart import Chart
@@ -221,7 +221,7 @@ class Labels:
         number = np.char.str_len(schedule.microbatch.astype(np.str_))
         number += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
         width = (times.end - times.start) * self.step.denominator // self.step.numerator
-        groups = [single & (schedule.op == op) for op in range(4)]
+        groups = [single & (schedule.op == op) for op in COMPUTES]
         forms = (form for form, letters in enumerate((1, 0)) if _all_fit(groups, width, number + letters))
         return next(forms, 2)
 

@@ -43,7 +43,7 @@ const channels = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
 
 // Time spent on each kind before each operation of a rank, and that time multiplied by the shade: differences are the
 // exact shares, and the mean shades, of any span of time. The parts of a pair run at once, and count half each.
-const used = [0, 1, 3, 2].filter((k) => kind.includes(k)); // backward beside forward, the weights last
+const used = [...new Set([0, 1, 3, 2, ...KINDS.keys()])].filter((k) => kind.includes(k)); // backward beside forward, the weights last
 function sumOf(k, weigh) {
   const sums = new Float64Array(count + 1);
   for (let i = 0; i < count; i++)

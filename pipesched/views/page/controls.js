@@ -134,7 +134,7 @@ function tellChosen() {
 const press = (id, on) => element(id).setAttribute("aria-pressed", String(on));
 
 function find(text) {
-  const match = /^\s*(?:([FIWB])(\d+)\.)?(\d+)\s*$/i.exec(text);
+  const match = new RegExp(`^\\s*(?:([${KINDS.join("")}])(\\d+)\\.)?(\\d+)\\s*$`, "i").exec(text);
   const wanted = match ? Number(match[3]) : -1;
   const named = (i) => !match[1] || (KINDS[kind[i]] === match[1].toUpperCase() && stageOf[i] === Number(match[2]));
   const index = !match ? -1 : wayOf(wanted).find(named) ?? -1;

@@ -19,7 +19,7 @@ function column(name) {
 const kind = column("kind"), second = column("second"), stageOf = column("stage"), microbatch = column("microbatch");
 const begin = column("begin"), end = column("end"), needs = column("needs"), cause = column("cause");
 const held = column("held"), lineOf = column("line"), columnOf = column("column");
-const KINDS = ["F", "I", "W", "B"];
+const KINDS = Object.keys(meta.fill);
 const ranks = meta.start.length - 1, count = kind.length;
 
 // Operations of a rank that run are a beginning of its list.
