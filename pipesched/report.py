@@ -305,17 +305,7 @@ def _verdict_text(verdict: Verdict | None, not_judged: Sequence[str]) -> list[st
 
 
 def _verdict_json(verdict: Verdict | None, not_judged: Sequence[str]) -> dict[str, object] | None:
-    if verdict is None:
-        return None
-    return {
-        "status": verdict.status,
-        "proved": verdict.proved,
-        "verdict": verdict.line,
-        **exact(lower_bound=verdict.lower),
-        "proved_by": None if verdict.word else verdict.shown_by,
-        "told_by": verdict.shown_by if verdict.word else None,
-        "not_judged": list(not_judged),
-    }
+    return None if verdict is None else {**verdict.to_json(), "not_judged": list(not_judged)}
 
 
 def _list_text(values: Sequence[Fraction]) -> str:

@@ -32,13 +32,12 @@ import pytest
 import pipesched
 from pipesched import compile
 from pipesched.analysis.idle import Idle
-from pipesched.check.optimum_answer import NOT_JUDGED, derived
-from pipesched.check.optimum_case import Terms
+from pipesched.check.optimum import NOT_JUDGED, derived
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import Verdict, documentation, exact_terms
+from pipesched.model.verdict import Terms, Verdict, documentation
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs.verify import verify
@@ -351,20 +350,18 @@ def kept_books(told: Json, rng: random.Random) -> None:
     true = truth(told)
     costs = compile.load(Source("source.ps", told["source"]), Options()).own_costs
     caps = None if told["mem_cap"] is None else tuple(map(Fraction, told["mem_cap"]))
-    terms = Terms(costs, Release.parse(told["release"]), caps, told["objective"])
+    terms = Terms.of(true.schedule, costs, Release.parse(told["release"]), caps, told["objective"])
     certificate, value, less = told["certificate"], true.value, true.value - rng.choice([1, 1, Fraction(1, 2)])
     engine, proved, ranks = rng.choice(list(ENGINES)), rng.random() < 0.3, rng.choice([None, [0]])
     said = f"{ENGINES[engine]} refuted {shown_number(less)}{', on rank 0 alone' if ranks else ''}, which nobody checked"
     by = f"rank 0 has {value} of work" if proved else said
     verdict = Verdict(told["objective"], value, value, by, "rank 0", "" if proved else engine)
-    fused = any(x.op.name == "B" for x in simulate.orders_of(true.schedule)[0])
     first = next(x for x in simulate.orders_of(true.schedule)[0] if x.op.name == "F" and x.microbatch == 0)
     row = simulate.rows(costs, true.schedule.stages)["F"]
     work = exact(row[first.stage]) if row else 1
     where = [{"op": "F", "route": 0, "stage": first.stage, "microbatches": [0, 1]}]
     bound = {"kind": "path", "rank": 0, "head": 0, "work": work, "tail": 0, "value": work, "operations": where}
-    about = exact_terms(true.schedule.placement, costs, terms.release, caps, fused=fused, objective=told["objective"])
-    refuted = {"value": exact(less), "engine": engine, "ranks": ranks, "terms": about}
+    refuted = {"value": exact(less), "engine": engine, "ranks": ranks, "terms": terms.to_json()}
     certificate |= {"schedule": exact(value), "lower_bound": exact(value), "gap": 0, "verdict": verdict.status}
     certificate |= {"refuted": refuted, "every": None, "objective": told["objective"]}
     certificate["bound"] = rng.choice([bound, bound, bound, certificate["bound"]])

@@ -19,7 +19,6 @@ import pipesched
 from pipesched import Optimum, PipeschedError, Report, Source
 from pipesched.__main__ import main
 from pipesched.check.optimum import judge
-from pipesched.check.optimum_case import Terms
 from pipesched.diagnostics import Code
 from pipesched.optimizer.search.state import State
 from tests.test_optimize_cli import OPTIMUM, ORDERS
@@ -122,11 +121,9 @@ def test_a_printed_answer_is_verified_like_any_file(question: dict[str, Any]) ->
     assert answer.status == "proved optimal"
     loaded = pipesched.load(Source("answer.ps", answer.source))
     assert isinstance(loaded, pipesched.Schedule)
-    asked = answer.instance
-    terms = Terms(asked.costs, asked.release, asked.caps, asked.objective)
-    assert judge(loaded, terms, answer.certificate).findings == ()
+    assert judge(loaded, answer.instance, answer.certificate).findings == ()
     worse = {**answer.certificate, "verdict": "best found"}
-    assert [found.code for found in judge(loaded, terms, worse).findings] == [Code.VERDICT]
+    assert [found.code for found in judge(loaded, answer.instance, worse).findings] == [Code.VERDICT]
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=named)
@@ -323,3 +320,14 @@ def test_caps_are_rounded_down_to_what_can_be_held() -> None:
     answer, lower = (pipesched.optimize(p=3, m=4, mem_cap=cap) for cap in ("2.9", 2))
     assert answer.makespan == lower.makespan and answer.status == "proved optimal"
     assert any("the cap binds at 2" in note for note in answer.notes) and lower.notes == ()
+
+
+@pytest.mark.parametrize("costs", ["F=[2,1],I=1,W=1", "F=2,I=1,W=1"])
+def test_a_printed_file_holds_at_other_costs(costs: str) -> None:
+    """Times that it claims are of its own costs: at others they are not applicable, or they are not claimed."""
+    answer = pipesched.optimize(p=2, m=3, mem_cap=2, costs=costs)
+    for others in ("F=5", "F=[1,7],C=2"):
+        report = pipesched.verify(Source("optimum.ps", answer.source), costs=others)
+        assert report.ok and any(claim.holds for claim in report.claims)
+    assert pipesched.verify(Source("optimum.ps", answer.source)).ok
+    assert ("differ by stage" in answer.source) == ("[" in costs)

@@ -18,11 +18,10 @@ from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import timeline
 from pipesched.check.optimum import Judgement, judge
-from pipesched.check.optimum_case import Terms
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
-from pipesched.model.verdict import exact_terms
+from pipesched.model.verdict import Terms
 from pipesched.optimizer.answer.certificate import certify
 from pipesched.optimizer.bounds.lower_bound import lower_bound
 from tests.depth import deep
@@ -40,9 +39,7 @@ class Case:
 
     def judged(self) -> Judgement:
         """What the checker says."""
-        costs, release, caps = given(self.instance)
-        terms = Terms(costs, release, caps, self.instance.objective)
-        return judge(schedule_of(self.instance, self.orders), terms, self.certificate)
+        return judge(schedule_of(self.instance, self.orders), terms_of(self.instance), self.certificate)
 
     def codes(self) -> set[str]:
         """What the checker finds."""
@@ -90,13 +87,12 @@ def good(seed: int, *, ranks: int = 2, microbatches: int = 3) -> Case | None:
     if ranks == 2 and rng.random() < 0.3:
         best = optimum(x) if len(steps(x)) <= 14 else None
         refuted = (best - 1, "cadical", rng.choice([None, (0,)])) if best else None
-    return Case(x, orders, certify(problem, value, bound, refuted, terms_of(x))).concluded()
+    return Case(x, orders, certify(problem, value, bound, refuted, terms_of(x).to_json())).concluded()
 
 
-def terms_of(x: Instance) -> dict[str, object]:
-    """What a refutation is about."""
-    costs, release, caps = given(x)
-    return exact_terms(placement_of(x), costs, release, caps, fused=x.fused, objective=x.objective)
+def terms_of(x: Instance) -> Terms:
+    """What a verdict is for, and a refutation about."""
+    return Terms(placement_of(x), *given(x), x.fused, x.objective)
 
 
 def numbers(entries: dict[str, Any]) -> list[str]:
@@ -122,7 +118,7 @@ def refuted(case: Case, rng: random.Random) -> None:
     """A refutation of what the schedule reaches, by nobody, of ranks that are not there; or none, and it was needed."""
     value = case.certificate["schedule"] + rng.choice([-1, 0, 1])
     told = {"value": value, "engine": rng.choice(["cadical", "oracle"]), "ranks": rng.choice([None, [0], [99], []])}
-    told["terms"] = json.loads(json.dumps(terms_of(case.instance)))
+    told["terms"] = json.loads(json.dumps(terms_of(case.instance).to_json()))
     case.certificate["refuted"] = rng.choice([None, told])
     if rng.random() < 0.5:
         concluded(case, max(case.certificate["bound"]["value"], value + 1))

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from pipesched.check.optimum_rival import rival
 from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement, linear
 from pipesched.model.release import AT_W
+from pipesched.model.verdict import Terms
 from tests.makers.instances import given, placement_of
 from tests.oracles.brute import Instance, optimum, random_instance, steps
 
@@ -26,8 +28,13 @@ OBJECTIVES = ("makespan", "span")
 
 
 def facts_of(x: Instance) -> Facts:
-    costs, release, caps = given(x)
-    return facts(placement_of(x), costs, release, caps, fused=x.fused)
+    return facts(Terms(placement_of(x), *given(x), x.fused, x.objective))
+
+
+def of(placement: Placement, costs: Costs, cap: int | None, *, fused: bool = False) -> Facts:
+    """The same cap on every rank."""
+    caps = None if cap is None else (Fraction(cap),) * placement.ranks
+    return facts(Terms(placement, costs, AT_W, caps, fused, "makespan"))
 
 
 def instances(first: int, count: int, objective: str, most: int = 14) -> Iterator[tuple[Instance, int]]:
@@ -98,22 +105,20 @@ def test_no_bound_is_above_the_optimum(objective: str) -> None:
 )
 def test_meetings_are_never_above_a_known_optimum(p: int, cap: int, m: int, best: int) -> None:
     """Optima that engines proved; from k = 2 up and below (2p + 2) / 3 the formula meets them."""
-    made = facts(linear(p, m), Costs(), AT_W, [cap] * p, fused=False)
-    found = meetings(made)
+    found = meetings(of(linear(p, m), Costs(), cap))
     assert found is not None and found.value <= best
 
 
 def test_meetings_are_of_unit_costs_alone() -> None:
     """Another cost, a message, a V placement, B, or another release rule: the theorem says nothing."""
-    right = facts(linear(4, 9), Costs(), AT_W, [3] * 4, fused=False)
-    assert meetings(right) is not None
+    assert meetings(of(linear(4, 9), Costs(), 3)) is not None
     vee = Placement(np.array([[0, 1, 1, 0]], dtype=np.int32), np.zeros(4, dtype=np.int32), 2)
     others = [
-        facts(linear(4, 9), Costs.parse("F=1,I=2,W=1"), AT_W, [3] * 4, fused=False),
-        facts(linear(4, 9), Costs.parse("C=1"), AT_W, [3] * 4, fused=False),
-        facts(linear(4, 9), Costs(), AT_W, [3] * 4, fused=True),
-        facts(linear(4, 9), Costs(), AT_W, None, fused=False),
-        facts(vee, Costs(), AT_W, [3] * 2, fused=False),
+        of(linear(4, 9), Costs.parse("F=1,I=2,W=1"), 3),
+        of(linear(4, 9), Costs.parse("C=1"), 3),
+        of(linear(4, 9), Costs(), 3, fused=True),
+        of(linear(4, 9), Costs(), None),
+        of(vee, Costs(), 3),
     ]
     assert [meetings(made) for made in others] == [None] * len(others)
 

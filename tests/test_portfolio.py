@@ -297,7 +297,7 @@ def test_round_trips_meet_the_bound_of_meetings(ranks: int) -> None:
             asked = instance("linear", ranks, microbatches, [Fraction(room)] * ranks, "F=1,I=1,W=1")
             problem = asked.problem()
             found = trips(problem, shape(problem))
-            bound = meetings(facts(asked.placement, asked.costs, asked.release, asked.caps, fused=False))
+            bound = meetings(facts(asked))
             assert found is not None and bound is not None
             value = measured(asked, problem, found)
             assert value >= bound.value

@@ -14,7 +14,7 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.model.numbers import plain
-from pipesched.model.verdict import exact_terms
+from pipesched.model.verdict import Terms
 
 WORD = "optimal on the word of CaDiCaL, not checked"
 COSTS = "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]"
@@ -119,7 +119,7 @@ def slow(makespan: int, refuted: int) -> dict[str, Any]:
     assert isinstance(schedule, pipesched.Schedule)
     best = pipesched.optimize(p=4, m=8, mem_cap=4)
     asked = best.instance
-    terms = exact_terms(schedule.placement, asked.costs, asked.release, asked.caps, fused=False, objective="makespan")
+    terms = Terms.of(schedule, asked.costs, asked.release, asked.caps, "makespan").to_json()
     certificate = {
         **best.certificate, "schedule": makespan, "verdict": WORD, "lower_bound": makespan, "gap": 0,
         "refuted": {"engine": "cadical", "value": refuted, "ranks": None, "terms": terms},

@@ -1,6 +1,6 @@
 """An optimum is what can be derived of it anew, and no more.
 
-    schedule      complete, every input before its use, within the caps, and its objective is the one told
+    schedule      complete, every input before its use, within the caps, and its objective is the one that is said
     bound         holds, by facts derived from placement, costs, caps and release rule      `optimum_bound`, `_meetings`
     refuted       what nothing reaches: by a programme over each rank's counts, run here    `optimum_ranks`
                   else an engine's word, about these terms, that a quick try cannot belie   `optimum_rival`
@@ -12,38 +12,47 @@
 
 The optimizer is not asked. All holds for every schedule with this placement, these costs, caps and release rule and
 this kind of backward.
+
+`pipesched optimize --json` prints a verdict, its terms, times, peaks and bounds. Each of them is derived here too
+(`check_answer`), and one that differs is named. What cannot be derived is judged by nobody, and listed as such.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle
-from pipesched.check.optimum_bound import fault
+from pipesched.check.optimum_bound import explained, fault, named
 from pipesched.check.optimum_case import (
     Case,
     FaultError,
-    Terms,
     finding,
     order_text,
     require,
     require_at_most,
     scheduled,
 )
+from pipesched.check.optimum_certificate import Entries, Unreadable, same
 from pipesched.check.optimum_every import Every, every_fault
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_ranks import refutes
 from pipesched.check.optimum_rival import rival
-from pipesched.check.optimum_told import Told, Unreadable
-from pipesched.check.optimum_words import explained, named
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
-from pipesched.model.numbers import shown
+from pipesched.model import verdict as words
+from pipesched.model.numbers import exact, shown
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import Verdict, engine_name, exact_terms
+from pipesched.model.verdict import FOUND, Terms, Verdict, engine_name
 
 ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice", "paths", "cap")
+NOT_JUDGED = ("found_by", "given", "known", "notes", "reason", "seed")
+"""What the search did, and schedules that are not there to be looked at."""
+
+_CHECKED_ELSEWHERE = ("source", "certificate")
+_SHOWN = 120  # characters of a value
 
 At = Callable[[int], Schedule]
 """The schedule for another number of microbatches."""
@@ -63,11 +72,11 @@ def judge(schedule: Schedule, terms: Terms, certificate: Mapping[str, object], a
     schedule; PS715, it is not for every m; and all that is wrong with the schedule itself. at: needed for every m.
     """
     try:
-        case = _Told(schedule, terms, certificate)
+        case = _Certified(schedule, terms, certificate)
         if case.wrong:
             return Judgement(tuple(case.wrong))
         verdict = case.verdict(at)
-        return Judgement(tuple(_told_otherwise(verdict, case.told)), verdict, case.spent)
+        return Judgement(tuple(_different(verdict, case.entries)), verdict, case.spent)
     except FaultError as found:
         return Judgement((found.finding,))
     except PipeschedError as error:
@@ -90,65 +99,66 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
     except FaultError as found:
         return Judgement((found.finding,))
     if verdict.everywhere:
-        told = f"the bound grows by {shown(verdict.grown[1])} with each microbatch, and is {shown(value)} here"
-        return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=told, word=""))
+        why = f"the bound grows by {shown(verdict.grown[1])} with each microbatch, and is {shown(value)} here"
+        return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=why, word=""))
     work = max(case.spent.work)
-    told = f"a rank has {shown(work)} of work"
-    return Judgement((), replace(verdict, value=case.value, lower=work, shown_by=told, by="work", word=""))
+    why = f"a rank has {shown(work)} of work"
+    return Judgement((), replace(verdict, value=case.value, lower=work, shown_by=why, by="work", word=""))
 
 
-def _told_otherwise(verdict: Verdict, told: Told) -> Iterator[Diagnostic]:
-    if "verdict" in told.entries and told.text("verdict") != verdict.status:
+def _different(verdict: Verdict, entries: Entries) -> Iterator[Diagnostic]:
+    """PS711, the certificate says another verdict."""
+    if "verdict" in entries.entries and entries.text("verdict") != verdict.status:
         wrong = f"{verdict.objective} {shown(verdict.value)}, lower bound {shown(verdict.lower)}: {verdict.status}"
-    elif "lower_bound" in told.entries and told.time("lower_bound") != verdict.lower:
+    elif "lower_bound" in entries.entries and entries.time("lower_bound") != verdict.lower:
         wrong = f"the lower bound is {shown(verdict.lower)}"
-    elif "gap" in told.entries and told.time("gap") != verdict.gap:
+    elif "gap" in entries.entries and entries.time("gap") != verdict.gap:
         wrong = f"the gap is {verdict.gap}"
     else:
         return
     yield finding(Code.VERDICT, f"the verdict does not follow: {wrong}")
 
 
-class _Told(Case):
-    """A schedule, and what is told about it."""
+class _Certified(Case):
+    """A schedule, and what its certificate says of it."""
 
     def __init__(self, schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -> None:
         super().__init__(schedule, terms)
-        self.told = Told(certificate, self.ticks.scale)
+        self.entries = Entries(certificate, self.ticks.scale)
 
     def verdict(self, at: At | None) -> Verdict:
         """What follows."""
         names = ("objective", "backward", "schedule", "verdict", "lower_bound", "gap", "bound", "refuted", "every")
-        self.told.only(*names)
+        self.entries.only(*names)
         require(self._statement())
         made = self._refuted(self._bound())
-        if "every" not in self.told:
+        if "every" not in self.entries:
             return made
         return self._for_every(made, at)
 
     def _statement(self) -> str:
         """What the schedule is, its objective, and what that comes to."""
-        told = self.told
-        if told.text("objective") != self.terms.objective:
+        entries = self.entries
+        if entries.text("objective") != self.terms.objective:
             return f"it is about another objective than the {self.terms.objective}"
-        if told.text("backward") != ("fused" if self.fused else "split"):
+        if entries.text("backward") != ("fused" if self.terms.fused else "split"):
             return "it is about the other kind of backward"
         if not self.one_at_a_time:
             return "it is about F, I and W, or F and B, one at a time"
-        if told.time("schedule") != self.value:
+        if entries.time("schedule") != self.value:
             return f"the {self.terms.objective} is {shown(self.value)}"
-        return "" if "refuted" in told.entries else "it does not tell what was refuted"
+        return "" if "refuted" in entries.entries else "it does not say what was refuted"
 
     def _bound(self) -> Verdict:
         """What formulas say."""
-        told, scale = self.told.bound("bound"), self.ticks.scale
-        require(fault(self.facts, told, span=self.span))
+        bound, scale = self.entries.bound("bound"), self.ticks.scale
+        require(fault(self.facts, bound, span=self.span))
         better = None if self.span else meetings(self.facts)
-        if better is not None and better.value > told.value:
-            told_by, by, lower = better.told, "meetings of microbatches", better.value
+        if better is not None and better.value > bound.value:
+            why, by, lower = better.why, "meetings of microbatches", better.value
         else:
-            told_by, by, lower = explained(told, scale), named(told), told.value
-        return self._than(Verdict(self.terms.objective, self.value, Fraction(lower, scale), told_by, by))
+            why, by, lower = explained(bound, scale), named(bound), bound.value
+        return self._than(Verdict(self.terms.objective, self.value, Fraction(lower, scale), why, by))
 
     def _than(self, verdict: Verdict) -> Verdict:
         if verdict.lower > self.value:
@@ -160,15 +170,15 @@ class _Told(Case):
 
     def _refuted(self, formula: Verdict) -> Verdict:
         """What is out of reach by a programme over counts, or by an engine's word."""
-        if "refuted" not in self.told:
+        if "refuted" not in self.entries:
             return formula
-        told = self.told.part("refuted").only("value", "engine", "ranks", "terms")
-        engine, bound, scale = told.text("engine"), told.ticks("value"), self.ticks.scale
-        require(self._about(told))
+        refuted = self.entries.part("refuted").only("value", "engine", "ranks", "terms")
+        engine, bound, scale = refuted.text("engine"), refuted.ticks("value"), self.ticks.scale
+        require(self._about(refuted))
         lower = Fraction((bound // self.tick + 1) * self.tick, scale)
         if lower <= formula.lower:
             return formula
-        alone = f", on rank {told.wholes('ranks')[0]} alone" if "ranks" in told else ""
+        alone = f", on rank {refuted.wholes('ranks')[0]} alone" if "ranks" in refuted else ""
         if refutes(self.facts, bound, span=self.span):
             why = f"within {shown(Fraction(bound, scale))} some rank has no time for its work, taking ranks one by one"
             return Verdict(formula.objective, self.value, lower, why, "ranks taken one by one")
@@ -176,24 +186,21 @@ class _Told(Case):
         why = f"{engine_name(engine)} refuted {shown(Fraction(bound, scale))}{alone}, which nobody checked"
         return Verdict(formula.objective, self.value, lower, why, engine_name(engine), word=engine)
 
-    def _about(self, told: Told) -> str:
+    def _about(self, refuted: Entries) -> str:
         """That a refutation is a known engine's, about these terms, and no contradiction to the schedule."""
-        placement, asked = self.schedule.placement, self.terms
-        if told.text("engine") not in ENGINES:
-            return f"no engine is called {told.text('engine')!r}"
-        own = exact_terms(
-            placement, asked.costs, asked.release, asked.caps, fused=self.fused, objective=asked.objective
-        )
-        if other := told.part("terms").only(*own).otherwise(own):
+        if refuted.text("engine") not in ENGINES:
+            return f"no engine is called {refuted.text('engine')!r}"
+        own, ranks = self.terms.to_json(), range(self.schedule.ranks)
+        if other := refuted.part("terms").only(*own).different(own):
             return f"what was refuted has other terms: {other[0]}"
-        if "ranks" in told and not (told.wholes("ranks") and set(told.wholes("ranks")) <= set(range(placement.ranks))):
+        if "ranks" in refuted and not (refuted.wholes("ranks") and set(refuted.wholes("ranks")) <= set(ranks)):
             return "it is about ranks that are not there"
-        if told.time("value") >= self.value:
-            return f"{shown(told.time('value'))} is told to be refuted, and the schedule takes {shown(self.value)}"
+        if refuted.time("value") >= self.value:
+            return f"{shown(refuted.time('value'))} is said to be refuted, and the schedule takes {shown(self.value)}"
         return ""
 
     def _belied(self, engine: str, bound: int) -> None:
-        """A schedule where an engine is told to have found that there is none."""
+        """A schedule where an engine is said to have found that there is none."""
         starts = rival(self.facts, self.starts, bound, span=self.span)
         if starts is None:
             return
@@ -202,25 +209,71 @@ class _Told(Case):
         if not made.wrong and made.value * self.ticks.scale <= bound:
             raise FaultError(
                 Code.BEATEN,
-                f"{engine_name(engine)} is told to have refuted {shown(Fraction(bound, self.ticks.scale))}, "
+                f"{engine_name(engine)} is said to have refuted {shown(Fraction(bound, self.ticks.scale))}, "
                 f"and here is a schedule with {self.terms.objective} {shown(made.value)}",
                 *(f"rank {rank}: {order_text(better, rank)}" for rank in range(better.ranks)),
             )
 
     def _for_every(self, here: Verdict, at: At | None) -> Verdict:
         """The same, and what is known of every other m."""
-        told = Every.read(self.told.part("every"))
+        every = Every.read(self.entries.part("every"))
         if at is None:
-            raise FaultError(Code.EVERY, "it is told to be for every m, and there is one schedule")
-        cases = {m: Case(at(m), self.terms) for m in told.sizes(self.schedule.placement.microbatches)}
+            raise FaultError(Code.EVERY, "it is said to be for every m, and there is one schedule")
+        cases = {m: Case(at(m), self.terms) for m in every.sizes(self.schedule.placement.microbatches)}
         for m, case in cases.items():
-            require_at_most(self, case, told.value + told.growth * (m - told.microbatches))
-        first = cases[told.microbatches]
-        if wrong := every_fault(told, first.schedule, first.dependencies, first.ticks, span=self.span):
+            require_at_most(self, case, every.value + every.growth * (m - every.microbatches))
+        first = cases[every.microbatches]
+        if wrong := every_fault(every, first.schedule, first.analysis.dependencies, first.ticks, span=self.span):
             raise FaultError(Code.EVERY, f"it is not for every m: {wrong}")
         return replace(
             here,
-            every=(told.microbatches, told.step),
-            grown=(told.value, told.growth),
-            everywhere=told.grows(first.facts, span=self.span),
+            every=(every.microbatches, every.step),
+            grown=(every.value, every.growth),
+            everywhere=every.grows(first.facts, span=self.span),
         )
+
+
+def check_answer(
+    schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
+) -> Iterator[Diagnostic]:
+    """PS714, an entry of an answer does not follow. documentation: of the schedule's file."""
+    assert judged.verdict is not None and judged.spent is not None
+    right = derived(schedule, terms, judged.verdict, judged.spent)
+    for name, value in answer.items():
+        if name in right and not same(value, right[name]):
+            yield _finding(f"`{name}` is {_text(right[name])}, not {_text(value)}")
+        elif name not in (*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE):
+            yield _finding(f"an answer has no entry {name[:40]!r}")
+    own = words.documentation(judged.verdict, terms)
+    if documentation is not None and documentation.split() != own.replace('"', "'").split():
+        yield _finding(f"the schedule's documentation is not what follows: {own}")
+
+
+def derived(schedule: Schedule, terms: Terms, verdict: Verdict, spent: Idle) -> dict[str, object]:
+    """The entries of an answer that follow, as JSON. spent: the times of the schedule."""
+    peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
+    return {
+        "ok": verdict.status != FOUND,
+        **verdict.to_json(),
+        "for": terms.text,
+        "parameters": words.sizes(terms.placement),
+        "placement": terms.placement.rank_of.tolist(),
+        "objective": terms.objective,
+        **exact(makespan=spent.makespan, span=spent.span, bubble=spent.bubble, span_bubble=spent.span_bubble),
+        **exact(work=max(spent.work), gap=verdict.gap),
+        "every": verdict.every_json,
+        **exact(mem_cap=terms.caps, peak=peak),
+        "release": terms.release.name,
+        **exact(costs=terms.costs.to_json()),
+        "assumed_costs": terms.assumed,
+        "diagnostics": [],
+    }
+
+
+def _text(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+
+
+def _finding(message: str) -> Diagnostic:
+    return Diagnostic(Code.ANSWER, f"the answer does not follow: {message}", help="optimize again; this proves nothing")

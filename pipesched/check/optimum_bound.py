@@ -1,4 +1,4 @@
-"""A told bound, derived anew.
+"""A bound that a certificate gives: derived anew, and put into words with numbers that add up.
 
     path, one-machine   operations of a rank: least head + their work + least tail
     ends                head + (work of the rank - what fits before the head - what fits in the tail) + tail
@@ -12,9 +12,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeAlias
 
 from pipesched.check.optimum_paths import Facts, Line, heads, tails
+from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 
 KINDS = ("path", "one-machine", "ends")
@@ -26,7 +28,7 @@ Part: TypeAlias = tuple[Line, int, int]
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound as it is told, in ticks. operations: none where the kind is ends; before and after: 0 where it is not.
+    """A bound as a certificate gives it, in ticks. operations: none where the kind is ends; before, after: 0 where not.
 
     frame: the rank whose span is counted, None for its own, and where a makespan is.
     """
@@ -48,47 +50,47 @@ class Bound:
         return own if span else None
 
 
-def fault(facts: Facts, told: Bound, *, span: bool) -> str:
+def fault(facts: Facts, bound: Bound, *, span: bool) -> str:
     """What is wrong with a bound, or an empty string."""
-    if told.kind not in KINDS:
-        return f"no bound is of kind {told.kind!r}"
-    if not 0 <= told.rank < len(facts.cap):
-        return f"there is no rank {told.rank}"
-    if told.frame is not None and (not span or not 0 <= told.frame < len(facts.cap)):
-        return f"nothing is counted in the frame of rank {told.frame}"
-    if told.kind == "ends" and told.frame not in (None, told.rank):
+    if bound.kind not in KINDS:
+        return f"no bound is of kind {bound.kind!r}"
+    if not 0 <= bound.rank < len(facts.cap):
+        return f"there is no rank {bound.rank}"
+    if bound.frame is not None and (not span or not 0 <= bound.frame < len(facts.cap)):
+        return f"nothing is counted in the frame of rank {bound.frame}"
+    if bound.kind == "ends" and bound.frame not in (None, bound.rank):
         return "not all the work of a rank need be done in the frame of another"
-    frame = told.counted(span=span)
-    wrong = (_ends if told.kind == "ends" else _busy)(facts, told, heads(facts, frame), tails(facts, frame))
-    total = told.head + told.work + told.tail - told.before - told.after
-    return wrong or ("" if told.value == total else "its terms do not add up to its value")
+    frame = bound.counted(span=span)
+    wrong = (_ends if bound.kind == "ends" else _busy)(facts, bound, heads(facts, frame), tails(facts, frame))
+    total = bound.head + bound.work + bound.tail - bound.before - bound.after
+    return wrong or ("" if bound.value == total else "its terms do not add up to its value")
 
 
-def _busy(facts: Facts, told: Bound, head: Times, tail: Times) -> str:
-    for line, low, high in told.operations:
-        if facts.rank.get(line) != told.rank or not 0 <= low < high <= facts.length[line]:
-            return f"rank {told.rank} has no {line.op.name} of stage {line.stage} for microbatches {low} .. {high}"
-    number = sum(high - low for _, low, high in told.operations)
-    twice = len({line for line, _, _ in told.operations}) != len(told.operations)
-    if not number or twice or (told.kind == "path" and number != 1):
+def _busy(facts: Facts, bound: Bound, head: Times, tail: Times) -> str:
+    for line, low, high in bound.operations:
+        if facts.rank.get(line) != bound.rank or not 0 <= low < high <= facts.length[line]:
+            return f"rank {bound.rank} has no {line.op.name} of stage {line.stage} for microbatches {low} .. {high}"
+    number = sum(high - low for _, low, high in bound.operations)
+    twice = len({line for line, _, _ in bound.operations}) != len(bound.operations)
+    if not number or twice or (bound.kind == "path" and number != 1):
         return "it names no operations, the same ones twice, or more than one on a path"
-    if told.work != sum((high - low) * facts.work[line] for line, low, high in told.operations):
+    if bound.work != sum((high - low) * facts.work[line] for line, low, high in bound.operations):
         return "the work of its operations is another"
-    if told.head > min(head[line][low] for line, low, _ in told.operations):
+    if bound.head > min(head[line][low] for line, low, _ in bound.operations):
         return "one of its operations can start before the head"
-    if told.tail > min(tail[line][high - 1] for line, _, high in told.operations):
+    if bound.tail > min(tail[line][high - 1] for line, _, high in bound.operations):
         return "one of its operations can end less than the tail before everything has"
     return ""
 
 
-def _ends(facts: Facts, told: Bound, head: Times, tail: Times) -> str:
-    if told.work != sum(facts.work[line] * facts.length[line] for line in facts.on(told.rank)):
-        return f"the work of rank {told.rank} is another"
-    if told.before + told.after >= told.work:
+def _ends(facts: Facts, bound: Bound, head: Times, tail: Times) -> str:
+    if bound.work != sum(facts.work[line] * facts.length[line] for line in facts.on(bound.rank)):
+        return f"the work of rank {bound.rank} is another"
+    if bound.before + bound.after >= bound.work:
         return "all the work fits at both ends, so they may overlap"
-    if told.before < _fits(facts, told.rank, head, told.head, back=False):
+    if bound.before < _fits(facts, bound.rank, head, bound.head, back=False):
         return "more work can be done before the head"
-    if told.after < _fits(facts, told.rank, tail, told.tail, back=True):
+    if bound.after < _fits(facts, bound.rank, tail, bound.tail, back=True):
         return "more work can be done in the tail"
     return ""
 
@@ -133,3 +135,35 @@ def _tail(facts: Facts, stage: list[Line], time: Times, t: int) -> Iterator[tupl
             work = sum(_done(facts, x, late[x], n, t) for x, n in zip(stage, counts, strict=True))
             held = -gains[0] * min(i, unbegun) - gains[1] * i - (gains[2] * w if len(stage) > 2 else 0)
             yield held, work
+
+
+def explained(bound: Bound, scale: int) -> str:
+    """A bound in words; scale: ticks of the unit of time."""
+    head, work, tail, total, before, after = (
+        shown(Fraction(ticks, scale))
+        for ticks in (bound.head, bound.work, bound.tail, bound.value, bound.before, bound.after)
+    )
+    if bound.kind == "path":
+        return f"the longest path, through rank {bound.rank}: {total}"
+    if bound.kind == "ends":
+        fits = [f"{before} fit into the first {head}"] * (bound.head > 0)
+        fits += [f"{after} into the last {tail}" if fits else f"{after} fit into the last {tail}"] * (bound.tail > 0)
+        total_of = _sum((bound.head, head), (bound.work, work), (-bound.before, before), (-bound.after, after))
+        why = f"rank {bound.rank} has {work} of work, of which its cap lets {' and '.join(fits)}"
+        return f"{why}: {total_of}{f' + {tail}' * (bound.tail > 0)} = {total}"
+    apart = bound.frame not in (None, bound.rank)
+    begins, end = (f"{head} after rank {bound.frame}", f"rank {bound.frame}") if apart else (f"after {head}", "the end")
+    where = [f"begins {begins}"] * (bound.head > 0) + [f"ends {tail} before {end}"] * (bound.tail > 0)
+    why = f"rank {bound.rank} has {work} of work" + f" that {' and '.join(where)}" * bool(where)
+    return why + f": {_sum((bound.head, head), (bound.work, work), (bound.tail, tail))} = {total}" * bool(where)
+
+
+def named(bound: Bound) -> str:
+    """Where it comes from, in a word."""
+    return "the longest path" if bound.kind == "path" else f"rank {bound.rank}"
+
+
+def _sum(*parts: tuple[int, str]) -> str:
+    """``8 + 10 - 3``: the parts that are not 0, those with a minus whose number is negative."""
+    there = [(sign, text) for sign, text in parts if sign]
+    return "".join(f" {'-' if sign < 0 else '+'} {text}" for sign, text in there).removeprefix(" + ")

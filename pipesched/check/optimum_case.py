@@ -5,40 +5,26 @@ What refutes a certificate is raised as a `FaultError`, wherever it is found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.holdings import memory
-from pipesched.analysis.idle import Idle, idle
-from pipesched.analysis.timeline import Timeline, timeline
+from pipesched.analysis.idle import Idle
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.memory import check_memory
 from pipesched.check.optimum_paths import Facts, Line, facts
 from pipesched.check.optimum_rival import Starts
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Compute, Op
-from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.model.verdict import Terms
+from pipesched.schedule_analysis import Analysis
 
 _SHOWN = 400  # characters of a rank's order in a counterexample
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a verdict is for, besides the placement. caps: by rank, in the unit of peaks, or None."""
-
-    costs: Costs
-    release: Release
-    caps: tuple[Fraction, ...] | None
-    objective: str
 
 
 class FaultError(Exception):
@@ -59,22 +45,21 @@ def require(said: str) -> None:
 
 
 class Case:
-    """A schedule under its terms, and what follows from them."""
+    """A schedule under its terms, and what follows from them; the placement and the kind of backward are its own."""
 
-    def __init__(self, schedule: Schedule, terms: Terms) -> None:
-        self.schedule, self.terms = schedule, terms
-        self.ticks = terms.costs.ticks(schedule.stages)
-        if terms.caps is not None:
-            require("" if len(terms.caps) == schedule.ranks else f"{len(terms.caps)} caps for {schedule.ranks} ranks")
-        self.dependencies: Dependencies = Dependencies.of(schedule)
-        self.times: Timeline = timeline(schedule, self.dependencies, self.ticks)
-        self.fused = bool((schedule.op == Op.B).any())
+    def __init__(self, schedule: Schedule, asked: Terms) -> None:
+        self.schedule = schedule
+        self.terms = Terms.of(schedule, asked.costs, asked.release, asked.caps, asked.objective)
+        self.ticks = asked.costs.ticks(schedule.stages)
+        if asked.caps is not None:
+            require("" if len(asked.caps) == schedule.ranks else f"{len(asked.caps)} caps for {schedule.ranks} ranks")
+        self.analysis = Analysis(schedule, asked.costs, asked.release)
 
     @property
     def one_at_a_time(self) -> bool:
         """Whether it runs F, I and W, or F and B, and no two in one slot."""
         split = (self.schedule.op == Op.I) | (self.schedule.op == Op.W)
-        return not (bool(self.schedule.joined.any()) or (self.fused and bool(split.any())))
+        return not (bool(self.schedule.joined.any()) or (self.terms.fused and bool(split.any())))
 
     @property
     def span(self) -> bool:
@@ -83,18 +68,19 @@ class Case:
     @cached_property
     def wrong(self) -> list[Diagnostic]:
         """With the schedule itself."""
+        made = self.analysis
         found = [
-            *check_complete(self.schedule, self.dependencies),
-            *check_dataflow(self.schedule, self.dependencies, self.times),
+            *check_complete(self.schedule, made.dependencies),
+            *check_dataflow(self.schedule, made.dependencies, made.timeline),
         ]
         if self.terms.caps is not None:
-            sizes = self.terms.costs.sizes(self.schedule.stages)
-            found += check_memory(memory(self.schedule, self.terms.release, sizes), self.terms.caps)
+            found += check_memory(made.memory, self.terms.caps)
         return found
 
-    @cached_property
+    @property
     def spent(self) -> Idle:
-        return idle(self.schedule, self.times, self.ticks)
+        assert self.analysis.idle is not None, "its orders wait for each other, which is wrong"
+        return self.analysis.idle
 
     @property
     def value(self) -> Fraction:
@@ -102,8 +88,7 @@ class Case:
 
     @cached_property
     def facts(self) -> Facts:
-        terms = self.terms
-        return facts(self.schedule.placement, terms.costs, terms.release, terms.caps, fused=self.fused)
+        return facts(self.terms)
 
     @cached_property
     def tick(self) -> int:
@@ -115,7 +100,7 @@ class Case:
         """Those of the schedule, each line in the order of time."""
         starts: dict[Line, list[int]] = {line: [] for line in self.facts.rank}
         route = self.schedule.placement.route_of[self.schedule.microbatch]
-        columns = (self.schedule.op, route, self.schedule.stage, self.times.start)
+        columns = (self.schedule.op, route, self.schedule.stage, self.analysis.timeline.start)
         for op, one, stage, start in zip(*(column.tolist() for column in columns), strict=True):
             starts[Line(Op(op), one, stage)].append(start)
         return {line: sorted(times) for line, times in starts.items()}
@@ -126,12 +111,12 @@ def require_at_most(own: Case, case: Case, value: Fraction) -> None:
     at, objective = f"at m={case.schedule.placement.microbatches}", own.terms.objective
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(Code.EVERY, f"{at} its placement is another")
-    if case.fused != own.fused or not case.one_at_a_time:
+    if case.terms.fused != own.terms.fused or not case.one_at_a_time:
         raise FaultError(Code.EVERY, f"{at} its operations are of another kind")
     if case.wrong:
         raise FaultError(Code.EVERY, f"{at} it is no schedule: {case.wrong[0].message}")
     if case.value > value:
-        raise FaultError(Code.EVERY, f"{at} the {objective} is told to be {shown(value)}, and is {shown(case.value)}")
+        raise FaultError(Code.EVERY, f"{at} the {objective} is said to be {shown(value)}, and is {shown(case.value)}")
 
 
 def scheduled(schedule: Schedule, starts: Starts) -> Schedule:

@@ -27,8 +27,8 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.check.optimum_bound import Bound, fault
+from pipesched.check.optimum_certificate import Entries, Unreadable
 from pipesched.check.optimum_paths import Facts, between, heads, tails
-from pipesched.check.optimum_told import Told, Unreadable
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Ticks
 from pipesched.model.numbers import plain
@@ -39,8 +39,9 @@ _COPIES = (0, 1, 2, 5)
 
 @dataclass(frozen=True)
 class Every:
-    """What is told. value, growth: in the unit of time; objective (the value), seam, period, starts: in ticks, starts
-    by rank in the order of the schedule of m0. bound: at m0; None where it is told for no m but one to be optimal.
+    """What a certificate says. value, growth: in the unit of time; objective (the value), seam, period, starts: in
+    ticks, starts by rank in the order of the schedule of m0. bound: at m0; None where it is said to be optimal for one
+    m alone.
     """
 
     microbatches: int
@@ -54,15 +55,15 @@ class Every:
     bound: Bound | None
 
     @classmethod
-    def read(cls, told: Told) -> Every:
-        told.only("microbatches", "step", "value", "growth", "seam", "starts", "bound")
-        first, step, growth = told.whole("microbatches"), told.whole("step"), told.time("growth")
-        period = Told({"period": plain(growth * step)}, told.scale).ticks("period")
+    def read(cls, given: Entries) -> Every:
+        given.only("microbatches", "step", "value", "growth", "seam", "starts", "bound")
+        first, step, growth = given.whole("microbatches"), given.whole("step"), given.time("growth")
+        period = Entries({"period": plain(growth * step)}, given.scale).ticks("period")
         if first < 1 or step < 1 or period < 1:
             raise Unreadable("no period follows from its step and growth")
-        bound = told.bound("bound") if "bound" in told else None
-        value, seam = told.ticks("value"), told.ticks("seam")
-        return cls(first, step, told.time("value"), growth, value, seam, period, told.table("starts"), bound)
+        bound = given.bound("bound") if "bound" in given else None
+        value, seam = given.ticks("value"), given.ticks("seam")
+        return cls(first, step, given.time("value"), growth, value, seam, period, given.table("starts"), bound)
 
     def sizes(self, asked: int) -> list[int]:
         """Numbers of microbatches at which the schedule is looked at: the one asked for, the least, and a few more."""
@@ -87,23 +88,23 @@ class Every:
         return self.step * sum(facts.work[line] for line in mine) >= self.period
 
 
-def _repeats(facts: Facts, frame: int | None, told: Every) -> bool:
+def _repeats(facts: Facts, frame: int | None, every: Every) -> bool:
     """Whether a longest path leads from an operation to the K-th after it, and takes a period for that."""
     head, tail = heads(facts, frame), tails(facts, frame)
     for line in facts.rank:
-        for i in range(facts.length[line] - told.step):
-            if head[line][i] + told.period + facts.work[line] + tail[line][i + told.step] >= told.objective:
-                return between(facts, line, i, told.step) >= told.period
+        for i in range(facts.length[line] - every.step):
+            if head[line][i] + every.period + facts.work[line] + tail[line][i + every.step] >= every.objective:
+                return between(facts, line, i, every.step) >= every.period
     return False
 
 
-def every_fault(told: Every, schedule: Schedule, dependencies: Dependencies, ticks: Ticks, *, span: bool) -> str:
+def every_fault(every: Every, schedule: Schedule, dependencies: Dependencies, ticks: Ticks, *, span: bool) -> str:
     """What is wrong with the starts as those of the schedule of m0, or with the part that repeats."""
     if schedule.placement.routes > 1:
         return "two routes share the microbatches"
-    if [len(times) for times in told.starts] != np.diff(schedule.start).tolist():
+    if [len(times) for times in every.starts] != np.diff(schedule.start).tolist():
         return "its starts are not those of its operations"
-    start = np.array([x for times in told.starts for x in times], dtype=np.int64)
+    start = np.array([x for times in every.starts for x in times], dtype=np.int64)
     work = ticks.compute[schedule.op, schedule.stage]
     at = np.flatnonzero(dependencies.producer >= 0)
     late = np.where(dependencies.crosses, ticks.message[schedule.stage[dependencies.producer]], 0)
@@ -112,10 +113,10 @@ def every_fault(told: Every, schedule: Schedule, dependencies: Dependencies, tic
         return "two of its operations run at once"
     if bool((start[at] < ((start + work)[dependencies.producer] + late)[at]).any()):
         return "one of its operations starts before its input is there"
-    if _objective(schedule, start, start + work, span=span) > told.objective:
+    if _objective(schedule, start, start + work, span=span) > every.objective:
         return "its starts take more time"
     reach = int(work.max()) + int(ticks.message.max())
-    return _unrepeated(told, schedule, start, reach)
+    return _unrepeated(every, schedule, start, reach)
 
 
 def _objective(schedule: Schedule, start: Ints, end: Ints, *, span: bool) -> int:
@@ -125,13 +126,13 @@ def _objective(schedule: Schedule, start: Ints, end: Ints, *, span: bool) -> int
     return max(int(end[high - 1] - start[low]) for low, high in cuts if high > low)
 
 
-def _unrepeated(told: Every, schedule: Schedule, start: Ints, reach: int) -> str:
+def _unrepeated(every: Every, schedule: Schedule, start: Ints, reach: int) -> str:
     """n(t + P) = n(t) + K at the first t, and between it and the last one the same starts, P later."""
-    first, last = told.seam - reach - 1, told.seam - 1
+    first, last = every.seam - reach - 1, every.seam - 1
     for key in np.unique(schedule.op.astype(np.int64) * schedule.stages + schedule.stage):
         line = np.sort(start[schedule.op.astype(np.int64) * schedule.stages + schedule.stage == key])
-        now, then = (np.searchsorted(line, (x, x + told.period), side="right") for x in (first, last))
-        same = np.array_equal(line[now[0] : then[0]] + told.period, line[now[1] : then[1]])
-        if now[1] != now[0] + told.step or not same:
+        now, then = (np.searchsorted(line, (x, x + every.period), side="right") for x in (first, last))
+        same = np.array_equal(line[now[0] : then[0]] + every.period, line[now[1] : then[1]])
+        if now[1] != now[0] + every.step or not same:
             return "no part of it repeats at its seam"
     return ""

@@ -31,10 +31,10 @@ from pipesched.model.ops import Op
 
 @dataclass(frozen=True)
 class Meetings:
-    """value: in ticks. told: its terms, in words; its numbers count operations."""
+    """value: in ticks. why: its terms, in words; its numbers count operations."""
 
     value: int
-    told: str
+    why: str
 
 
 def meetings(facts: Facts) -> Meetings | None:
@@ -44,10 +44,10 @@ def meetings(facts: Facts) -> Meetings | None:
         return None
     size = facts.gains[Line(Op.F, 0, 0)]
     made = [
-        Meetings(unit * (rank + value), f"rank {rank} holds {cap // size} at most, {told}")
+        Meetings(unit * (rank + value), f"rank {rank} holds {cap // size} at most, {why}")
         for rank, cap in enumerate(facts.cap)
         if cap is not None
-        for value, told in _terms(len(facts.cap) - rank, cap // size, facts.length[Line(Op.F, 0, 0)], rank)
+        for value, why in _terms(len(facts.cap) - rank, cap // size, facts.length[Line(Op.F, 0, 0)], rank)
     ]
     return max(made, key=lambda one: one.value, default=None)
 
@@ -76,9 +76,9 @@ def _terms(p: int, k: int, m: int, begins: int) -> Iterator[tuple[int, str]]:
     for n in {1, q - 1, q} & set(range(1, q + 1)):
         if (x := m - 1 - n * k) >= 1:
             value = (n + 1) * trip + 3 * x - 2
-            told = f"and microbatches that meet wait for each other: {after}{n + 1} x {trip} + 3 x {x} - 2"
-            yield value, f"{told} = {begins + value}"
+            why = f"and microbatches that meet wait for each other: {after}{n + 1} x {trip} + 3 x {x} - 2"
+            yield value, f"{why} = {begins + value}"
     if q >= 1 and e == 0:
         value = q * trip + p + k
-        told = f"and microbatches that meet wait for each other: {after}{q} x {trip} + {p} + {k}"
-        yield value, f"{told} = {begins + value}"
+        why = f"and microbatches that meet wait for each other: {after}{q} x {trip} + {p} + {k}"
+        yield value, f"{why} = {begins + value}"

@@ -16,7 +16,7 @@ Nothing here is shared with what makes certificates.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -25,10 +25,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
-from pipesched.model.placement import Placement
-from pipesched.model.release import Release
+from pipesched.model.verdict import Terms
 
 UNKNOWN = -(2**62)
 """Ticks before which nothing has been, whatever is added."""
@@ -66,20 +64,19 @@ class Facts:
         return [line for line in self.rank if self.rank[line] == rank]
 
 
-def facts(
-    placement: Placement, costs: Costs, release: Release, caps: Sequence[Fraction] | None, *, fused: bool
-) -> Facts:
+def facts(terms: Terms) -> Facts:
     """The lines of a placement, inputs before what needs them, and what waits for what."""
-    made, ticks = Facts(), costs.ticks(placement.stages)
-    sizes = [size * placement.ranks / placement.stages for size in costs.sizes(placement.stages)]
+    placement, release = terms.placement, terms.release
+    made, ticks = Facts(), terms.costs.ticks(placement.stages)
+    sizes = [size * placement.ranks / placement.stages for size in terms.costs.sizes(placement.stages)]
     shares = {Op.F: Fraction(1), Op.I: -release.at_input, Op.W: -release.at_weight, Op.B: Fraction(-1)}
     fine = lcm(*((x * y).denominator for x in sizes for y in shares.values()))
-    made.cap = [None] * placement.ranks if caps is None else [int(cap * fine // 1) for cap in caps]
-    back, counts = Op.B if fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
+    made.cap = [None] * placement.ranks if terms.caps is None else [int(cap * fine // 1) for cap in terms.caps]
+    back, counts = Op.B if terms.fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
     for route in filter(lambda route: counts[route], range(placement.routes)):
         forward = [Line(Op.F, route, s) for s in range(placement.stages)]
         chain = forward + [Line(back, route, line.stage) for line in reversed(forward)]
-        weights = [] if fused else [Line(Op.W, route, line.stage) for line in forward]
+        weights = [] if terms.fused else [Line(Op.W, route, line.stage) for line in forward]
         for line in chain + weights:
             made.rank[line] = int(placement.rank_of[route, line.stage])
             made.length[line] = counts[route]

@@ -1,15 +1,15 @@
 """Ranks, one after another: is it certain that no schedule ends by C?
 
-    window     [low, high] of every start, from the longest paths
-    rank       its sequences are chains of like operations, so an order is a path through counts, and memory is a
-               function of them:
+    time window   [low, high] of every start, from the longest paths
+    rank          its sequences are chains of like operations, so an order is a path through counts, and memory is a
+                  function of them:
 
-                   T[counts] = the least time at which these can be done, over all orders within the cap
+                      T[counts] = the least time at which these can be done, over all orders within the cap
 
-               Every step starts within its window. What lies on no path that is over by C leaves the window.
-    round      every rank, then the paths again: what became late on one rank is late on its neighbours
+                  Every step starts within its time window; what lies on no path that is over by C leaves it.
+    round         every rank, then the paths again: what became late on one rank is late on its neighbours
 
-C is refuted if a window is empty or no order is left. Microbatches of a route are alike, so each sequence keeps
+C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so each sequence keeps
 their order. So are the W of a rank, where all take as long and free as much: the n-th of them all waits until n of
 their I have ended. Budgeted in steps of the programme, so the answer is the same on every machine.
 """
@@ -98,7 +98,7 @@ class _Windows:
         return [(self.low[line][:], self.high[line][:]) for line in self.order if self.rank[line] == rank]
 
     def spread(self) -> int:
-        """What a window tells of those before and after it; how many there are."""
+        """Each time window narrows those before and after it; how many there are."""
         into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
         for before, after, offset, message in self.arcs:
             into[after].append((before, offset, self.work[before] + message))

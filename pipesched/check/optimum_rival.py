@@ -25,12 +25,12 @@ Table: TypeAlias = list[list[int]]
 """A number for each operation of each line, lines as in `Facts.rank`."""
 
 
-def rival(facts: Facts, told: Starts, goal: int, *, span: bool, looks: int = LOOKS) -> Starts | None:
-    """Starts with which the objective is at most `goal` ticks, if some are found. told: those of the schedule."""
+def rival(facts: Facts, known: Starts, goal: int, *, span: bool, looks: int = LOOKS) -> Starts | None:
+    """Starts with which the objective is at most `goal` ticks, if some are found. known: those of the schedule."""
     if looks < LOOKS_EACH * sum(facts.length.values()):
         return None
     left, nets = [looks], (_net(facts, back=False), _net(facts, back=True))
-    for priority in _priorities(facts, told):
+    for priority in _priorities(facts, known):
         for turn in range(ROUNDS):
             net = nets[turn % 2]
             found = net.run(priority, left)
@@ -42,9 +42,9 @@ def rival(facts: Facts, told: Starts, goal: int, *, span: bool, looks: int = LOO
     return None
 
 
-def _priorities(facts: Facts, told: Starts) -> Iterator[Table]:
+def _priorities(facts: Facts, known: Starts) -> Iterator[Table]:
     after = tails(facts)
-    yield [told[line] for line in facts.rank]
+    yield [known[line] for line in facts.rank]
     yield [[-x for x in after[line]] for line in facts.rank]
     for kinds in ("IBFW", "IBWF", "FIBW"):
         yield [[kinds.index(line.op.name)] * facts.length[line] for line in facts.rank]

@@ -2,8 +2,8 @@
 
 source         the schedule, a .ps file as text
 release, mem_cap, objective       what it was asked for
-certificate    what is said about it (`check.optimum_told`)
-the rest       what follows from these (`check.optimum_answer`)
+certificate    what is said about it (`check.optimum_certificate`)
+the rest       what follows from these (`check.optimum`)
 """
 
 from __future__ import annotations

@@ -15,9 +15,11 @@ from fractions import Fraction
 from textwrap import fill
 
 from pipesched.model.costs import Costs, equations
-from pipesched.model.numbers import plain, shown
+from pipesched.model.numbers import exact, plain, shown
+from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
 
 PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
 
@@ -87,6 +89,25 @@ class Verdict:
             return f"no schedule is below {shown(self.lower)}: {self.shown_by}"
         return f"no schedule is shorter: {self.shown_by}"
 
+    def to_json(self) -> dict[str, object]:
+        """The status and what shows it. Times are whole numbers or strings such as ``11/2``."""
+        return {
+            "status": self.status,
+            "proved": self.proved,
+            "verdict": self.line,
+            **exact(lower_bound=self.lower),
+            "proved_by": None if self.word else self.shown_by,
+            "told_by": self.shown_by if self.word else None,
+        }
+
+    @property
+    def every_json(self) -> dict[str, object] | None:
+        """For which m it is given, and what it takes there; None where it is for one m."""
+        if self.every is None:
+            return None
+        (first, step), (value, growth) = self.every, self.grown
+        return {"microbatches": first, "step": step, **exact(value=value, growth=growth)}
+
     def at(self, microbatches: int) -> Fraction | None:
         """The objective at another m, at most; None where it is not for that m."""
         if self.every is None or microbatches < self.every[0] or (microbatches - self.every[0]) % self.every[1]:
@@ -101,12 +122,14 @@ class Verdict:
         return f", and for every m = {first} + {step}j" if step > 1 else f", and for every m from {first} up"
 
 
-def documentation(verdict: Verdict, terms: str) -> str:
+def documentation(verdict: Verdict, terms: Terms) -> str:
     """What the printed file says of itself."""
-    lines = [f"{verdict.line[0].upper()}{verdict.line[1:]}.", f"For: {terms}."]
+    lines = [f"{verdict.line[0].upper()}{verdict.line[1:]}.", f"For: {terms.text}."]
     if verdict.status != FOUND:
         told = "It rests on this" if verdict.word else "None is shorter"
         lines.insert(1, f"{told}: {verdict.shown_by}.")
+    if terms.scalar_costs is None:
+        lines.append("No claim is made of its times: they hold for these costs, which differ by stage.")
     return "\n".join(fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False) for line in lines)
 
 
@@ -130,61 +153,80 @@ def placement_name(placement: Placement) -> str:
     return "vee" if ranks == [r for c in range(chunks) for r in (turn if c % 2 == 0 else turn[::-1])] else "irregular"
 
 
-def terms(placement: Placement, costs: Costs, release: Release, caps: Sequence[Fraction] | None, *, fused: bool) -> str:
-    """What a verdict is for."""
-    cap = "no cap" if caps is None else f"cap {listed_caps(caps)}"
-    return f"{terms_without_cap(placement, costs, release, fused=fused)}, {cap}"
-
-
-def terms_without_cap(placement: Placement, costs: Costs, release: Release, *, fused: bool) -> str:
-    named = " ".join(f"{name}={value}" for name, value in sizes(placement).items())
-    backward = "full backward" if fused else "split backward"
-    rates = ",".join(f"{key}={_cost(value)}" for key, value in _used(costs, fused).items())
-    if guessed := assumed(costs, fused=fused):
-        rates += f" (assumed: {equations(guessed)})"
-    return f"{placement_name(placement)} placement, {named}, {backward}, costs {rates}, release {release.name}"
-
-
 def listed_caps(caps: Sequence[Fraction]) -> str:
     return shown(caps[0]) if len(set(caps)) == 1 else ",".join(map(shown, caps))
 
 
-def assumed(costs: Costs, *, fused: bool) -> dict[str, str]:
-    """The costs that count and were not given, though others were: each with what it follows from."""
-    return {key: text for key, text in costs.assumed.items() if key in _kinds(fused)}
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What a verdict is for. caps: by rank, in the unit of peaks, or None; fused: whether backwards are whole."""
 
+    placement: Placement
+    costs: Costs
+    release: Release
+    caps: tuple[Fraction, ...] | None
+    fused: bool
+    objective: str
 
-def _kinds(fused: bool) -> tuple[str, ...]:
-    """What runs; no slot holds two operations."""
-    return ("F", "B") if fused else ("F", "I", "W")
+    @classmethod
+    def of(
+        cls, schedule: Schedule, costs: Costs, release: Release, caps: tuple[Fraction, ...] | None, objective: str
+    ) -> Terms:
+        """Those of a schedule, whose placement and kind of backward they are."""
+        return cls(schedule.placement, costs, release, caps, bool((schedule.op == Op.B).any()), objective)
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The costs of what runs; no slot holds two operations."""
+        return ("F", "B") if self.fused else ("F", "I", "W")
 
-def _used(costs: Costs, fused: bool) -> dict[str, object]:
-    """The costs that count, as JSON."""
-    return {key: value for key, value in costs.to_json().items() if key in (*_kinds(fused), "C", "M")}
+    @property
+    def text(self) -> str:
+        """In one line."""
+        return f"{self.text_without_cap}, {'no cap' if self.caps is None else f'cap {listed_caps(self.caps)}'}"
+
+    @property
+    def text_without_cap(self) -> str:
+        """The same for any cap."""
+        named = " ".join(f"{name}={value}" for name, value in sizes(self.placement).items())
+        backward = "full backward" if self.fused else "split backward"
+        rates = ",".join(f"{key}={_cost(value)}" for key, value in self._used.items())
+        if guessed := self.assumed:
+            rates += f" (assumed: {equations(guessed)})"
+        return (
+            f"{placement_name(self.placement)} placement, {named}, {backward}, costs {rates}, "
+            f"release {self.release.name}"
+        )
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """The costs that count and were not given, though others were: each with what it follows from."""
+        return {key: text for key, text in self.costs.assumed.items() if key in self.kinds}
+
+    @property
+    def scalar_costs(self) -> dict[str, Fraction] | None:
+        """The costs that times depend on, by the names that claims have for them; None where one differs by stage."""
+        found = {f"t{key}": self.costs.scalar(key) for key in (*self.kinds, "C")}
+        return None if None in found.values() else {name: x for name, x in found.items() if x is not None}
+
+    @property
+    def _used(self) -> dict[str, object]:
+        """The costs that count, as JSON."""
+        return {key: value for key, value in self.costs.to_json().items() if key in (*self.kinds, "C", "M")}
+
+    def to_json(self) -> dict[str, object]:
+        """What a refutation is about: it says nothing under other terms."""
+        counts = [int((self.placement.route_of == route).sum()) for route in range(self.placement.routes)]
+        return {
+            "objective": self.objective,
+            "backward": "fused" if self.fused else "split",
+            "placement": self.placement.rank_of.tolist(),
+            "microbatches": counts,
+            "costs": self._used,
+            "release": self.release.name,
+            "caps": None if self.caps is None else [plain(cap) for cap in self.caps],
+        }
 
 
 def _cost(value: object) -> str:
     return "[" + ",".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
-
-
-def exact_terms(
-    placement: Placement,
-    costs: Costs,
-    release: Release,
-    caps: Sequence[Fraction] | None,
-    *,
-    fused: bool,
-    objective: str,
-) -> dict[str, object]:
-    """What a refutation is about, as JSON: it says nothing under other terms."""
-    counts = [int((placement.route_of == route).sum()) for route in range(placement.routes)]
-    return {
-        "objective": objective,
-        "backward": "fused" if fused else "split",
-        "placement": placement.rank_of.tolist(),
-        "microbatches": counts,
-        "costs": _used(costs, fused),
-        "release": release.name,
-        "caps": None if caps is None else [plain(cap) for cap in caps],
-    }

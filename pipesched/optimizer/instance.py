@@ -22,11 +22,10 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.model.costs import Costs
 from pipesched.model.numbers import require_counts
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
-from pipesched.model.release import Release
+from pipesched.model.verdict import Terms
 from pipesched.optimizer.problem import Problem, Sizes, build
 
 NO_CAP = 2**40  # parts: more than any schedule holds
@@ -37,15 +36,8 @@ Asked: TypeAlias = str | tuple[int, ...] | Placement | None
 
 
 @dataclass(frozen=True, eq=False)
-class Instance:
-    """What is asked, for any number of microbatches. caps: by rank, in the unit of peaks, or None."""
-
-    placement: Placement
-    costs: Costs
-    release: Release
-    caps: tuple[Fraction, ...] | None
-    fused: bool
-    objective: str
+class Instance(Terms):
+    """What is asked: the terms of the verdict, for any number of microbatches."""
 
     def problem(self, microbatches: int | None = None) -> Problem:
         """The problem at the size of the placement, or at another (of a placement with one route).
@@ -56,14 +48,9 @@ class Instance:
         placement = self.placement if microbatches is None else _of(self.placement, microbatches)
         return _coarsest(build(placement, self._sizes(), fused=self.fused, objective=self.objective))
 
-    def of(self, microbatches: int) -> Instance:
+    def at(self, microbatches: int) -> Instance:
         """The same for another number of microbatches."""
         return replace(self, placement=_of(self.placement, microbatches))
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The costs that its times depend on, but for messages."""
-        return ("F", "B") if self.fused else ("F", "I", "W")
 
     @property
     def rounded(self) -> tuple[Fraction, ...] | None:

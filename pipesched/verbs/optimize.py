@@ -12,18 +12,19 @@ verdict on it is the checker's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import PurePath
 
 import numpy as np
 
 from pipesched.check.optimum import judge
-from pipesched.check.optimum_case import Terms
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import facts
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.inputs import built_in, read
 from pipesched.language import ps_write
 from pipesched.language.parser import OPS_A_WORD
 from pipesched.model.numbers import plain
@@ -43,11 +44,12 @@ from pipesched.optimizer.search.search import search, write_refutation
 from pipesched.optimizer.search.state import INTERRUPTED, State
 from pipesched.report import Report
 from pipesched.source import Source
-from pipesched.verbs.optimize_baselines import known as known_schedules
+from pipesched.verbs.library import sized
 from pipesched.verbs.optimize_request import Request, Target, aim
 
 _LEFT = 0.5  # seconds after an interrupt
 _PRINTING = 25e-6  # seconds for an operation, to print the answer and to verify it
+_READING = 10e-6  # seconds for an operation of a baseline
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
@@ -65,13 +67,13 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     problem = target.instance.problem()
     reason = infeasible(problem)
     if reason is not None:
-        return Optimum.infeasible(target.instance, problem, reason)
+        return Optimum(target.instance, impossible=True, reason=reason)
     until -= _PRINTING * problem.operations
     repeated, until, interrupted = _repeated(request, target, progress, until)
     if repeated is not None:
         target = _resized(target, repeated)
         problem = target.instance.problem()
-    known = list(known_schedules(target, problem, until))
+    known = list(_baselines(target, problem, until))
     state = repeated.state_at(problem) if repeated else _searched(request, target, problem, known, progress, until)
     if interrupted and not state.proved:
         state.stopped = INTERRUPTED
@@ -90,6 +92,23 @@ def _repeated(
         return periodic(target.instance, request.limits, progress, until), until, False
     except KeyboardInterrupt:
         return None, time.monotonic() + _LEFT, True
+
+
+def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known]:
+    """The schedule that was given, and those of the library with the same stages and microbatches, while there is time
+    for one more (monotonic).
+    """
+    seen, stages = set(), target.instance.placement.stages
+    sizes = {name: target.sizes[name] for name in ("p", "v", "m") if name in target.sizes}
+    if target.given is not None:
+        seen.add(name := PurePath(target.given.source).stem)
+        yield Known.of(name, target.given.schedule, target.instance, problem)
+    for name in built_in():
+        if name not in seen and time.monotonic() + _READING * problem.operations < until:
+            seen.add(name)
+            schedule = sized(read(name), sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
+            if schedule is not None:
+                yield Known.of(name, schedule, target.instance, problem)
 
 
 def _searched(
@@ -116,15 +135,14 @@ def _formula(instance: Instance, problem: Problem) -> int:
     """What the checker knows by a formula, in ticks: no schedule has less."""
     if problem.objective == "span":
         return 0
-    made = facts(instance.placement, instance.costs, instance.release, instance.caps, fused=instance.fused)
-    found, scale = meetings(made), instance.costs.ticks(instance.placement.stages).scale
+    found, scale = meetings(facts(instance)), instance.costs.ticks(instance.placement.stages).scale
     return 0 if found is None else int(found.value * problem.scale / scale)
 
 
 def _resized(target: Target, repeated: Periodic) -> Target:
     """The same for the least number of microbatches, from the one asked for, that the seam reaches."""
     microbatches = repeated.reachable(target.instance.placement.microbatches)
-    return replace(target, instance=target.instance.of(microbatches), sizes={**target.sizes, "m": microbatches})
+    return replace(target, instance=target.instance.at(microbatches), sizes={**target.sizes, "m": microbatches})
 
 
 def _answer(request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None) -> Optimum:
@@ -152,7 +170,7 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         given=known[0] if target.given else None,
         source=text,
         certificate=proof | verdict,
-        report=report,
+        checked=report,
         seed=request.limits.seed,
     )
 
@@ -169,8 +187,7 @@ def _judged(schedule: Schedule, instance: Instance, proof: Mapping[str, object],
         problem = instance.problem(microbatches)
         return convert.to_schedule(problem, repeated.seam.unrolled(problem))
 
-    terms = Terms(instance.costs, instance.release, instance.caps, instance.objective)
-    judged = judge(schedule, terms, proof, at)
+    judged = judge(schedule, instance, proof, at)
     if judged.verdict is None:
         raise PipeschedError(judged.findings)
     return judged.verdict

@@ -24,8 +24,8 @@ from pipesched.report import Claim, Report
 from pipesched.source import Source
 
 if TYPE_CHECKING:
-    from pipesched.check.optimum_case import Terms
     from pipesched.formats.answer_read import Answer
+    from pipesched.model.verdict import Terms
 
 FOLLOWED = 10  # times as long takes an operation whose certificate is followed too
 
@@ -60,8 +60,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
     """The schedule of an optimizer's answer, its certificate, and whatever else it says; at another m if it is for
     every m.
     """
-    from pipesched.check.optimum import judge, judge_at
-    from pipesched.check.optimum_answer import NOT_JUDGED, check_answer
+    from pipesched.check.optimum import NOT_JUDGED, check_answer, judge, judge_at
     from pipesched.formats import answer_read
 
     told = answer_read.read(source)
@@ -91,7 +90,7 @@ def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
     Raises:
         PipeschedError: PS225, other costs or another release rule are given; PS710; all that is wrong in the file.
     """
-    from pipesched.check.optimum_case import Terms
+    from pipesched.model.verdict import Terms
 
     if options.costs is not None or options.release not in (AT_W, told.release):
         raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
@@ -101,7 +100,7 @@ def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
     if told.caps is not None and len(told.caps) != own.schedule.ranks:
         raise fail(Code.CERTIFICATE, f"the answer has {len(told.caps)} caps for {own.schedule.ranks} ranks")
-    return Terms(own.own_costs, told.release, told.caps, told.objective), own
+    return Terms.of(own.schedule, own.own_costs, told.release, told.caps, told.objective), own
 
 
 def _as_asked(told: Answer, options: Options) -> dict[str, Any]:

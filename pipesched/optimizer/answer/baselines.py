@@ -1,26 +1,26 @@
-"""What stands beside an answer: the schedule that was given, and those of the library at the same size."""
+"""The baselines of an answer: the schedule that was given, and those of the library at the same size."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.holdings import memory
-from pipesched.analysis.idle import idle
-from pipesched.analysis.timeline import timeline
+from pipesched.analysis.idle import Idle
+from pipesched.model.costs import equations
+from pipesched.model.numbers import exact, percent, shown
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import convert
 from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.problem import Orders, Problem
+from pipesched.schedule_analysis import Analysis
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A published schedule at the same size. Times in the user's unit; peak: the largest over the ranks; bubble,
-    span_bubble: as everywhere, see `analysis.idle`.
+    """A published schedule at the same size. Times are in the user's unit; peak: the largest over the ranks.
 
     fits: whether its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
     kind of backward, which `unlike` then says.
@@ -46,13 +46,57 @@ class Known:
     @classmethod
     def of(cls, name: str, schedule: Schedule, instance: Instance, problem: Problem) -> Known:
         """A schedule that finishes, at the costs of the instance."""
-        ticks = instance.costs.ticks(schedule.stages)
-        spent = idle(schedule, timeline(schedule, Dependencies.of(schedule), ticks), ticks)
-        peaks = memory(schedule, instance.release, instance.costs.sizes(schedule.stages)).peak
+        made = Analysis(schedule, instance.costs, instance.release)
+        assert made.idle is not None, "its orders wait for each other"
+        peaks = made.memory.peak
         same = np.array_equal(schedule.placement.rank_of, instance.placement.rank_of)
         orders = convert.to_orders(problem, schedule) if same else None
         fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
         joined = bool(schedule.joined.any())
         unlike = "another placement" if not same else "overlap slots" if joined else "another kind of backward"
-        times = (spent.makespan, spent.span, spent.bubble, spent.span_bubble)
-        return cls(name, *times, max(peaks), fits, orders, unlike)
+        return cls(name, *_times(made.idle), max(peaks), fits, orders, unlike)
+
+    def to_json(self) -> dict[str, object]:
+        """Its name and figures, and whether it is an answer to the question."""
+        times = exact(makespan=self.makespan, span=self.span, bubble=self.bubble, span_bubble=self.span_bubble)
+        return {"name": self.name, **times, **exact(peak=self.peak), "fits": self.fits and self.orders is not None}
+
+
+def _times(spent: Idle) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+    """In the order of the table."""
+    return spent.makespan, spent.span, spent.bubble, spent.span_bubble
+
+
+def comparison(given: Known | None, value: Fraction, objective: str) -> list[str]:
+    """How an objective compares with that of the schedule that was given."""
+    if given is None:
+        return []
+    theirs = given.span if objective == "span" else given.makespan
+    remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
+    if theirs == value:
+        return [f"    as long as {given.name}{remark}"]
+    more = f" ({percent(abs(theirs - value) / theirs)})" if theirs else ""
+    longer = "shorter" if value < theirs else "longer"
+    return [f"    {shown(abs(theirs - value))}{more} {longer} than {given.name}{remark}"]
+
+
+def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
+    """The schedule that was found among the baselines, in the order of the objective. spent, peak: its own."""
+    own = ("this schedule", *_times(spent), peak, "")
+    rows = [own, *((k.name, k.makespan, k.span, k.bubble, k.span_bubble, k.peak, k.remark) for k in known)]
+    rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
+    cells = [(x, shown(a), shown(b), percent(c), percent(d), shown(e), remark) for x, a, b, c, d, e, remark in rows]
+    cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak", ""))
+    width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]) - 1)]
+    aligned = ([row[0].ljust(width[0]), *map(str.rjust, row[1:-1], width[1:]), row[-1]] for row in cells)
+    return [_unit(known, instance), *(f"    {'  '.join(row)}".rstrip() for row in aligned)]
+
+
+def _unit(known: Sequence[Known], instance: Instance) -> str:
+    """What a time is: that of `compare` is another where ranks have several stages; what else the rows assume."""
+    stages, ranks = instance.placement.stages, instance.placement.ranks
+    other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
+    guessed = {key: text for key, text in instance.costs.assumed.items() if key not in (*instance.kinds, "FB")}
+    if guessed and any(row.orders is None for row in known):
+        other += f"; assumed for other kinds of backward: {equations(guessed, instance.costs)}"
+    return f"    unit of time: costs of one of {stages} stages{other}"

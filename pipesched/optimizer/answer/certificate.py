@@ -1,7 +1,7 @@
 """What is proved about a schedule, as JSON that `check.optimum` re-checks without the optimizer.
 
-The shape is in `check.optimum_told`. A bound is told by its terms: two times and some sums. A refutation is an engine's
-word, with what was asked. The verdict is not told here: it is the checker's.
+The shape is in `check.optimum_certificate`. A bound is given by its terms: two times and some sums. A refutation is an
+engine's word, with what was asked. The verdict is not given here: it is the checker's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Op
-from pipesched.model.verdict import exact_terms
 from pipesched.optimizer.bounds.longest_paths import framed
 from pipesched.optimizer.bounds.lower_bound import Bound
 from pipesched.optimizer.bounds.warmup import Ends
@@ -31,15 +30,7 @@ def certificate(instance: Instance, state: State, repeated: Periodic | None = No
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
     assert state.value is not None
     every = None if repeated is None else _every(instance, repeated)
-    terms = exact_terms(
-        instance.placement,
-        instance.costs,
-        instance.release,
-        instance.caps,
-        fused=instance.fused,
-        objective=instance.objective,
-    )
-    return certify(state.problem, state.value, state.bound, asked, terms) | {"every": every}
+    return certify(state.problem, state.value, state.bound, asked, instance.to_json()) | {"every": every}
 
 
 def certify(
@@ -88,12 +79,12 @@ def _bound(problem: Problem, bound: Bound) -> dict[str, object]:
     times = {"head": terms.head, "work": terms.work, "tail": terms.tail, "value": bound.value}
     if isinstance(terms, Ends):
         times = {**times, "before": terms.before, "after": terms.after}
-    told: dict[str, object] = {"kind": bound.kind, "rank": bound.rank}
-    told |= {"frame": bound.frame} if problem.objective == "span" else {}
-    told |= {name: plain(problem.time(ticks)) for name, ticks in times.items()}
+    made: dict[str, object] = {"kind": bound.kind, "rank": bound.rank}
+    made |= {"frame": bound.frame} if problem.objective == "span" else {}
+    made |= {name: plain(problem.time(ticks)) for name, ticks in times.items()}
     if not isinstance(terms, Ends):
-        told["operations"] = _operations(problem, bound)
-    return told
+        made["operations"] = _operations(problem, bound)
+    return made
 
 
 def _operations(problem: Problem, bound: Bound) -> list[dict[str, object]]:

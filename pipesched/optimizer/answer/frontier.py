@@ -51,7 +51,7 @@ class Frontier:
 
 def _row(cap: Fraction, answer: Optimum) -> tuple[str, str, str, str, str]:
     if answer.value is None or answer.least_bubble is None:
-        told = f"infeasible: {answer.reason}" if answer.status == INFEASIBLE else answer.verdict
-        return shown(cap), "-", "-", "-", told
-    told = answer.status if answer.exit_status == 0 else f"gap {percent(answer.gap or Fraction(0))}"
-    return shown(cap), shown(answer.value), percent(answer.least_bubble), shown(max(answer.peak)), told
+        verdict = f"infeasible: {answer.reason}" if answer.status == INFEASIBLE else answer.verdict
+        return shown(cap), "-", "-", "-", verdict
+    verdict = answer.status if answer.exit_status == 0 else f"gap {percent(answer.gap or Fraction(0))}"
+    return shown(cap), shown(answer.value), percent(answer.least_bubble), shown(max(answer.peak)), verdict

@@ -1,49 +1,62 @@
-"""What was found, as a value: always for this placement, these costs and caps, this backward and this release rule."""
+"""What was found, as a value: always for this placement, these costs and caps, this backward and this release rule.
+
+proved optimal: makespan 27
+    for: linear placement, p=4 v=1 m=8, split backward, costs F=1,I=1,W=1,C=0, release W, cap 4
+    no schedule is shorter: ...
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.holdings import memory
-from pipesched.analysis.idle import bubble, idle
-from pipesched.analysis.timeline import timeline
+from pipesched import render
+from pipesched.analysis.assumptions import doubts
+from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Code, Diagnostic, exit_status
-from pipesched.model import verdict
-from pipesched.model.numbers import shown
-from pipesched.model.verdict import FOUND, INFEASIBLE, NOTHING, Verdict
+from pipesched.model.numbers import doubled, exact, shown
+from pipesched.model.release import Release
+from pipesched.model.verdict import (
+    FOUND,
+    INFEASIBLE,
+    NOTHING,
+    PROVED,
+    Verdict,
+    documentation,
+    listed_caps,
+    sizes,
+)
 from pipesched.optimizer import convert
-from pipesched.optimizer.answer import published, told, words
-from pipesched.optimizer.answer.baselines import Known
+from pipesched.optimizer.answer.baselines import Known, comparison, table
 from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic
 from pipesched.optimizer.search.state import State
+from pipesched.report import Report
+from pipesched.schedule_analysis import Analysis
 
-if TYPE_CHECKING:
-    from pipesched.report import Report  # which this layer does not import: a report is above what it judges
+COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
+"""Entries of a certificate that are whole numbers always."""
+
+_COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
+_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+_MORE_ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
 
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
     """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
 
-    judged: what the checker says of the schedule; None where there is none, as are makespan and span, and () works and
-    peak, which are by rank. lower_bound: of the objective; gap: how much more than the bound the objective is, as a
-    fraction of the bound. proved_by: what shows that there is no less; bound_by: in a word. given: the schedule to
-    improve on, which is then the first of `known`. every: (m0, K) where the schedule is given for every m = m0 + jK;
+    judged: what the checker says of the schedule, spent: its times, and checked: what every ordinary check says of it;
+    None where there is no schedule. peak: by rank. least, least_by: the lower bound of the search. given: the schedule
+    to improve on, which is then the first of `known`. every: (m0, K) where the schedule is given for every m = m0 + jK;
     growth: (objective at m0, for each microbatch more). Exit status 0, 3 (less is not excluded) or 1 (infeasible).
     """
 
     instance: Instance
-    objective: str
     judged: Verdict | None = None
-    makespan: Fraction | None = None
-    span: Fraction | None = None
-    works: tuple[Fraction, ...] = ()
+    spent: Idle | None = None
     peak: tuple[Fraction, ...] = ()
     least: Fraction | None = None
     least_by: str = ""
@@ -58,10 +71,25 @@ class Optimum:
     notes: tuple[str, ...] = ()
     source: str = ""
     certificate: Mapping[str, object] = field(default_factory=dict)
-    report: Report | None = None
+    checked: Report | None = None
 
     def __repr__(self) -> str:
         return f"<Optimum {self.verdict} for {self.terms_without_cap}>"
+
+    @property
+    def report(self) -> Report:
+        """What every ordinary check says of the schedule.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.checked is None:
+            raise ValueError(f"there is no schedule to report on: {self.verdict}")
+        return self.checked
+
+    @property
+    def objective(self) -> str:
+        return self.instance.objective
 
     @property
     def status(self) -> str:
@@ -81,9 +109,15 @@ class Optimum:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """PS701 where no schedule is within the caps; else nothing."""
-        if self.status != INFEASIBLE:
-            return ()
-        return (Diagnostic(Code.INFEASIBLE, self.verdict, help=_ROOM),)
+        return (Diagnostic(Code.INFEASIBLE, self.verdict, help=_MORE_ROOM),) if self.status == INFEASIBLE else ()
+
+    @property
+    def makespan(self) -> Fraction | None:
+        return None if self.spent is None else self.spent.makespan
+
+    @property
+    def span(self) -> Fraction | None:
+        return None if self.spent is None else self.spent.span
 
     @property
     def value(self) -> Fraction | None:
@@ -91,8 +125,38 @@ class Optimum:
         return self.span if self.objective == "span" else self.makespan
 
     @property
+    def works(self) -> tuple[Fraction, ...]:
+        """By rank."""
+        return () if self.spent is None else self.spent.work
+
+    @property
+    def work(self) -> Fraction | None:
+        """Of the busiest rank."""
+        return max(self.works, default=None)
+
+    @property
+    def bubble(self) -> Fraction | None:
+        """The share of all ranks' time until the makespan in which they do nothing: idle / (p x makespan)."""
+        return None if self.spent is None else self.spent.bubble
+
+    @property
+    def span_bubble(self) -> Fraction | None:
+        """The same with the span in the place of the makespan."""
+        return None if self.spent is None else self.spent.span_bubble
+
+    @property
+    def least_bubble(self) -> Fraction | None:
+        """The bubble that belongs to the objective."""
+        return self.span_bubble if self.objective == "span" else self.bubble
+
+    @property
     def lower_bound(self) -> Fraction | None:
         return self.least if self.judged is None else self.judged.lower
+
+    @property
+    def gap(self) -> Fraction | None:
+        """(objective - bound) / bound, or None where one of them is not known."""
+        return None if self.judged is None else self.judged.gap
 
     @property
     def proved_by(self) -> str:
@@ -105,73 +169,12 @@ class Optimum:
 
     @property
     def bound_by(self) -> str:
+        """What the lower bound comes from, in a word."""
         return self.least_by if self.judged is None else self.judged.by
 
     @property
-    def work(self) -> Fraction | None:
-        """Of the busiest rank."""
-        return max(self.works, default=None)
-
-    @property
-    def bubble(self) -> Fraction | None:
-        """Idle time of all ranks over ranks x makespan."""
-        return None if self.makespan is None else bubble(self.makespan, self.works)
-
-    @property
-    def span_bubble(self) -> Fraction | None:
-        """The same with the span in the place of the makespan."""
-        return None if self.span is None else bubble(self.span, self.works)
-
-    @property
-    def least_bubble(self) -> Fraction | None:
-        """The bubble that belongs to the objective."""
-        return self.span_bubble if self.objective == "span" else self.bubble
-
-    @property
-    def gap(self) -> Fraction | None:
-        """(objective - bound) / bound, or None where one of them is not known."""
-        return None if self.judged is None else self.judged.gap
-
-    @property
     def sizes(self) -> Mapping[str, int]:
-        return verdict.sizes(self.instance.placement)
-
-    @classmethod
-    def infeasible(cls, instance: Instance, problem: Problem, reason: str) -> Optimum:
-        """No schedule keeps the caps, and why."""
-        return cls(instance, problem.objective, impossible=True, reason=reason)
-
-    @classmethod
-    def of(
-        cls, instance: Instance, state: State, known: Sequence[Known], repeated: Periodic | None, judged: Verdict | None
-    ) -> Optimum:
-        """The result of a search; judged: what the checker says of it."""
-        problem = state.problem
-        plain = cls(
-            instance,
-            problem.objective,
-            judged,
-            least=problem.time(state.lower),
-            least_by=words.bound_by(state),
-            reason=state.stopped if judged is None or judged.status == FOUND else "",
-            found_by=state.source,
-            known=tuple(known),
-            notes=words.notes(instance, state),
-        )
-        if state.best is None:
-            return plain
-        schedule = convert.to_schedule(problem, state.best)
-        ticks = instance.costs.ticks(schedule.stages)
-        spent = idle(schedule, timeline(schedule, Dependencies.of(schedule), ticks), ticks)
-        return replace(
-            plain,
-            makespan=spent.makespan,
-            span=spent.span,
-            works=spent.work,
-            peak=memory(schedule, instance.release, instance.costs.sizes(schedule.stages)).peak,
-            every=(repeated.seam.microbatches, repeated.seam.every) if repeated else None,
-            growth=_growth(problem, repeated) if repeated else None,
-        )
+        return sizes(self.instance.placement)
 
     @property
     def verdict(self) -> str:
@@ -185,51 +188,117 @@ class Optimum:
     @property
     def terms(self) -> str:
         """What the verdict is for."""
-        asked = self.instance
-        return verdict.terms(asked.placement, asked.costs, asked.release, asked.caps, fused=asked.fused)
+        return self.instance.text
 
     @property
     def terms_without_cap(self) -> str:
         """All but the cap."""
-        asked = self.instance
-        return verdict.terms_without_cap(asked.placement, asked.costs, asked.release, fused=asked.fused)
+        return self.instance.text_without_cap
 
     @property
     def assumed(self) -> dict[str, str]:
         """The costs that count and were not given, each with what it follows from."""
-        return verdict.assumed(self.instance.costs, fused=self.instance.fused)
+        return self.instance.assumed
 
     @property
     def documentation(self) -> str:
         """What the printed file says of itself."""
-        return "" if self.judged is None else verdict.documentation(self.judged, self.terms)
+        return "" if self.judged is None else documentation(self.judged, self.instance)
 
     @property
     def claims(self) -> list[str]:
-        """What the printed file claims, checked by verify."""
-        if self.makespan is None or self.span is None:
+        """What the printed file claims, checked by verify: the peak, and times where a claim can name the costs."""
+        if self.spent is None:
             return []
-        when, most = words.condition(self.instance.costs, self.instance.fused), words.exact(max(self.peak))
-        rule = words.release(self.instance.release)
-        peak = [] if rule is None else [f"peak == {most}{rule}"]
+        rule, costs = _rule(self.instance.release), self.instance.scalar_costs
+        peak = [] if rule is None else [f"peak == {_quotient(max(self.peak))}{rule}"]
+        if costs is None:
+            return peak
+        when = " when " + " and ".join(f"{name} == {_quotient(number)}" for name, number in costs.items())
         if self.every is not None and self.growth is not None:
-            base, more = self.growth
-            grown = f"{words.exact(base)} + {words.exact(more)} * (m - {self.every[0]})"
+            base, more = map(_quotient, self.growth)
             known = "==" if self.judged is not None and self.judged.everywhere else "<="
-            return [f"{self.objective} {known} {grown}{when}", *peak]
-        times = {"makespan": self.makespan, "span": self.span}
-        return [*(f"{name} == {words.exact(value)}{when}" for name, value in times.items()), *peak]
+            return [f"{self.objective} {known} {base} + {more} * (m - {self.every[0]}){when}", *peak]
+        times = {"makespan": self.spent.makespan, "span": self.spent.span}
+        return [*(f"{name} == {_quotient(value)}{when}" for name, value in times.items()), *peak]
+
+    @classmethod
+    def of(
+        cls, instance: Instance, state: State, known: Sequence[Known], repeated: Periodic | None, judged: Verdict | None
+    ) -> Optimum:
+        """The result of a search; judged: what the checker says of it."""
+        problem, found = state.problem, None
+        if state.best is not None:
+            found = Analysis(convert.to_schedule(problem, state.best), instance.costs, instance.release)
+        return cls(
+            instance,
+            judged,
+            None if found is None else found.idle,
+            () if found is None else found.memory.peak,
+            problem.time(state.lower),
+            _bound_by(state),
+            reason=state.stopped if judged is None or judged.status == FOUND else "",
+            found_by=state.source,
+            every=(repeated.seam.microbatches, repeated.seam.every) if repeated and found else None,
+            growth=_growth(problem, repeated) if repeated and found else None,
+            known=tuple(known),
+            notes=_notes(instance, state),
+        )
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, *, color: bool = False) -> str:
-        """The verdict, what it is for, what proves it, and the best known schedules beside it."""
-        return told.text(self, color=color)
+        """The verdict, what it is for, what proves it, and the best known schedules for comparison."""
+        head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
+        lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
+        lines += [f"    for: {self.terms}"]
+        lines += [f"    {self.judged.because}"] if self.judged else []
+        if self.status == FOUND and self.reason:
+            lines.append(f"    stopped: {self.reason}")
+        lines += [f"    note: {note}" for note in self.notes]
+        lines += [f"    help: {found.help} (pipesched explain {found.code})" for found in self.diagnostics]
+        if (spent := self.spent) is not None:
+            span_first = self.objective == "span"
+            lines += [f"    {headline(spent.makespan, spent.span, spent.work, span_first=span_first)}"]
+            lines += [f"    peak {shown(max(self.peak))}      [{_listed(self.peak)}]"]
+            lines += comparison(self.given, spent.span if span_first else spent.makespan, self.objective)
+            lines += ["", *table(self.known, self.instance, spent, max(self.peak))]
+        return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:
-        """The published form; times and peaks are whole numbers or strings such as ``11/2``."""
-        return published.to_json(self)
+        """The published form, ``emit/v1/optimum.schema.json``; times and peaks are whole numbers or strings such as
+        ``11/2``.
+        """
+        asked = self.instance
+        return {
+            "ok": self.exit_status == 0,
+            "status": self.status,
+            "proved": self.proved,
+            "verdict": self.verdict,
+            "for": self.terms,
+            "parameters": dict(self.sizes),
+            "placement": asked.placement.rank_of.tolist(),
+            "objective": self.objective,
+            **exact(makespan=self.makespan, span=self.span, bubble=self.bubble, span_bubble=self.span_bubble),
+            **exact(work=self.work, lower_bound=self.lower_bound, gap=self.gap),
+            "proved_by": self.proved_by or None,
+            "told_by": self.told_by or None,
+            "found_by": self.found_by or None,
+            "reason": self.reason or None,
+            "every": None if self.judged is None else self.judged.every_json,
+            **exact(mem_cap=asked.caps, peak=self.peak),
+            "release": asked.release.name,
+            **exact(costs=asked.costs.to_json()),
+            "assumed_costs": self.assumed,
+            "given": None if self.given is None else self.given.name,
+            "known": [baseline.to_json() for baseline in self.known],
+            "notes": list(self.notes),
+            "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
+            "seed": self.seed,
+            "source": self.source or None,
+            "certificate": doubled(self.certificate, COUNTS) if self.certificate else None,
+        }
 
 
 def _growth(problem: Problem, repeated: Periodic) -> tuple[Fraction, Fraction]:
@@ -237,4 +306,36 @@ def _growth(problem: Problem, repeated: Periodic) -> tuple[Fraction, Fraction]:
     return problem.time(seam.value), problem.time(seam.period) / seam.every
 
 
-_ROOM = "give each rank at least what one microbatch needs there, or place the stages otherwise"
+def _bound_by(state: State) -> str:
+    """What the bound of a search comes from, in a word."""
+    refuted, bound = state.refuted, state.bound
+    if refuted is not None and refuted.bound + 1 > bound.value:
+        return "ranks taken one by one" if refuted.engine == "lattice" else refuted.engine
+    return "the longest path" if bound.kind == "path" else f"rank {bound.rank}"
+
+
+def _notes(instance: Instance, state: State) -> tuple[str, ...]:
+    notes = [*state.notes, *doubts(instance.costs, instance.kinds)]
+    if instance.rounded is not None and instance.rounded != instance.caps:
+        notes.insert(0, f"the cap binds at {listed_caps(instance.rounded)}: activations come in no smaller pieces")
+    return tuple(notes)
+
+
+def _listed(values: Sequence[Fraction]) -> str:
+    texts = [shown(value) for value in values]
+    if len(texts) > _SHOWN:
+        texts = [*texts[: _SHOWN // 2], "…", *texts[-_SHOWN // 2 :]]
+    return "  ".join(texts)
+
+
+def _rule(release: Release) -> str | None:
+    """The release rule as a claim names it, with its word; None where claims have no name for it."""
+    if release.name == "W":
+        return ""
+    if "=" not in release.name:
+        return f" release {release.name}"
+    return f" release split:{release.at_weight}" if release.at_weight <= 1 else None
+
+
+def _quotient(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"

@@ -8,7 +8,7 @@
     bound      kind path or one-machine: as above; kind ends: before and after in place of operations; of a span also
                the frame: the rank from whose first start head is counted, and to whose last end tail is
     refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; ranks null for all together;
-               terms: what it is about, as `model.verdict.exact_terms`
+               terms: what it is about, as `model.verdict.Terms`
     every      null, or what makes the schedule one for every m: `optimum_every`
 
 Times are in the user's unit: whole numbers as integers, others as strings like 11/2. Microbatches are counted along
@@ -31,15 +31,15 @@ _NUMBER = re.compile(r"-?\d{1,30}(/[1-9]\d{0,29})?", re.ASCII)
 _MOST = 2**60  # ticks
 
 
-def same(told: object, right: object) -> bool:
-    return json.dumps(told, sort_keys=True) == json.dumps(right, sort_keys=True)
+def same(given: object, right: object) -> bool:
+    return json.dumps(given, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 class Unreadable(Exception):
     """An entry that is not there, or not what it should be."""
 
 
-class Told:
+class Entries:
     """Entries of a JSON object. scale: ticks of the unit of time."""
 
     def __init__(self, entries: Mapping[str, object], scale: int) -> None:
@@ -48,17 +48,17 @@ class Told:
     def __contains__(self, name: str) -> bool:
         return self.entries.get(name) is not None
 
-    def part(self, name: str) -> Told:
-        return Told(self._get(name, Mapping), self.scale)
+    def part(self, name: str) -> Entries:
+        return Entries(self._get(name, Mapping), self.scale)
 
-    def only(self, *names: str) -> Told:
+    def only(self, *names: str) -> Entries:
         """Itself, if it has no entry but these."""
         if unknown := sorted(set(self.entries) - set(names)):
             raise Unreadable(f"nothing is called {unknown[0][:40]!r} there")
         return self
 
-    def otherwise(self, right: Mapping[str, object]) -> list[str]:
-        """The entries of `right` that are told otherwise, or not. As JSON 1, 1.0, true and "1" are different."""
+    def different(self, right: Mapping[str, object]) -> list[str]:
+        """The entries of `right` that are different here, or missing. As JSON 1, 1.0, true and "1" are different."""
         return [name for name in right if name not in self.entries or not same(self.entries[name], right[name])]
 
     def text(self, name: str) -> str:
@@ -78,7 +78,7 @@ class Told:
         rows = self._get(name, list)
         if not all(isinstance(row, list) for row in rows):
             raise Unreadable(f"{name} is no table of times")
-        return [[Told({"time": x}, self.scale).ticks("time") for x in row] for row in rows]
+        return [[Entries({"time": x}, self.scale).ticks("time") for x in row] for row in rows]
 
     def time(self, name: str) -> Fraction:
         text = str(self._get(name, (int, str)))
@@ -93,19 +93,19 @@ class Told:
         return int(value)
 
     def bound(self, name: str) -> Bound:
-        told, terms = self.part(name), ("kind", "rank", "head", "work", "tail", "value")
-        ends = told.text("kind") == "ends"
-        told.only(*terms, "frame", *(("before", "after") if ends else ("operations",)))
-        head, work, tail, value = map(told.ticks, terms[2:])
-        before, after = (told.ticks("before"), told.ticks("after")) if ends else (0, 0)
-        parts = [] if ends else told.operations("operations")
-        frame = told.whole("frame") if "frame" in told else None
-        return Bound(told.text("kind"), told.whole("rank"), head, work, tail, value, before, after, parts, frame)
+        given, terms = self.part(name), ("kind", "rank", "head", "work", "tail", "value")
+        ends = given.text("kind") == "ends"
+        given.only(*terms, "frame", *(("before", "after") if ends else ("operations",)))
+        head, work, tail, value = map(given.ticks, terms[2:])
+        before, after = (given.ticks("before"), given.ticks("after")) if ends else (0, 0)
+        parts = [] if ends else given.operations("operations")
+        frame = given.whole("frame") if "frame" in given else None
+        return Bound(given.text("kind"), given.whole("rank"), head, work, tail, value, before, after, parts, frame)
 
     def operations(self, name: str) -> list[Part]:
         made: list[Part] = []
         for entry in self._get(name, list):
-            one = Told(entry if isinstance(entry, Mapping) else {}, self.scale)
+            one = Entries(entry if isinstance(entry, Mapping) else {}, self.scale)
             one.only("op", "route", "stage", "microbatches")
             op, among = one.text("op"), one.wholes("microbatches")
             if op not in ("F", "I", "W", "B") or len(among) != 2:
