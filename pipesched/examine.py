@@ -145,6 +145,7 @@ class Examination:
         communication, messages = self._communication()
         claims = self._claims(sound)
         found += _failed(claims)
+        made.forget("program")  # what was lowered for the checks; pictures and tables read the order alone
         return Report(
             schedule.name,
             loaded.source,
@@ -186,7 +187,6 @@ class Examination:
         if program is None or verdict is None:
             every = dict.fromkeys([STRICT, UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC, model])
             return (None if made.finished else Communication(str(model), (), tuple(map(str, every)), None)), None
-        made.forget("pairing")
         holds, fails = (tuple(map(str, models)) for models in (verdict.holds, verdict.fails))
         return Communication(str(model), holds, fails, verdict.capacity), program.messages
 

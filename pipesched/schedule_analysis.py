@@ -120,7 +120,10 @@ class Analysis:
         """Under which communication models the program ends."""
         if self.program is None or self.pairing is None:
             return None
-        return verdicts(self.program, self.pairing, self.model)
+        found = verdicts(self.program, self.pairing, self.model)
+        if self.model in found.holds:
+            self.forget("pairing")  # large, and what ends needs it no more
+        return found
 
     @cached_property
     def buffers(self) -> Buffers | None:

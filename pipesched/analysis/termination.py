@@ -116,8 +116,10 @@ def clock_proves(program: Program, pairing: Pairing) -> bool:
         return False
     rising = clock[1:] > clock[:-1]
     rising[program.start[1:-1][(program.start[1:-1] > 0) & (program.start[1:-1] < len(program))] - 1] = True
-    ends = np.flatnonzero(pairing.partner >= 0)
-    return bool(rising.all()) and bool(np.array_equal(clock[ends], clock[pairing.partner[ends]]))
+    if not rising.all():
+        return False
+    ends = np.flatnonzero((program.sends | (program.op == Op.SYNC)) & (pairing.partner >= 0))
+    return bool(np.array_equal(clock[ends], clock[pairing.partner[ends]]))
 
 
 def _run(program: Program, pairing: Pairing, ends: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
