@@ -9,6 +9,7 @@ may wait for each other without any message; then no model helps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +24,9 @@ from pipesched.diagnostics import Code
 from pipesched.model.columns import Bools, computes
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+
+NAMED = 8
+"""So many ranks are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,11 @@ class Link:
     needs: str = ""
     behind: str = ""
     queue: bool = False
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The ranks that send and receive the message."""
+        return (self.other, self.stand.rank) if self.way < 0 else (self.stand.rank, self.other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +95,15 @@ class Standstill:
     def ranks(self) -> tuple[int, ...]:
         """Those of the cycle, in its order."""
         return tuple(dict.fromkeys(link.stand.rank for link in self.cycle))
+
+
+def together(ranks: Sequence[int]) -> str:
+    """The ranks of a cycle, in words."""
+    if len(set(ranks)) == 1:
+        return f"rank {ranks[0]} waits for itself"
+    if len(ranks) > NAMED:
+        return f"{len(ranks)} ranks wait in a cycle"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} wait for each other"
 
 
 def of_program(program: Program, model: Model) -> Standstill | None:
@@ -153,7 +171,7 @@ def _stand(program: Program, rank: int, stop: int) -> Stand:
 
 
 def _link(graph: EventGraph, hop: Hop) -> Link:
-    """A hop of the cycle in words, as `check.deadlock` tells it."""
+    """A hop of the cycle in words, as `check.deadlock` has it."""
     program = graph.program
     message = program.sends | program.receives
     at = hop.here if hop.at < 0 or message[hop.at] else hop.at

@@ -14,6 +14,7 @@ from pipesched.analysis.communication import Model
 from pipesched.analysis.cycle import Cycle, Hop
 from pipesched.analysis.events import build
 from pipesched.analysis.pairing import pair
+from pipesched.analysis.standstill import together
 from pipesched.analysis.termination import Verdicts, holds
 from pipesched.check.channels import labels_of
 from pipesched.check.findings import label, notes
@@ -35,20 +36,11 @@ def check_deadlock(analysis: Analysis) -> Iterator[Diagnostic]:
         return
     yield Diagnostic(
         Code.DEADLOCK,
-        f"deadlock: {_ranks(hops)} under {model} communication",
+        f"deadlock: {together([hop.rank for hop in hops])} under {model} communication",
         tuple(_label(program, hop) for hop in hops),
         notes(_models(verdicts)),
         _remedy(program, model, hops),
     )
-
-
-def _ranks(hops: list[Hop]) -> str:
-    names = [str(hop.rank) for hop in hops]
-    if len(set(names)) == 1:
-        return f"rank {names[0]} waits for itself"
-    if len(names) > 8:
-        return f"{len(names)} ranks wait in a cycle"
-    return f"ranks {', '.join(names[:-1])} and {names[-1]} wait for each other"
 
 
 def _models(verdicts: Verdicts) -> str:
@@ -78,12 +70,12 @@ def _name(program: Program, index: int) -> str:
 def _remedy(program: Program, model: Model, hops: list[Hop]) -> str:
     """A receive to be moved up, if that alone is enough: it is tried, not guessed."""
     for i, hop in enumerate(hops if len(program) <= SMALL else []):
-        stands = hops[(i + 1) % len(hops)].here
-        if hop.there < 0 or not program.receives[hop.there] or not stands < hop.there:
+        blocked = hops[(i + 1) % len(hops)].here
+        if hop.there < 0 or not program.receives[hop.there] or not blocked < hop.there:
             continue
-        moved = _moved(program, hop.there, stands)
+        moved = _moved(program, hop.there, blocked)
         if holds(moved, model) and not any(labels_of(moved, pair(moved))):
-            receive, before = program[hop.there], program[stands]
+            receive, before = program[hop.there], program[blocked]
             return f"on rank {hop.other}, put {receive} before {before}: then it holds under {model}"
     return "give the compute order alone: pipesched then places sends and receives so that they cannot wait in a cycle"
 

@@ -76,6 +76,11 @@ class Schedule:
         return joined
 
     @cached_property
+    def paired(self) -> Bools:
+        """Whether an operation is a part of an overlap pair."""
+        return np.asarray(self.joined | np.append(self.joined[1:], False)[: len(self)])
+
+    @cached_property
     def rank(self) -> Column:
         return rank_column(self.start)
 

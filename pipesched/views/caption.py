@@ -12,13 +12,13 @@ they are drawn, in red where there is colour.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from pipesched.analysis.idle import Idle, headline
-from pipesched.analysis.standstill import Link, Stand, Standstill
+from pipesched.analysis.standstill import Link, Stand, Standstill, together
 from pipesched.model.numbers import share, shown
 from pipesched.views.chart import Chart
 
@@ -70,14 +70,11 @@ def spent(chart: Chart) -> Idle | None:
     return chart.analysis.idle if chart.stop is None else None
 
 
-SHOWN = 8  # ranks that are named one by one
-
-
 def stopped(chart: Chart, stop: Standstill) -> str:
     """Who waits, under which model, from when on; with the code."""
     when = f"stops at {shown(chart.makespan)}"
     if stop.cycle:
-        return f"deadlock {stop.code} {stop.under}: {_together(stop.ranks)}; {when}"
+        return f"deadlock {stop.code} {stop.under}: {together(stop.ranks)}; {when}"
     ranks = [str(stand.rank) for stand in stop.stands]
     listed = ", ".join(ranks[:4]) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
     who = f"rank {listed} never finishes" if len(ranks) == 1 else f"ranks {listed} never finish"
@@ -101,20 +98,45 @@ def others(stop: Standstill) -> list[Stand]:
     return [x for x in stop.stands if x.rank not in stop.ranks]
 
 
-def short(x: Link) -> str:
-    """What it stands at and waits for."""
-    return f"{x.needs or x.stand.at} waits for {x.until}" if x.until else x.stand.at
+def messages(stop: Standstill) -> list[Link]:
+    """The steps of the cycle between two ranks."""
+    return [x for x in stop.cycle if x.other != x.stand.rank]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is drawn in the row of a rank that never ends; link: its step of the cycle, if it is of that."""
+
+    stand: Stand
+    link: Link | None
+
+    @property
+    def rank(self) -> int:
+        return self.stand.rank
+
+    @property
+    def cycle(self) -> bool:
+        return self.link is not None
+
+    @property
+    def words(self) -> str:
+        """In its row: its instruction, and what that waits for."""
+        x = self.link
+        return f"{x.needs or x.stand.at} waits for {x.until}" if x is not None and x.until else self.stand.at
+
+    @property
+    def sentence(self) -> str:
+        """For who points at it."""
+        return link(self.link) if self.link is not None else stand(self.stand)
+
+
+def marks(stop: Standstill | None) -> list[Mark]:
+    """Of every rank that never ends, by rank."""
+    links = {} if stop is None else {x.stand.rank: x for x in reversed(stop.cycle)}
+    return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]
 
 
 def _until(x: Link) -> str:
     if x.other == x.stand.rank:
         return f"completes only together with {x.until} (step {x.until_step})"
     return f"waits until rank {x.other} reaches {x.until} (step {x.until_step})" if x.until else "waits"
-
-
-def _together(ranks: tuple[int, ...]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]} waits for itself"
-    if len(ranks) > SHOWN:
-        return f"{len(ranks)} ranks wait in a cycle"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} wait for each other"

@@ -161,20 +161,17 @@ def trouble(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:
-    """Each rank that never ends: words for its row, its instruction, what is told of it, whether it is of the cycle."""
-    if chart.stop is None:
-        return []
-    rest = [(x.rank, x.at, x.at, caption.stand(x), False) for x in caption.others(chart.stop)]
-    links = {x.stand.rank: x for x in reversed(chart.stop.cycle)}
-    cycle = [(rank, caption.short(x), x.stand.at, caption.link(x), True) for rank, x in links.items()]
-    return [dict(zip(("rank", "words", "at", "told", "cycle"), row, strict=True)) for row in sorted([*cycle, *rest])]
+    """Each rank that never ends: words for its row, its instruction, the whole sentence, whether it is of the cycle."""
+    return [
+        {"rank": x.rank, "words": x.words, "at": x.stand.at, "told": x.sentence, "cycle": x.cycle}
+        for x in caption.marks(chart.stop)
+    ]
 
 
 def _cycle(chart: Chart) -> list[dict[str, object]]:
     """The messages between the ranks of the cycle: from whom, to whom; sent is false where neither sends."""
-    links = [x for x in (chart.stop.cycle if chart.stop else ()) if x.other != x.stand.rank]
-    ends = [(x.other, x.stand.rank) if x.way < 0 else (x.stand.rank, x.other) for x in links]
-    return [{"from": a, "to": b, "sent": x.way != 0} for x, (a, b) in zip(links, ends, strict=True)]
+    links = caption.messages(chart.stop) if chart.stop else []
+    return [{"from": x.ends[0], "to": x.ends[1], "sent": x.way != 0} for x in links]
 
 
 def _name(chart: Chart) -> str:

@@ -22,8 +22,11 @@ A rank without a backward is in its warm-up from beginning to end. What never ru
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
@@ -35,6 +38,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.source import Source, Span
 from pipesched.views.chart import Chart
 
+Text = TypeVar("Text")
 KINDS = f"{LETTERS}+"  # + is an overlap pair
 
 
@@ -71,9 +75,7 @@ def widest(chart: Chart, stages: bool) -> int:
 
 def kinds(chart: Chart) -> Column:
     """The kind of every operation as an index of `KINDS`: both parts of a pair are +."""
-    joined = chart.schedule.joined
-    paired = joined | np.concatenate([joined[1:], np.zeros(min(len(joined), 1), dtype=np.bool_)])
-    return np.where(paired, KINDS.index("+"), chart.schedule.op)
+    return np.where(chart.schedule.paired, KINDS.index("+"), chart.schedule.op)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,3 +190,10 @@ def _position(span: Span | None) -> tuple[int, int]:
 def _texts(source: Source, lines: set[int]) -> dict[int, str]:
     shown = ((number, source.line(number).strip()) for number in sorted(lines))
     return dict(chain((number, text) for number, text in shown if len(text) <= _LONGEST))
+
+
+def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
+    """What the rank holds after each operation; each value is written once."""
+    values = chart.held.held.tolist()
+    known = {value: written(value * chart.held.part) for value in set(values)}
+    return [known[value] for value in values]

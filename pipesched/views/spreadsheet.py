@@ -11,6 +11,7 @@ held: activations of the rank after it, for an F from its start on, in microbatc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
+from pipesched.views import slots
 from pipesched.views.chart import Chart
 
 HEADER = "rank,step,op,stage,microbatch,start,end,needs,held"
@@ -32,47 +34,29 @@ def csv(chart: Chart) -> str:
     columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
     names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
     cells = [f"{op},{stage},{microbatch}" for op, stage, microbatch in columns]
-    start, end = _times(chart, chart.times.start.tolist()), _times(chart, chart.times.end.tolist())
+    start, end = (_instants(chart, x.tolist(), shown, "") for x in (chart.times.start, chart.times.end))
     needs = ["" if i < 0 else names[i] for i in chart.dependencies.producer.tolist()]
-    held = _held(chart)
+    held = slots.held(chart, shown)
     lines = [HEADER]
     for rank, (low, high) in enumerate(pairwise(schedule.start.tolist())):
         lines += [f"{rank},{i - low + 1},{cells[i]},{start[i]},{end[i]},{needs[i]},{held[i]}" for i in range(low, high)]
     return "\n".join(lines) + "\n"
 
 
-def _times(chart: Chart, ticks: list[int]) -> list[str]:
-    if chart.scale == 1:
-        return ["" if x < 0 else str(x) for x in ticks]
-    known = {x: shown(chart.time(x)) for x in set(ticks) if x >= 0}
-    return [known.get(x, "") for x in ticks]
-
-
-def _held(chart: Chart) -> list[str]:
-    values = chart.held.held.tolist()
-    known = {x: shown(x * chart.held.part) for x in set(values)}
-    return [known[x] for x in values]
-
-
-COLUMNS = ("rank", "step", "op", "stage", "microbatch", "second", "start", "end", "held")
-
-
-def columns(chart: Chart) -> dict[str, list[object]]:
-    """The columns by name, as Python values."""
+def columns(chart: Chart) -> dict[str, list[Any]]:
+    """The columns of a data frame by name, as Python values."""
     schedule, times = chart.schedule, chart.times
-    steps = [step for size in np.diff(schedule.start).tolist() for step in range(1, size + 1)]
-    rows: tuple[list[Any], ...] = (
-        schedule.rank.tolist(),
-        steps,
-        [Op(op).name for op in schedule.op.tolist()],
-        schedule.stage.tolist(),
-        schedule.microbatch.tolist(),
-        schedule.second.tolist(),
-        [_instant(chart, ticks) for ticks in times.start.tolist()],
-        [_instant(chart, ticks) for ticks in times.end.tolist()],
-        [_plain(parts * chart.held.part) for parts in chart.held.held.tolist()],
-    )
-    return dict(zip(COLUMNS, rows, strict=True))
+    return {
+        "rank": schedule.rank.tolist(),
+        "step": [step for size in np.diff(schedule.start).tolist() for step in range(1, size + 1)],
+        "op": [Op(op).name for op in schedule.op.tolist()],
+        "stage": schedule.stage.tolist(),
+        "microbatch": schedule.microbatch.tolist(),
+        "second": schedule.second.tolist(),
+        "start": _instants(chart, times.start.tolist(), _plain, None),
+        "end": _instants(chart, times.end.tolist(), _plain, None),
+        "held": slots.held(chart, _plain),
+    }
 
 
 def pandas(chart: Chart) -> Any:
@@ -88,8 +72,10 @@ def pandas(chart: Chart) -> Any:
     return DataFrame(columns(chart))
 
 
-def _instant(chart: Chart, ticks: int) -> int | Fraction | None:
-    return None if ticks < 0 else _plain(Fraction(ticks, chart.scale))
+def _instants(chart: Chart, ticks: list[int], written: Callable[[Fraction], Any], never: Any) -> list[Any]:
+    """Times in the user's unit, each written once."""
+    known = {x: written(chart.time(x)) for x in set(ticks) if x >= 0}
+    return [known.get(x, never) for x in ticks]
 
 
 def _plain(value: Fraction) -> int | Fraction:

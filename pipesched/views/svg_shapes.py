@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pipesched.analysis.standstill import Link, Stand, Standstill
+from pipesched.analysis.standstill import Link, Standstill
 from pipesched.model.columns import RESULT, Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op, Result
@@ -79,7 +79,7 @@ class Cells:
     frame: Frame
 
     def slots(self) -> Iterator[str]:
-        """A rectangle for each operation that takes time in the window, by rank, in order; it tells what it is."""
+        """A rectangle for each operation that takes time in the window, by rank, in order, with a tooltip."""
         schedule, times, frame = self.chart.schedule, self.chart.times, self.frame
         inside = (times.start >= 0) & (times.end > frame.begin) & (times.start < frame.end)
         inside &= times.end > times.start
@@ -94,18 +94,17 @@ class Cells:
         schedule, frame = self.chart.schedule, self.frame
         begin = max(int(self.chart.times.start[i]), frame.begin)
         end = min(int(self.chart.times.end[i]), frame.end)
-        second = bool(schedule.joined[i])
-        paired = second or (i + 1 < len(schedule) and bool(schedule.joined[i + 1]))
+        second, paired = bool(schedule.joined[i]), bool(schedule.paired[i])
         y = Fraction(frame.y(rank)) + (Fraction(frame.row, 2) if second else 0)
         height = Fraction(frame.row, 2 if paired else 1)
         kind = f"{Op(int(schedule.op[i])).name}{self.chunk[i]}"
         x, width = frame.x(begin), frame.length(end - begin)
         box = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
         label = self._label(i, width, _HALF if paired else _LETTERS, (x + width / 2, y + height / 2), kind)
-        return f'<g><title>{self._told(i, rank)}</title><rect class="{kind} s" {box}/>{label}</g>'
+        return f'<g><title>{self._tooltip(i, rank)}</title><rect class="{kind} s" {box}/>{label}</g>'
 
     def _label(self, i: int, width: Fraction, size: float, middle: tuple[Fraction, Fraction], kind: str) -> str:
-        """What every slot bears, if there is room for it here."""
+        """The label of a slot, where it fits."""
         microbatch = str(int(self.chart.schedule.microbatch[i]) + self.style.first)
         stage = f"{self.chart.schedule.stage[i]}." if self.form == "stage" else ""
         text = kind[0] * (self.form != "number") + stage + microbatch
@@ -121,17 +120,16 @@ class Cells:
         return next((form for form in forms if self._fits(form)), "number")
 
     def _fits(self, form: str) -> bool:
-        """Whether nearly all slots have room for it."""
+        """Whether it fits in nearly all slots."""
         schedule, times = self.chart.schedule, self.chart.times
         letters = _digits(schedule.microbatch + self.style.first) + (form != "number")
         if form == "stage":
             letters += 1 + _digits(schedule.stage)
-        paired = schedule.joined | np.append(schedule.joined[1:], False)[: len(schedule)]
-        need = _MARGIN + letters * float(_WIDE) * np.where(paired, _HALF, _LETTERS)
+        need = _MARGIN + letters * float(_WIDE) * np.where(schedule.paired, _HALF, _LETTERS)
         lasting = times.end > times.start
         return most_fit((times.end - times.start)[lasting] * float(self.frame.pixels), need[lasting])
 
-    def _told(self, i: int, rank: int) -> str:
+    def _tooltip(self, i: int, rank: int) -> str:
         """What a reader sees who points at it."""
         chart, schedule, at = self.chart, self.chart.schedule, self._places
         op = Op(int(schedule.op[i]))
@@ -227,14 +225,12 @@ class Stop:
         return self._label + 10 + _LANE * (max(self._lanes.values(), default=-1) + 1) if self.shown else 0
 
     @cached_property
-    def _marks(self) -> dict[int, tuple[str, str]]:
-        """By rank: what stands in its row, and what a reader sees who points at it."""
-        rest = {x.rank: (x.at, caption.stand(x)) for x in caption.others(self.stop)}
-        return rest | {x.stand.rank: (caption.short(x), caption.link(x)) for x in reversed(self.stop.cycle)}
+    def _marks(self) -> list[caption.Mark]:
+        return caption.marks(self.stop)
 
     @property
     def _label(self) -> int:
-        return 26 + _LETTER * max(len(text) for text, _ in self._marks.values())
+        return 26 + _LETTER * max(len(mark.words) for mark in self._marks)
 
     @property
     def _edge(self) -> float:
@@ -246,16 +242,13 @@ class Stop:
         """Messages that pass each other have lanes of their own."""
         busy: list[set[int]] = []
         lanes: dict[Link, int] = {}
-        for x in sorted(self._apart(), key=lambda x: abs(x.other - x.stand.rank)):
-            low, high = sorted((x.stand.rank, x.other))
+        for x in sorted(caption.messages(self.stop), key=lambda x: abs(x.other - x.stand.rank)):
+            low, high = sorted(x.ends)
             rows = set(range(low, high + 1))
             lane = next((i for i, taken in enumerate(busy) if not taken & rows), len(busy))
             busy[lane:] = [busy[lane] | rows if lane < len(busy) else rows, *busy[lane + 1 :]]
             lanes[x] = lane
         return lanes
-
-    def _apart(self) -> list[Link]:
-        return [x for x in self.stop.cycle if x.other != x.stand.rank]
 
     def lines(self) -> Iterator[str]:
         """Rows that wait, then messages."""
@@ -265,25 +258,24 @@ class Stop:
             f'<marker id="{self.scope}q" class="q" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="9" '
             'markerHeight="9" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
         )
-        for x in self.stop.waiting:
-            yield from self._row(x)
+        for mark in self._marks:
+            yield from self._row(mark)
         if self.shown:
             yield from (self._message(x, lane) for x, lane in self._lanes.items())
 
-    def _row(self, x: Stand) -> Iterator[str]:
+    def _row(self, mark: caption.Mark) -> Iterator[str]:
         """From the end of the last operation of a rank on."""
         frame, start = self.frame, self.chart.schedule.start
-        until = int(self.chart.times.end[int(start[x.rank]) : int(start[x.rank + 1])].max(initial=0))
+        until = int(self.chart.times.end[int(start[mark.rank]) : int(start[mark.rank + 1])].max(initial=0))
         if until > frame.end:
             return
-        left, y = float(frame.x(max(until, frame.begin))), frame.y(x.rank)
-        cycle = x.rank in self.stop.ranks
-        text, told = self._marks[x.rank]
+        left, y = float(frame.x(max(until, frame.begin))), frame.y(mark.rank)
         box = f'x="{number(left)}" y="{y}" width="{number(self._edge - left)}" height="{frame.row}"'
-        fill = f' style="fill:url(#{self.scope}h)"' if cycle else ""
-        yield f'<rect class="{"x" if cycle else "w"}"{fill} {box}><title>{safe(told, "xml")}</title></rect>'
+        fill = f' style="fill:url(#{self.scope}h)"' if mark.cycle else ""
+        title = safe(mark.sentence, "xml")
+        yield f'<rect class="{"x" if mark.cycle else "w"}"{fill} {box}><title>{title}</title></rect>'
         if self.shown:
-            yield from self._words(left, y + frame.row / 2, text, cycle=cycle)
+            yield from self._words(left, y + frame.row / 2, mark.words, cycle=mark.cycle)
 
     def _words(self, x: float, y: float, text: str, *, cycle: bool) -> Iterator[str]:
         """On the ground of the page, so that the hatching does not cross them."""
@@ -296,7 +288,7 @@ class Stop:
 
     def _message(self, x: Link, lane: int) -> str:
         """From the row of its sender to that of its receiver; a line, where there is neither."""
-        source, target = (x.other, x.stand.rank) if x.way < 0 else (x.stand.rank, x.other)
+        source, target = x.ends
         edge, lean = self._edge, self._edge + 10 + _LANE * lane
         leaves, arrives = (self.frame.y(rank) + self.frame.row * part for rank, part in ((source, 0.7), (target, 0.3)))
         head = f' marker-end="url(#{self.scope}q)"' if x.way else ""

@@ -21,6 +21,7 @@ from textwrap import wrap
 
 import numpy as np
 
+from pipesched.analysis.standstill import NAMED
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
@@ -29,7 +30,6 @@ from pipesched.render import clean, sizes
 from pipesched.views import caption, slots
 from pipesched.views.apportion import intervals, rows
 from pipesched.views.axis import Axis, ruler
-from pipesched.views.caption import SHOWN
 from pipesched.views.chart import Chart
 from pipesched.views.palette import MIXED, alarm, paint, terminal
 from pipesched.views.slots import KINDS, highest
@@ -230,11 +230,11 @@ def stopped(layout: Layout) -> Iterator[str]:
         return
     lines = [(f"{layout.cross} {caption.link(x)}", True) for x in stop.cycle]
     rest = [(f"{layout.wait} {caption.stand(x)}", False) for x in caption.others(stop)]
-    for line, red in [*lines[:SHOWN], *rest[:SHOWN]]:
+    for line, red in [*lines[:NAMED], *rest[:NAMED]]:
         first, *more = wrap(line, layout.how.width, break_on_hyphens=False, subsequent_indent="  ")
         yield alarm(first[0]) + first[1:] if red and layout.how.color else first
         yield from more
-    for left, what in ((len(lines) - SHOWN, "waits of the cycle"), (len(rest) - SHOWN, "ranks stop")):
+    for left, what in ((len(lines) - NAMED, "waits of the cycle"), (len(rest) - NAMED, "ranks stop")):
         if left > 0:
             yield f"and {left} more {what}"
 

@@ -216,8 +216,7 @@ class Labels:
     def _form(self) -> int:
         """In colour: 0 where all kinds have room for letter and number, 1 for the number alone, 2 for neither."""
         schedule, times = self.chart.schedule, self.chart.times
-        paired = schedule.joined | np.append(schedule.joined[1:], False)[: len(schedule)]
-        single = (times.end > times.start) & ~paired
+        single = (times.end > times.start) & ~schedule.paired
         number = np.char.str_len(schedule.microbatch.astype(np.str_))
         number += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
         width = (times.end - times.start) * self.step.denominator // self.step.numerator

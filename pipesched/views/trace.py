@@ -32,7 +32,7 @@ import numpy as np
 from pipesched.analysis.causes import causes, critical_path
 from pipesched.model.ops import Op
 from pipesched.safe import safe
-from pipesched.views import caption
+from pipesched.views import caption, slots
 from pipesched.views.caption import cost
 from pipesched.views.chart import Chart
 
@@ -67,7 +67,7 @@ def microseconds(chart: Chart) -> int:
 class _Trace:
     """The columns of a chart as lists, and the messages by rank; tick: microseconds of one.
 
-    names: ``F0.3``. told: op, stage and microbatch as members of an object. held: after each operation, a JSON number.
+    names: ``F0.3``. about: op, stage and microbatch as members of an object. held: after each operation, a JSON number.
     """
 
     chart: Chart
@@ -76,7 +76,7 @@ class _Trace:
     end: list[int]
     rank_of: list[int]
     names: list[str]
-    told: list[str]
+    about: list[str]
     held: list[str]
     needs: list[int]
     critical: frozenset[int]
@@ -97,7 +97,7 @@ class _Trace:
             schedule.rank.tolist(),
             [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns],
             [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns],
-            _held(chart),
+            slots.held(chart, _number),
             chart.dependencies.producer.tolist(),
             frozenset(critical_path(times, why)),
             messages(chart, tick),
@@ -117,7 +117,7 @@ class _Trace:
 
     def _computes(self, rank: int, low: int, ran: int) -> Iterator[str]:
         joined = self.chart.schedule.joined[low:ran].tolist()
-        pairs = [*joined[1:], False]
+        pairs = self.chart.schedule.paired[low:ran].tolist()
         for i in range(low, ran):
             if joined[i - low]:
                 continue
@@ -135,7 +135,7 @@ class _Trace:
 
     def _args(self, i: int) -> str:
         needs = f',"needs":"{self.names[self.needs[i]]}"' if self.needs[i] >= 0 else ""
-        return f'{self.told[i]},"held":{self.held[i]}{needs}'
+        return f'{self.about[i]},"held":{self.held[i]}{needs}'
 
     def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
         """Lane and event of each slice, and of the end of an arrow in it."""
@@ -165,22 +165,20 @@ class _Trace:
     def _stop(self, rank: int, when: int) -> Iterator[str]:
         """Where the rank stops for good: an instant, a slice until after all that runs, and its ends of messages."""
         stop = self.chart.stop
-        stand = next((x for x in stop.waiting if x.rank == rank), None) if stop else None
-        if stop is None or stand is None:
+        mark = next((x for x in caption.marks(stop) if x.rank == rank), None)
+        if stop is None or mark is None:
             return
-        link = next((x for x in stop.cycle if x.stand.rank == rank), None)
-        told = caption.link(link) if link else caption.stand(stand)
-        about = {"pid": rank, "tid": COMPUTE, "ts": when, "name": told, "cat": "deadlock"}
+        about = {"pid": rank, "tid": COMPUTE, "ts": when, "name": mark.sentence, "cat": "deadlock"}
         yield _json({"ph": "i", "s": "g", **about})
         last = self.tick * self.chart.times.makespan
-        looks = {"cname": "terrible"} if link else {}
-        args = {"waits": told, "cycle": link is not None}
-        name = f"stops at {stand.at}"
+        looks = {"cname": "terrible"} if mark.cycle else {}
+        args = {"waits": mark.sentence, "cycle": mark.cycle}
+        name = f"stops at {mark.stand.at}"
         length = last + self.tick * self.chart.scale - when
         yield _json({"ph": "X", "dur": length, **about, "name": name, **looks, "args": args})
         first = sum(map(len, self.messages)) + 1
         for number, x in enumerate(stop.cycle, first):
-            sender, receiver = (x.other, x.stand.rank) if x.way < 0 else (x.stand.rank, x.other)
+            sender, receiver = x.ends
             if sender != receiver and rank in (sender, receiver):
                 ends = {"ph": "s"} if rank == sender else {"ph": "f", "bp": "e"}
                 arrow = {"pid": rank, "tid": COMPUTE, "ts": last, "name": "never", "cat": "deadlock", "id": number}
@@ -197,13 +195,6 @@ def _flow(rank: int, lane: int, message: Message) -> str:
 
 def _counter(rank: int, when: int, value: str) -> str:
     return f'{{"ph":"C","pid":{rank},"tid":{COMPUTE},"ts":{when},"name":"live activations","args":{{"units":{value}}}}}'
-
-
-def _held(chart: Chart) -> list[str]:
-    """What is held after every operation, as JSON numbers."""
-    values = chart.held.held.tolist()
-    shown = {value: _number(value * chart.held.part) for value in set(values)}
-    return [shown[value] for value in values]
 
 
 def _number(value: Fraction) -> str:
