@@ -19,11 +19,11 @@ import numpy as np
 
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import computes
+from pipesched.model.columns import among, computes
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
-from pipesched.model.torch_versions import NEWEST
+from pipesched.model.torch_versions import ACTIONS, NEWEST
 
 _INSTEAD = "`--target stream`, which pipesched's own runtime runs"
 _LISTED = 8  # stages or ranks that a message names
@@ -54,6 +54,9 @@ def check_torch_target(schedule: Schedule, program: Program | None) -> Iterator[
             "in torch a stage is on one rank only; its loader refuses a stage on a second row",
             f"emit it with {_INSTEAD}; or use a schedule with one copy of each stage, as DualPipeV and ZB-V have",
         )
+    if len(unknown := np.flatnonzero(~among(schedule.op, ACTIONS))):
+        names = " and ".join(Op(op).name for op in np.unique(schedule.op[unknown]).tolist())
+        yield _refused(schedule, f"it runs {names}", "torch knows no such operation", f"emit it with {_INSTEAD}")
     if len(schedule) and schedule.forward_only:
         asks = f"torch's loader asks for {schedule.microbatches} backwards of every stage"
         yield _refused(schedule, "it has no backward", asks, f"emit it with {_INSTEAD}")

@@ -11,6 +11,7 @@ import numpy as np
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language.execution import Halt, report
 from pipesched.language.typecheck import Checked, StageCode
+from pipesched.model.ops import Op, Result
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
 from pipesched.source import Span
 
@@ -159,7 +160,7 @@ def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, in
 
 def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops: int) -> None:
     """Refuse what is too large before anything is expanded."""
-    kinds = 1 + any(site.op in "IB" for site in checked.sites)
+    kinds = 1 + any(Result.GRADIENT in Op[site.op].kind.makes for site in checked.sites)
     microbatches = sum(high - low for low, high in ranges)
     least = kinds * stages * microbatches
     if least > max_ops:

@@ -16,10 +16,10 @@ from pipesched.language import ast
 from pipesched.language.execution import Loop
 from pipesched.language.scope import Binding, Scope
 from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, placed
-from pipesched.model.ops import Op, overlap
+from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.source import Span
 
-EMITTERS = (*(f"{op}{form}" for op in "FIBW" for form in ("", "_only", "_at")), "drain", "pair", "steps")
+EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_only", "_at")), "drain", "pair", "steps")
 LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
 

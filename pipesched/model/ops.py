@@ -29,7 +29,7 @@ class Result(enum.IntEnum):
     @property
     def words(self) -> str:
         """As messages call it."""
-        return ("activation", "gradient", "weight gradient")[self]
+        return "weight gradient" if self is Result.WEIGHTS else self.name.lower()
 
 
 ACTIVATION, GRADIENT, WEIGHTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
