@@ -163,6 +163,7 @@ class Examination:
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
             self._subject(),
             forward_only=schedule.forward_only and len(schedule) > 0,
+            title=schedule.title,
         )
 
     @property

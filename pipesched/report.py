@@ -114,7 +114,8 @@ class Report:
 
     operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
     subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
-    verdict: of an optimizer's answer. not_judged: its entries that nothing was compared with.
+    verdict: of an optimizer's answer. not_judged: its entries that nothing was compared with. title: what people call
+    the schedule, where that is not its name.
     """
 
     name: str | None
@@ -135,6 +136,7 @@ class Report:
     forward_only: bool = False
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
+    title: str = ""
 
     def __repr__(self) -> str:
         return f"<Report {' '.join(self.line().split())}>"
@@ -210,6 +212,7 @@ class Report:
         return {
             "ok": self.ok,
             "name": self.name,
+            "title": self.title or None,
             "source": self.source,
             "parameters": dict(self.parameters),
             "ranks": self.ranks,
@@ -256,7 +259,7 @@ class Report:
         lines += [_claims_text(self.claims)] if self.claims else []
         lines += _verdict_text(self.verdict, self.not_judged)
         warned = render.tally(self.diagnostics)
-        head = self._head(color, self.name or self.source) + (f", {warned}" if warned else "")
+        head = self._head(color, self.title or self.name or self.source) + (f", {warned}" if warned else "")
         return "\n".join([head, *(_INDENT + line for line in lines)])
 
 

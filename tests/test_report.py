@@ -159,6 +159,7 @@ def test_whose_fault_it_is_decides_the_exit_status() -> None:
 KEYS = [
     "ok",
     "name",
+    "title",
     "source",
     "parameters",
     "ranks",

@@ -85,7 +85,7 @@ class TestWhatItTells:
         assert main(["run", "1f1b", "--p", "2", "--m", "4", "--steps", "1", "--pace", "1"]) == 0
         first, loss, gradients, peak, time, bubble = capsys.readouterr().out.splitlines()
 
-        assert first == "ok  one_f_one_b  p=2 m=4   2 processes (gloo), 1 step of mlp"
+        assert first == "ok  1F1B  p=2 m=4   2 processes (gloo), 1 step of mlp"
         assert re.fullmatch(r"    loss \d\.\d{6}, as the model in one piece", loss)
         assert re.fullmatch(r"    gradients as .*: largest error (0|\d\.\de-\d\d), 1e-12 allowed", gradients)
         assert peak == "    peak activations counted [2  1], as predicted"

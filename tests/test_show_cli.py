@@ -117,7 +117,7 @@ def test_a_thousand_microbatches_fit_a_screen() -> None:
 @pytest.mark.parametrize(
     ("suffix", "begins"),
     [
-        (".txt", "one_f_one_b  p=2 m=2"),
+        (".txt", "1F1B  p=2 m=2"),
         (".svg", "<svg "),
         (".html", "<!doctype html>"),
         (".json", '{"displayTimeUnit"'),

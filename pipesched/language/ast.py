@@ -219,12 +219,13 @@ Item: TypeAlias = Require | Let | Stages | Rank | Costs | Claim
 
 @dataclass(frozen=True, slots=True)
 class File(Node):
-    """``schedule name(parameters) "documentation"`` and what follows it."""
+    """``schedule name "title" (parameters) "documentation"`` and what follows it; the title is what people call it."""
 
     name: Name
     parameters: tuple[Parameter, ...]
     documentation: str | None
     items: tuple[Item, ...]
+    title: str | None = None
 
 
 def names_in(node: Expression) -> frozenset[str]:

@@ -77,6 +77,7 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
         second,
         start,
         programs.origin(sites, start),
+        checked.file.title or "",
     )
     return Unit(schedule, costs, checked, names)
 

@@ -105,7 +105,7 @@ def _phrases(taken: set[str], before: Token | None, alone: bool) -> list[str]:
         return ["`schedule name(parameters)`"]
     if before.text == "release":
         return ["`W`, `I`, `torch` or `split:1/2`"]
-    left, phrases, next_line = set(taken), [], []
+    left, phrases, next_line = taken - {"STRING"} if taken == {"(", "STRING"} else set(taken), [], []
     if {"NAME", "NUMBER", "("} <= left:
         phrases.append("an expression")
         left -= _VALUES

@@ -193,8 +193,11 @@ class Build:
     # The file and its items
 
     def file(self, c: Children) -> ast.File:
-        parameters, documentation = _value(c[3]) or (), _value(c[5])
-        return ast.File(self.span(c), c[1], parameters, documentation, tuple(c[6:]))
+        title, parameters, documentation = _value(c[2]), _value(c[4]) or (), _value(c[6])
+        return ast.File(self.span(c), c[1], parameters, documentation, tuple(c[7:]), title)
+
+    def title(self, c: Children) -> _Part | None:
+        return self.part(c, _text(c[0]) if c else None)
 
     def parameters(self, c: Children) -> _Part | None:
         return self.part(c, tuple(c[::2]))
@@ -202,8 +205,7 @@ class Build:
     def parameter(self, c: Children) -> ast.Parameter:
         return self.made(ast.Parameter(self.span(c), c[0], c[2] if len(c) > 1 else None), c)
 
-    def documentation(self, c: Children) -> _Part | None:
-        return self.part(c, _text(c[0]) if c else None)
+    documentation = title
 
     def require(self, c: Children) -> ast.Require:
         return self.made(ast.Require(self.span(c), c[1], _text(c[3]) if len(c) > 2 else None), c)

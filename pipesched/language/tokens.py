@@ -115,7 +115,8 @@ class Words:
         at, quoted, last = 0, False, ""
         while at < len(text):
             token = self._token(text, at, not quoted and last == ")")
-            at, quoted = token.end, quoted or token.text.startswith('"')
+            titles = [x.kind for x in tokens[-2:]] == ["SCHEDULE", "NAME"]
+            at, quoted = token.end, quoted or (token.text.startswith('"') and not titles)
             if token.kind in _SKIPPED:
                 continue
             if tokens and _one_word(tokens[-1], token):

@@ -30,7 +30,8 @@ from pipesched.safe import line as safe
 class Schedule:
     """A compute order.
 
-    op, stage, microbatch, second: one entry an operation; start: int64, shape (ranks + 1,).
+    op, stage, microbatch, second: one entry an operation; start: int64, shape (ranks + 1,). title: what people call it,
+    where that is not its name.
     """
 
     name: str
@@ -42,11 +43,17 @@ class Schedule:
     second: Bools
     start: Ints
     origin: Origin = field(default_factory=Nowhere)
+    title: str = ""
 
     def __repr__(self) -> str:
         sizes = " ".join(f"{name}={value}" for name, value in self.parameters.items())
         title = safe(" ".join(filter(None, (self.name, sizes))))
         return f"<Schedule {title}: {len(self)} operations of {self.stages} stages on {self.ranks} ranks>"
+
+    @property
+    def display_name(self) -> str:
+        """Its title, or its name where it has none."""
+        return self.title or self.name
 
     @property
     def ranks(self) -> int:

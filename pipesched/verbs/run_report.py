@@ -126,7 +126,7 @@ class Rehearsal:
         report, job = self.emission.report, self.job
         steps = f"{job.steps} step{'s' if job.steps > 1 else ''}"
         engine = ", torch's engine" if job.engine == "torch" else ""
-        name, sizes = render.clean(report.name or ""), render.sizes(report.parameters)
+        name, sizes = render.clean(report.title or report.name or ""), render.sizes(report.parameters)
         title = "  ".join([render.paint("ok", "ok", color), name, sizes])
         processes = f"{job.ranks} process{'es' if job.ranks > 1 else ''}"
         head = f"{title}   {processes} ({job.backend}{engine}), {steps} of {job.net}"

@@ -50,7 +50,7 @@ class Chart:
 
     @property
     def title(self) -> str:
-        return self.name or self.schedule.name
+        return self.name or self.schedule.display_name
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

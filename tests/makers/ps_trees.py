@@ -102,7 +102,8 @@ items = (
     | made(ast.Claim, expressions, releases, maybe)
 )
 documents = st.none() | st.text(st.sampled_from("ab \n#{}'é"), max_size=30)
-files = made(ast.File, names, some(made(ast.Parameter, names, maybe)), documents, some(items, 6))
+parameters = some(made(ast.Parameter, names, maybe))
+files = made(ast.File, names, parameters, documents, some(items, 6), st.none() | texts)
 
 
 def words(node: Any, level: int = LOOSEST) -> list[str]:
@@ -166,8 +167,8 @@ def statement(node: Any) -> list[str]:
 
 def item(node: Any) -> list[str]:
     match node:
-        case ast.File(name=name, parameters=parameters, documentation=text, items=items_):
-            head = ["schedule", name.id, "(", *listed(parameters), ")", *quoted(text)]
+        case ast.File(name=name, parameters=parameters, documentation=text, items=items_, title=title):
+            head = ["schedule", name.id, *quoted(title), "(", *listed(parameters), ")", *quoted(text)]
             return [*head, *(word for part in items_ for word in words(part))]
         case ast.Parameter(name=name, default=default):
             return [name.id, *([] if default is None else ["=", *words(default)])]
