@@ -112,16 +112,17 @@ class Words:
     def scan(self, text: str) -> list[Token]:
         """Every token of a text, comments among them, blanks not."""
         tokens: list[Token] = []
-        at, quoted, last = 0, False, ""
+        at, quoted, last, words = 0, False, "", 0
         while at < len(text):
             token = self._token(text, at, not quoted and last == ")")
-            titles = [x.kind for x in tokens[-2:]] == ["SCHEDULE", "NAME"]
-            at, quoted = token.end, quoted or (token.text.startswith('"') and not titles)
+            at = token.end
+            quoted |= token.text.startswith('"') and words != 2  # the third word of a file may be its display name
             if token.kind in _SKIPPED:
                 continue
             if tokens and _one_word(tokens[-1], token):
                 token = Token(UNKNOWN, tokens[-1].text + token.text, tokens.pop().start)
             tokens.append(token)
+            words += token.kind != COMMENT
             last = last if token.kind == COMMENT else token.text
         return tokens
 
