@@ -1,6 +1,6 @@
 """The verdict as a value: what was checked, what was found, what it costs.
 
-    ok  interleaved  p=4 v=2 m=8   128 ops, 112 messages
+    ok  interleaved 1F1B  p=4 v=2 m=8   128 ops, 112 messages
         complete · data flow · channels FIFO · deadlock-free (strict, so under every model)
         peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]
         makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)

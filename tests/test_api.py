@@ -92,7 +92,7 @@ def test_a_report_is_an_object_with_exact_numbers() -> None:
     assert report.memory.peak == (Fraction(11, 2), Fraction(9, 2), Fraction(7, 2), Fraction(5, 2))
     assert report.time.makespan == 57 and list(report.time.work) == [48] * 4
     assert report.communication.model == "strict" and report.communication.capacity == 0
-    assert str(report).startswith("ok  interleaved  p=4 v=2 m=8") and report.to_json()["ok"] is True
+    assert str(report).startswith("ok  interleaved 1F1B  p=4 v=2 m=8") and report.to_json()["ok"] is True
 
 
 def test_what_is_wrong_with_a_file_is_in_its_report() -> None:
