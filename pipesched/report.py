@@ -232,7 +232,7 @@ class Report:
         }
 
     def _title(self, name: str | None) -> list[str]:
-        """The schedule, or the file where several are told apart, and the sizes."""
+        """The schedule, or the file where there are several, and the sizes."""
         return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:
@@ -288,7 +288,7 @@ def _memory_text(memory: Memory) -> list[str]:
     lines = [f"peak {shown(top)} of cap {cap}{rule}, on {where}      {_list_text(memory.peak)}", *memory.notes]
     if memory.received is not None and memory.unsent is not None and any(memory.received):
         received, unsent = (_list_text([Fraction(x) for x in most]) for most in (memory.received, memory.unsent))
-        lines.append(f"messages beside the peak: received and not yet used {received}, made and not yet sent {unsent}")
+        lines.append(f"messages, not in the peak: received and not yet used {received}, made and not yet sent {unsent}")
     return lines
 
 

@@ -102,7 +102,7 @@ def test_a_rank_that_collects_is_named(text: str, what: str) -> None:
     (warning,) = report.diagnostics
     assert warning.code == "PS906" and warning.message.startswith(f"rank 1 has {m} messages")
     assert report.to_json()["memory"][what][1] == m  # type: ignore[index]
-    assert "messages beside the peak" in str(report)
+    assert "messages, not in the peak" in str(report)
 
 
 @pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
@@ -119,4 +119,4 @@ def test_a_file_without_messages_has_no_counts() -> None:
     report = pipesched.verify("1f1b", p=2, m=2)
 
     assert report.memory is not None and report.memory.received is None and report.memory.unsent is None
-    assert "beside the peak" not in str(report)
+    assert "not in the peak" not in str(report)

@@ -245,12 +245,12 @@ def words(schedule: Schedule, rank: int) -> list[str]:
 
 @CALM
 @given(strategies.schedules(pairs=0.5))
-def test_windows_are_the_next_stages(schedule: Schedule) -> None:
+def test_resident_stages_are_the_next_ones(schedule: Schedule) -> None:
     """From every slot on: stages in the order of their next use, until three are found and their slot is done."""
     program = compiler.lower(schedule)
     for rank in range(program.ranks):
         slots = [stages for _, stages in torch_actions._slots(program, rank)]
-        for at, window in enumerate(torch_actions._windows(slots)):
+        for at, window in enumerate(torch_actions._resident(slots)):
             found: list[int] = []
             for stages in slots[at:]:
                 found += [stage for stage in dict.fromkeys(stages) if stage not in found]
@@ -261,7 +261,7 @@ def test_windows_are_the_next_stages(schedule: Schedule) -> None:
 
 def test_an_overlap_of_four_stages_keeps_four() -> None:
     """A slot whose first part is the third stage brings its second part with it."""
-    assert torch_actions._windows([(0,), (2,), (4, 6), (0,)]) == [(0, 2, 4, 6), (2, 4, 6), (4, 6, 0), (0,)]
+    assert torch_actions._resident([(0,), (2,), (4, 6), (0,)]) == [(0, 2, 4, 6), (2, 4, 6), (4, 6, 0), (0,)]
 
 
 # Refused

@@ -16,13 +16,13 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.standstill import compute_cycle
-from pipesched.analysis.timeline import Timeline, timeline
+from pipesched.analysis.timeline import Timeline
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints, among, makes
-from pipesched.model.costs import Costs
 from pipesched.model.ops import COMPUTES, SAME, Op, Result, overlap
 from pipesched.model.schedule import Schedule
+from pipesched.schedule_analysis import Analysis
 
 SMALL = 20_000  # operations of an order for which remedies are tried
 TRIED = 8  # places of a cycle where they are
@@ -123,10 +123,8 @@ def _remedy(schedule: Schedule, cycle: list[tuple[int, int]]) -> str:
         at = stands[int(schedule.rank[awaited])]
         for source, target in ((awaited, at), (at, awaited)):
             moved = _moved(schedule, source, target)
-            dependencies = Dependencies.of(moved)
-            if timeline(moved, dependencies, Costs().ticks(moved.stages)).finished and not any(
-                _order(moved, dependencies)
-            ):
+            made = Analysis(moved)
+            if made.finished and not any(_order(moved, made.dependencies)):
                 where = "before" if source == awaited else "behind"
                 rank = int(schedule.rank[at])
                 return f"on rank {rank}, put {schedule[source]} {where} {schedule[target]}: then no rank waits for ever"

@@ -16,17 +16,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.timeline import timeline
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.findings import label
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Bools, Column, Ints
-from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
+from pipesched.schedule_analysis import Analysis
 
 LARGEST = 20_000  # operations of an order in which a slip is looked for
 TRIED = 24  # operations that are tried
@@ -158,10 +156,10 @@ def _renamed(schedule: Schedule, index: int, right: Compute, rest: Bools) -> Sch
 
 def _ends(schedule: Schedule) -> int | None:
     """The makespan of an order in which nothing is wrong."""
-    dependencies = Dependencies.of(schedule)
-    times = timeline(schedule, dependencies, Costs().ticks(schedule.stages))
-    wrong = [*check_complete(schedule, dependencies), *check_dataflow(schedule, dependencies, times)]
-    return None if wrong else int(times.makespan)
+    made = Analysis(schedule)
+    complete = check_complete(schedule, made.dependencies)
+    wrong = [*complete, *check_dataflow(schedule, made.dependencies, made.timeline)]
+    return None if wrong else made.timeline.makespan
 
 
 def _descents(schedule: Schedule) -> int:

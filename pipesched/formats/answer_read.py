@@ -24,14 +24,14 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Answer:
-    """caps: by rank, or None. schedule: the text of the .ps file. told: every entry."""
+    """caps: by rank, or None. schedule: the text of the .ps file. entries: all of them."""
 
     schedule: Source
     release: Release
     caps: tuple[Fraction, ...] | None
     objective: str
     certificate: Mapping[str, object]
-    told: Mapping[str, object]
+    entries: Mapping[str, object]
 
 
 def read(source: Source) -> Answer:
@@ -41,14 +41,14 @@ def read(source: Source) -> Answer:
         PipeschedError: PS710, it is no such JSON, or holds no schedule or no certificate.
     """
     try:
-        told = json.loads(source.text, object_pairs_hook=_once)
+        entries = json.loads(source.text, object_pairs_hook=_once)
         return Answer(
-            Source(f"{source.name}/source.ps", _a(str, told["source"])),
-            Release.parse(_a(str, told["release"])),
-            None if told["mem_cap"] is None else tuple(_number(cap) for cap in told["mem_cap"]),
-            _a(str, told["objective"]),
-            _a(dict, single(told["certificate"])),
-            told,
+            Source(f"{source.name}/source.ps", _a(str, entries["source"])),
+            Release.parse(_a(str, entries["release"])),
+            None if entries["mem_cap"] is None else tuple(_number(cap) for cap in entries["mem_cap"]),
+            _a(str, entries["objective"]),
+            _a(dict, single(entries["certificate"])),
+            entries,
         )
     except (ValueError, KeyError, TypeError, RecursionError, PipeschedError):
         what = f"{source.name} is no answer with a schedule and a certificate"

@@ -45,7 +45,7 @@ def torch_actions(program: Program, version: TorchVersion) -> Program:
 
 @dataclass(frozen=True, eq=False)
 class Added:
-    """Instructions to be added: `at` is four times the index of the one that it stands by, plus where it stands."""
+    """Instructions to be added: `at` is four times the index of the one that it is next to, plus on which side."""
 
     at: Ints
     op: Column
@@ -63,7 +63,7 @@ def _shard_rank(program: Program, rank: int) -> Iterator[tuple[int, int, int]]:
     """(where, UNSHARD or RESHARD, stage) for one rank, in order."""
     slots = _slots(program, rank)
     whole: dict[int, None] = {}  # in the order in which they were gathered
-    for (index, _), wanted in zip(slots, _windows([stages for _, stages in slots]), strict=True):
+    for (index, _), wanted in zip(slots, _resident([stages for _, stages in slots]), strict=True):
         if wanted == tuple(whole):
             continue
         for stage in [stage for stage in whole if stage not in wanted]:
@@ -88,9 +88,9 @@ def _slots(program: Program, rank: int) -> list[tuple[int, tuple[int, ...]]]:
     return [(int(index[i]), tuple(stages[i:end])) for i, end in zip(first, ends, strict=True)]
 
 
-def _windows(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _resident(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Of every slot: the stages that are to be whole, by next use from that slot on."""
-    windows: list[tuple[int, ...]] = []
+    resident: list[tuple[int, ...]] = []
     upcoming: list[int] = []
     used: dict[int, int] = {}
     for number in range(len(slots) - 1, -1, -1):
@@ -103,8 +103,8 @@ def _windows(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         count = RESIDENT
         while count < len(upcoming) and used[upcoming[count]] == used[upcoming[count - 1]]:
             count += 1
-        windows.append(tuple(upcoming[:count]))
-    return windows[::-1]
+        resident.append(tuple(upcoming[:count]))
+    return resident[::-1]
 
 
 def _send_waits(program: Program) -> Added:
@@ -139,7 +139,7 @@ def _selected(program: Program, chosen: Bools) -> Program:
 
 
 def _with(program: Program, added: list[Added]) -> Program:
-    """The program with more instructions. The sort is stable, so what stands at one place keeps its order."""
+    """The program with more instructions. The sort is stable, so what is added at one place keeps its order."""
     size = len(program)
     extra = sum(len(more.at) for more in added)
     at = np.concatenate([4 * np.arange(size) + _ITSELF, *(more.at for more in added)])

@@ -32,7 +32,7 @@ from pipesched.model.schedule import Schedule
 class Move:
     """Neighbours in both orders that moved together. step_a, step_b: of the first of them, from 1.
 
-    before: what they stand before in the second order, of what has not moved; None at the end.
+    before: what follows them in the second order, of what has not moved; None at the end.
     """
 
     rank: int
@@ -134,7 +134,7 @@ def _pairs(a: Schedule, b: Schedule) -> tuple[tuple[Alone, ...], tuple[Alone, ..
 
 
 def _overlaps(schedule: Schedule) -> dict[tuple[int, str], int]:
-    """Every pair, with where it stands."""
+    """Every pair, with its index."""
     second: Ints = np.flatnonzero(schedule.joined)
     return {(int(schedule.rank[i]), schedule.slot(i)): i - 1 for i in second.tolist()}
 

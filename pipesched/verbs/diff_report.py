@@ -77,9 +77,9 @@ def moved_text(moves: Sequence[Move], *, every: bool = False) -> str:
     if len(moves) == 1 and moves[0].step_a == moves[0].step_b:
         return f"{_operations(names, every)} moved, still at step {moves[0].step_b}, {where}"
     steps = [_steps(move) for move in moves]
-    told = steps if every or len(steps) <= _OPS else [*steps[: _OPS - 2], "..."]
+    listed = steps if every or len(steps) <= _OPS else [*steps[: _OPS - 2], "..."]
     word = "step" if len(names) == 1 else "steps"
-    return f"{_operations(names, every)} moved from {word} {', '.join(told)} to {moves[0].step_b}, {where}"
+    return f"{_operations(names, every)} moved from {word} {', '.join(listed)} to {moves[0].step_b}, {where}"
 
 
 def _steps(move: Move) -> str:

@@ -34,5 +34,5 @@ def as_ps(source: Source, options: Options) -> str:
     loaded = load(source, options)
     if loaded.unit is None:
         return ps_write.write(loaded.schedule, documentation=f"The order of {PurePath(source.name).name}")
-    told = loaded.unit.checked.file.documentation or ""
-    return ps_write.write(loaded.schedule, documentation=told, costs=loaded.unit.costs)
+    documentation = loaded.unit.checked.file.documentation or ""
+    return ps_write.write(loaded.schedule, documentation=documentation, costs=loaded.unit.costs)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from pipesched.analysis.likeness import READINGS, Likeness, likeness, same_place
 from pipesched.inputs import built_in, read
@@ -68,10 +69,13 @@ class Known:
     like: Likeness
 
 
-def recognize(schedule: Schedule) -> Known | None:
-    """The library schedule that is most like this one, if at least three quarters of both stand at the same places."""
+def recognize(schedule: Schedule, source: Source | None = None) -> Known | None:
+    """The library schedule that is most like this one, if at least three quarters of both are at the same places.
+
+    source: the file that it was written out from; of a file of the library that is not done again.
+    """
     best = None
-    for name, known in known_orders(schedule):
+    for name, known in known_orders(schedule, source):
         if (like := likeness(schedule, known)) is None:
             continue
         if like.whole and like.reading == READINGS[0]:
@@ -86,7 +90,7 @@ def _closeness(like: Likeness) -> tuple[bool, int, Fraction]:
     return like.whole, -READINGS.index(like.reading), like.common
 
 
-def known_orders(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
+def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tuple[str, Schedule]]:
     """Every library schedule that has the placement of this one at its sizes, then the variants."""
     p, m = schedule.ranks, schedule.microbatches
     if schedule.stages % p:
@@ -94,6 +98,7 @@ def known_orders(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
     sizes = {"p": p, "m": m, "v": schedule.stages // p}
     for name in (*built_in(), *VARIANTS):
         source = Source(f"<{name}>", VARIANTS[name]) if name in VARIANTS else read(name)
-        known = sized(source, sizes, placed=lambda placement: same_place(schedule.placement, placement))
+        same = partial(same_place, schedule.placement)
+        known = schedule if source == own else sized(source, sizes, placed=same)
         if known is not None:
             yield name, known

@@ -63,20 +63,20 @@ def _verify_answer(source: Source, options: Options) -> Report:
     from pipesched.check.optimum import NOT_JUDGED, check_answer, judge, judge_at
     from pipesched.formats import answer_read
 
-    told = answer_read.read(source)
-    terms, own = _own_terms(told, options)
-    report = examine(own, replace(options, parameters={}, microbatches=None, **_as_asked(told, options))).report
+    answer = answer_read.read(source)
+    terms, own = _own_terms(answer, options)
+    report = examine(own, replace(options, parameters={}, microbatches=None, **_as_asked(answer, options))).report
     if not report.ok:
         return replace(report, source=source.name)
-    judged = judge(own.schedule, terms, told.certificate, _at(told, terms, options))
+    judged = judge(own.schedule, terms, answer.certificate, _at(answer, terms, options))
     found, verdict = list(judged.findings), judged.verdict
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
-        found += check_answer(own.schedule, terms, judged, told.told, said)
+        found += check_answer(own.schedule, terms, judged, answer.entries, said)
     if not found and verdict is not None and options.parameters:
-        loaded = load(told.schedule, options)
+        loaded = load(answer.schedule, options)
         _require_costs(loaded, terms)
-        report = examine(loaded, replace(options, **_as_asked(told, options))).report
+        report = examine(loaded, replace(options, **_as_asked(answer, options))).report
         if not report.ok:
             return replace(report, source=source.name)
         judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
@@ -84,7 +84,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
     return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
 
 
-def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
+def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     """What an answer is for, and its schedule at its own size.
 
     Raises:
@@ -92,27 +92,27 @@ def _own_terms(told: Answer, options: Options) -> tuple[Terms, Loaded]:
     """
     from pipesched.model.verdict import Terms
 
-    if options.costs is not None or options.release not in (AT_W, told.release):
+    if options.costs is not None or options.release not in (AT_W, answer.release):
         raise fail(Code.USAGE, "an answer has its own costs and release rule", help="verify its source with others")
-    own = load(told.schedule, Options(max_ops=options.max_ops))
+    own = load(answer.schedule, Options(max_ops=options.max_ops))
     if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
         message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
-    if told.caps is not None and len(told.caps) != own.schedule.ranks:
-        raise fail(Code.CERTIFICATE, f"the answer has {len(told.caps)} caps for {own.schedule.ranks} ranks")
-    return Terms.of(own.schedule, own.own_costs, told.release, told.caps, told.objective), own
+    if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
+        raise fail(Code.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
+    return Terms.of(own.schedule, own.own_costs, answer.release, answer.caps, answer.objective), own
 
 
-def _as_asked(told: Answer, options: Options) -> dict[str, Any]:
-    """The rule and the caps to verify under: the caller's caps, if there are some, are asked for beside its own."""
-    return {"release": told.release, "mem_cap": told.caps if options.mem_cap is None else options.mem_cap}
+def _as_asked(answer: Answer, options: Options) -> dict[str, Any]:
+    """The rule and the caps to verify under: the caller's caps, if there are some, count in place of its own."""
+    return {"release": answer.release, "mem_cap": answer.caps if options.mem_cap is None else options.mem_cap}
 
 
-def _at(told: Answer, terms: Terms, options: Options) -> Callable[[int], Schedule]:
+def _at(answer: Answer, terms: Terms, options: Options) -> Callable[[int], Schedule]:
     """The schedule for another number of microbatches."""
 
     def at(microbatches: int) -> Schedule:
-        loaded = load(told.schedule, Options({"m": microbatches}, max_ops=options.max_ops))
+        loaded = load(answer.schedule, Options({"m": microbatches}, max_ops=options.max_ops))
         _require_costs(loaded, terms)
         return loaded.schedule
 

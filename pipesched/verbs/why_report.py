@@ -100,16 +100,16 @@ def known_text(known: Known, schedule: Schedule) -> str:
     differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.windows) if high > low]
     if 2 * sum(high - low for _, low, high in differing) > len(schedule):
         return f"{known.name} in {ratio(known.like.common)} of its steps; `pipesched diff` shows what has moved"
-    told = []
+    parts = []
     for rank, low, high in differing[:_OPS]:
         begin, end = int(schedule.start[rank]), int(schedule.start[rank + 1])
         if (low, high) == (begin, max(end, begin + 1)):  # it lacks operations, or none is where it was
-            told.append(f"all of rank {rank}" if begin == end else f"rank {rank}")
+            parts.append(f"all of rank {rank}" if begin == end else f"rank {rank}")
             continue
         span = f"{schedule[low]} to {schedule[high - 1]}" if high > low + 1 else str(schedule[low])
-        told.append(f"{span} on rank {rank} (steps {schedule.step(low)} to {schedule.step(high - 1)})")
+        parts.append(f"{span} on rank {rank} (steps {schedule.step(low)} to {schedule.step(high - 1)})")
     more = f", and {len(differing) - _OPS} more ranks" if len(differing) > _OPS else ""
-    return f"{known.name} but for {', '.join(told)}{more}"
+    return f"{known.name} but for {', '.join(parts)}{more}"
 
 
 def _path(why: Why, every: bool) -> str:
