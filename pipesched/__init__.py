@@ -12,7 +12,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipesched.api import emit, from_torch_csv, load, optimize, torch_runtime, verify
+    from pipesched.api import (
+        calibrate,
+        compare,
+        diff,
+        emit,
+        from_torch_csv,
+        load,
+        optimize,
+        run,
+        show,
+        torch_runtime,
+        verify,
+        why,
+    )
     from pipesched.diagnostics import Diagnostic, PipeschedError
     from pipesched.model.costs import Costs
     from pipesched.model.placement import Placement
@@ -21,48 +34,63 @@ if TYPE_CHECKING:
     from pipesched.optimizer.answer.optimum import Optimum
     from pipesched.report import Report
     from pipesched.source import Source
-
-_WHERE = {
-    "emit": "api",
-    "from_torch_csv": "api",
-    "load": "api",
-    "optimize": "api",
-    "torch_runtime": "api",
-    "verify": "api",
-    "Diagnostic": "diagnostics",
-    "PipeschedError": "diagnostics",
-    "Costs": "model.costs",
-    "Optimum": "optimizer.answer.optimum",
-    "Placement": "model.placement",
-    "Program": "api",  # the module that tells the nouns who draws them
-    "Schedule": "api",
-    "Report": "api",
-    "Source": "source",
-}
+    from pipesched.verbs.calibrate import Calibration
+    from pipesched.verbs.compare import Comparison
+    from pipesched.verbs.diff import Difference
+    from pipesched.verbs.run_report import Rehearsal
+    from pipesched.verbs.show import Picture
+    from pipesched.verbs.why import Why
 
 __all__ = [
+    "Calibration",
+    "Comparison",
     "Costs",
     "Diagnostic",
+    "Difference",
     "Optimum",
+    "Picture",
     "PipeschedError",
     "Placement",
     "Program",
+    "Rehearsal",
     "Report",
     "Schedule",
     "Source",
+    "Why",
+    "calibrate",
+    "compare",
+    "diff",
     "emit",
     "from_torch_csv",
     "load",
     "optimize",
+    "run",
+    "show",
     "torch_runtime",
     "verify",
+    "why",
 ]
+
+_ELSEWHERE = {  # all others are in `api`, the module that tells the nouns who draws them
+    "Calibration": "verbs.calibrate",
+    "Comparison": "verbs.compare",
+    "Costs": "model.costs",
+    "Diagnostic": "diagnostics",
+    "Difference": "verbs.diff",
+    "Optimum": "optimizer.answer.optimum",
+    "Picture": "verbs.show",
+    "PipeschedError": "diagnostics",
+    "Placement": "model.placement",
+    "Rehearsal": "verbs.run_report",
+    "Source": "source",
+    "Why": "verbs.why",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _WHERE:
+    if name not in __all__:
         raise AttributeError(f"module 'pipesched' has no attribute {name!r}")
-    return getattr(import_module(f"pipesched.{_WHERE[name]}"), name)
+    return getattr(import_module(f"pipesched.{_ELSEWHERE.get(name, 'api')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,23 @@
-"""What the commands do, as functions: results are objects, nothing is printed, nothing exits.
+"""What the commands do, as functions: results are values, nothing is printed, nothing exits.
 
-schedule = pipesched.load("1f1b", p=4)                     a built-in name, a path, or a Schedule
-report = pipesched.verify("mine.csv", comm="pair-stream")
-report.ok, report.diagnostics, report.time.makespan, print(report)
-best = pipesched.optimize(p=4, m=8, mem_cap=4)             an Optimum: best.status, best.proved, best.source
+    schedule = pipesched.load("1f1b", p=4)                     a built-in name, a path, an order in memory
+    report = pipesched.verify("mine.csv", comm="pair-stream")
+    report.ok, report.diagnostics, report.time.makespan, print(report)
+    best = pipesched.optimize(p=4, m=8, mem_cap=4)             an Optimum: best.status, best.proved, best.source
+    pipesched.why("zb_h1", p=4, m=8).growth                    a Why; show, compare, diff, run, calibrate likewise
+
+An option has the name that it has on the command line, with `_` for `-`, the same default and the same meaning; an
+option that means nothing is PipeschedError PS225. What a command prints its value has: `str()` is the text, `to_json()`
+the object of ``--json``, `exit_status` how the command ends. Other keywords are parameters of the schedule: p, v, m, ….
+
+    target         a built-in name, a path, a `Source`, what `load` returns, or an order in memory: rows of cells of
+                   torch's CSV or of words such as F0.1, a dict from rank to torch's actions, a schedule of torch
+    comm           the communication model whose failure counts
+    mem_cap        in microbatches through 1/p of the model: one, or one a rank
+    costs          a text ``F=1,B=2``, a dict, the `Path` of a TOML file, or `Costs`
+    release        when activations are freed: ``W``, ``I``, ``split:x``, ``torch`` or ``I=a,W=b``
+    torch_version, stages, placement    of a torch CSV
+    max_ops        refuse more operations
 """
 
 from __future__ import annotations
@@ -28,25 +42,33 @@ from pipesched.model.torch_versions import DEFAULT, installed_version
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs import options, targets, values
-from pipesched.verbs import verify as verb
 from pipesched.verbs.options import MAX_OPS
 
 if TYPE_CHECKING:
     from pipesched.optimizer.answer.optimum import Optimum
     from pipesched.optimizer.search.state import State
+    from pipesched.verbs.calibrate import Calibration
+    from pipesched.verbs.compare import Comparison
+    from pipesched.verbs.diff import Difference
+    from pipesched.verbs.run_report import Rehearsal
+    from pipesched.verbs.show import Picture
+    from pipesched.verbs.why import Why
 
-Target: TypeAlias = str | PathLike[str] | Source | Rows | TorchSchedule
+Target: TypeAlias = str | PathLike[str] | Source | Schedule | Program | Rows | TorchSchedule
+File: TypeAlias = str | PathLike[str] | Source
 Number: TypeAlias = int | float | str | Fraction
+Caps: TypeAlias = Number | Sequence[Number] | None
 CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Sequence[Number]] | None
+Placed: TypeAlias = Sequence[int] | None
 
 
 def _maker(name: str) -> Callable[..., Any]:
     """A function of `pipesched.verbs.show`, which is imported with the first picture."""
 
     def make(*arguments: Any) -> Any:
-        from pipesched.verbs import show as picture
+        from pipesched.verbs import show
 
-        return getattr(picture, name)(*arguments)
+        return getattr(show, name)(*arguments)
 
     return make
 
@@ -54,47 +76,57 @@ def _maker(name: str) -> Callable[..., Any]:
 registry.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))
 
 
-def load(target: Target | Schedule | Program, *, max_ops: int = MAX_OPS, **parameters: int | str) -> Schedule | Program:
-    """A schedule from a built-in name or a file at the sizes given (p=4, m=8, …); a Program if the file has messages.
+def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: int | str) -> Schedule:
+    """A schedule at the sizes given (p=4, m=8, …). Where the file names its messages, they are `schedule.program`.
 
     Raises:
         PipeschedError: everything that keeps the file from being a schedule, as diagnostics.
     """
     given, sizes = _read("verify", locals())
     if isinstance(target, Schedule | Program):
-        targets.loaded(target, Options(sizes))
-        return target
+        loaded = targets.loaded(target, Options(sizes))
+        return target if isinstance(target, Schedule) else loaded.schedule.with_program(target)
     loaded = compile.load(*_file(target, given, sizes))
-    return loaded.program or loaded.schedule
+    return loaded.schedule if loaded.program is None else loaded.schedule.with_program(loaded.program)
+
+
+def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule:
+    """A torch pipelining CSV; of compute_comms with its messages, as `load`.
+
+    Raises:
+        PipeschedError: PS3xx, PS8xx, the cells that are no actions.
+    """
+    version = options.value("torch_version", values.version, torch_version)
+    made = torch_csv.read(targets.source(target), torch_version=version)
+    return made if isinstance(made, Schedule) else made.computes.with_program(made)
 
 
 def verify(
-    target: Target | Schedule | Program,
+    target: Target,
     *,
     comm: str = "strict",
-    mem_cap: Number | Sequence[Number] | None = None,
+    mem_cap: Caps = None,
     costs: CostsLike = None,
     release: str | Release = "W",
     torch_version: str | None = None,
-    fsdp: bool = False,
     stages: int | None = None,
     placement: Sequence[int] | None = None,
     max_ops: int = MAX_OPS,
+    fsdp: bool = False,
     require_proof: bool = False,
     **parameters: int | str,
 ) -> Report:
-    """The verdict on a schedule: the same as ``pipesched verify``, with the same options.
+    """The verdict on a schedule: what is wrong with it is in the report, and a file that cannot be read has one too.
 
-    target: a built-in name, a path, a `Source`, what `load` returns, or an order in memory: rows of cells of torch's
-    CSV or of words such as F0.1, a dict from rank to torch's actions, a schedule of torch.
-
-    require_proof: an error unless it is an answer that is proved optimal.
-    What is wrong with the schedule is in the report. A report of a file that cannot be read is one too.
+    fsdp: UNSHARD and RESHARD are asked for in a torch CSV. require_proof: it is an error unless it is an answer that is
+    proved optimal.
 
     Raises:
-        PipeschedError: PS222, PS225, an option that means nothing.
+        PipeschedError: PS225, an option that means nothing.
     """
     given, sizes = _read("verify", locals())
+    from pipesched.verbs import verify as verb
+
     parse_model(given["comm"])
     given["torch_version"] = given["torch_version"] or targets.version_of(target)
     if isinstance(target, Schedule | Program):
@@ -108,21 +140,17 @@ def verify(
         return Report(None, str(target), sizes, diagnostics=error.diagnostics)
 
 
-def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule | Program:
-    """A torch pipelining CSV: a Schedule if it is compute_only, a Program if it is compute_comms.
-
-    Raises:
-        PipeschedError: PS3xx, PS8xx, the cells that are no actions.
-    """
-    version = options.value("torch_version", values.version, torch_version)
-    return torch_csv.read(targets.source(target), torch_version=version)
-
-
 def emit(
-    target: Target | Schedule | Program,
+    target: Target,
     to: str = "stream",
     *,
+    comm: str = "strict",
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    release: str | Release = "W",
     torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
     max_ops: int = MAX_OPS,
     **parameters: int | str,
 ) -> str:
@@ -140,11 +168,129 @@ def emit(
     return "".join(made.pieces())
 
 
+def show(
+    target: Target,
+    format: str | None = None,
+    *,
+    width: int | None = None,
+    begin: Number | None = None,
+    end: Number | None = None,
+    ascii: bool = False,
+    style: str | None = None,
+    messages: bool = False,
+    memory: bool = False,
+    measured: File | Sequence[File] = (),
+    force: bool = False,
+    comm: str = "strict",
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    release: str | Release = "W",
+    torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    max_ops: int = MAX_OPS,
+    **parameters: int | str,
+) -> Picture:
+    """A schedule as a picture: ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
+
+    begin, end: ``--from`` and ``--to``. measured: a run of it under the plan, a file a rank. `str()` is what is drawn;
+    in a notebook a figure shows itself. What is wrong is drawn as far as it runs, with its diagnostics.
+
+    Raises:
+        PipeschedError: what keeps the file from being a schedule; PS225, PS815 to PS818, PS820.
+    """
+    given, sizes = _read("show", locals())
+    from pipesched.verbs import show as verb
+
+    return verb.show(*_file(target, given, sizes), verb.request(given))
+
+
+def why(
+    target: Target,
+    *,
+    comm: str = "strict",
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    release: str | Release = "W",
+    torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    max_ops: int = MAX_OPS,
+    **parameters: int | str,
+) -> Why:
+    """Where the idle time of a schedule comes from: the split by rank, the growth, the critical path, every gap.
+
+    Raises:
+        PipeschedError: what keeps the file from being a schedule; PS225.
+    """
+    given, sizes = _read("why", locals())
+    from pipesched.verbs import why as verb
+
+    return verb.why(*_file(target, given, sizes))
+
+
+def compare(
+    *schedules: Target,
+    library: bool = False,
+    cost_per: str = "rank",
+    comm: str = "strict",
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    release: str | Release = "W",
+    torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    max_ops: int = MAX_OPS,
+    **parameters: int | str | Sequence[int],
+) -> Comparison:
+    """Schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
+
+    library: ``--all``, every built-in schedule too. cost_per: costs are those of 1/p of the model (``rank``) or of one
+    ``stage``. A parameter goes to the schedules that have it.
+
+    Raises:
+        PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a file that is not there.
+    """
+    given, _ = _read("compare", locals() | {"parameters": {}})
+    from pipesched.verbs import compare as verb
+
+    grid = {name: options.value(name, values.sizes, size) for name, size in parameters.items()}
+    sources = [targets.alone(one) for one in verb.named(schedules, library=library)]
+    values.count(grid, len(sources))
+    asked = options.compile_options(given, {})
+    return verb.compare(sources, values.combinations(grid), asked, per_stage=given["cost_per"] == "stage")
+
+
+def diff(
+    a: Target,
+    b: Target,
+    *,
+    comm: str = "strict",
+    mem_cap: Caps = None,
+    costs: CostsLike = None,
+    release: str | Release = "W",
+    torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    max_ops: int = MAX_OPS,
+    **parameters: int | str,
+) -> Difference:
+    """What differs between two orders: the fewest operations to move, what only one has, and what that costs.
+
+    Raises:
+        PipeschedError: what keeps one from being a schedule; PS208, PS225.
+    """
+    given, sizes = _read("diff", locals())
+    from pipesched.verbs import diff as verb
+
+    return verb.diff(targets.alone(a), targets.alone(b), options.compile_options(given, sizes))
+
+
 def optimize(
-    target: Target | Schedule | Program | None = None,
+    target: Target | None = None,
     *,
     placement: str | Sequence[int] | None = None,
-    mem_cap: Number | Sequence[Number] | None = None,
+    mem_cap: Caps = None,
     costs: CostsLike = None,
     release: str | Release = "W",
     objective: str = "makespan",
@@ -180,6 +326,55 @@ def optimize(
 
     source, sizes = (None, sizes) if target is None else targets.named(target, sizes, computes=True)
     return verb.optimize(request(source, sizes, given), progress or (lambda state: None))
+
+
+def run(
+    target: Target,
+    *,
+    net: str = "mlp",
+    steps: int = 3,
+    backend: str = "gloo",
+    device: str = "cpu",
+    engine: str = "pipesched",
+    timeout: float = 30,
+    pace: float = 20,
+    trace: bool = False,
+    faults: Sequence[str] = (),
+    comm: str = "strict",
+    costs: CostsLike = None,
+    torch_version: str | None = None,
+    stages: int | None = None,
+    placement: Sequence[int] | None = None,
+    max_ops: int = MAX_OPS,
+    **parameters: int | str,
+) -> Rehearsal:
+    """A small model trained on p local processes with a schedule, compared with its prediction.
+
+    timeout: seconds that are a stall. pace: milliseconds of a cost of 1. trace: keep when each instruction began and
+    ended, as `result.trace`. faults: ``--fault``, each KIND@RANK[:N].
+
+    Raises:
+        PipeschedError: everything that is wrong with the schedule; PS225; PS820 to PS837, what ended the run.
+    """
+    given, sizes = _read("run", locals())
+    from pipesched.verbs import run as verb
+
+    request = options.request(verb.Request, given)
+    return verb.run(*_file(target, given, sizes), request)
+
+
+def calibrate(*traces: File, digits: int = 3) -> Calibration:
+    """The costs of every stage, fitted to a measured run: `result.costs` goes into every other function.
+
+    traces: what ``run --trace`` writes, or the files of torch's profiler, one a rank.
+
+    Raises:
+        PipeschedError: PS225, PS809; PS816, PS818, traces that say too little.
+    """
+    given, _ = _read("calibrate", {"digits": digits, "parameters": {}})
+    from pipesched.verbs import calibrate as verb
+
+    return verb.calibrate(targets.traces(values.files(traces)), given["digits"])
 
 
 def torch_runtime(

@@ -40,8 +40,10 @@ def test_every_public_name_is_there_and_says_what_it_is() -> None:
         pipesched.nothing
 
 
-def test_load_gives_a_schedule_or_a_program(tmp_path: Path) -> None:
-    """A built-in name, a path as text or Path, a Source: a Schedule; a Program where the file has messages."""
+def test_load_gives_a_schedule(tmp_path: Path) -> None:
+    """A built-in name, a path as text or Path, a Source: a Schedule, on which its messages are where the file has some;
+    a schedule that is made of that one has none.
+    """
     by_name = pipesched.load("1f1b", p=3, m=5)
     assert isinstance(by_name, Schedule) and (by_name.ranks, by_name.stages, by_name.microbatches) == (3, 3, 5)
     assert by_name.parameters == {"p": 3, "m": 5} and str(by_name.order(2)[1]) == "B2.0"
@@ -50,17 +52,20 @@ def test_load_gives_a_schedule_or_a_program(tmp_path: Path) -> None:
     for target in (file, str(file), Source("mine.csv", CSV)):
         made = pipesched.load(target)
         assert isinstance(made, Schedule) and [str(x) for x in made.order(1)] == ["F1.0", "B1.0", "F1.1", "B1.1"]
-    program = pipesched.load(Source("comms.csv", COMMS))
-    assert isinstance(program, Program) and str(program.instructions(1)[0]) == "1RECV_F0"
+        assert made.program is None
+    loaded = pipesched.load(Source("comms.csv", COMMS))
+    assert isinstance(loaded, Schedule) and isinstance(loaded.program, Program)
+    assert str(loaded.program.instructions(1)[0]) == "1RECV_F0" and str(loaded.order(1)[0]) == "F1.0"
+    assert pipesched.load(loaded.program).program is loaded.program and replace(loaded, name="other").program is None
     assert isinstance(pipesched.load(ORDERS / "zbv_handcrafted_p4_m8.txt"), Schedule)
 
 
 def test_from_torch_csv_reads_both_forms() -> None:
-    """compute_only is a Schedule, compute_comms a Program; what is no such file raises."""
-    assert isinstance(pipesched.from_torch_csv(Source("a.csv", CSV)), Schedule)
-    assert isinstance(pipesched.from_torch_csv(Source("b.csv", COMMS)), Program)
+    """compute_only is a Schedule, compute_comms one with its program; what is no such file raises."""
+    assert pipesched.from_torch_csv(Source("a.csv", CSV)).program is None
+    assert isinstance(pipesched.from_torch_csv(Source("b.csv", COMMS)).program, Program)
     waits = Source("c.csv", "0F0,0SEND_F0,0RECV_B0,0WAIT_SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n")
-    assert isinstance(pipesched.from_torch_csv(waits, torch_version="2.15"), Program)
+    assert isinstance(pipesched.from_torch_csv(waits, torch_version="2.15").program, Program)
     with pytest.raises(PipeschedError, match="PS801"):
         pipesched.from_torch_csv(waits, torch_version="2.13")
     with pytest.raises(PipeschedError, match="PS225"):

@@ -253,13 +253,13 @@ def test_the_whole_library_in_one_table(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_table_wider_than_the_terminal_is_two() -> None:
     """On 80 columns no line breaks: each half names schedule and sizes, and both hold what the wide table has."""
     made = comparison.compare([read("gpipe"), read("zb_h1")], [{"p": 8, "m": m} for m in (16, 32)], Options())
-    wide, (unit, *halves) = comparison.text(made).splitlines(), comparison.text(made, 80).split("\n\n")
+    wide, (unit, *halves) = made.text().splitlines(), made.text(80).split("\n\n")
     assert wide[0] == unit and len(unit) <= 80
     assert max(map(len, wide)) > 80 >= max(len(line) for half in halves for line in half.splitlines())
     left, right = ([line.split() for line in half.splitlines()[-4:]] for half in halves)
     for row, one, two in zip(wide[-4:], left, right, strict=True):
         assert one[:3] == two[:3] and one + two[3:] == row.split()
-    assert comparison.text(made, max(map(len, wide))).splitlines() == wide
+    assert made.text(max(map(len, wide))).splitlines() == wide
 
 
 def test_the_table_is_the_same_every_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def test_a_schedule_shows_itself_as_a_figure() -> None:
     stream = pipesched.load(pipesched.Source("x.json", pipesched.emit("1f1b", p=2, m=3)))
     order = pipesched.Schedule.from_orders([schedule.order(0), schedule.order(1)], schedule.placement)
 
-    assert isinstance(stream, Program)
+    assert isinstance(stream.program, Program)
     for made in (schedule, stream, order):
         drawn = made._repr_svg_()
         assert drawn is not None and len(list(ElementTree.fromstring(drawn).iter())) > 2 * 12

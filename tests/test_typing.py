@@ -57,5 +57,9 @@ def test_what_passes_mypy_runs(path: Path) -> None:
     elif path.stem == "optimize":
         assert all(isinstance(best, pipesched.Optimum) for best in space["asked"]())  # type: ignore[operator]
         assert "True" in space["told"]("zb_h1")  # type: ignore[operator]
+    elif path.stem == "functions":
+        assert space["asked"]("1f1b")[0] == "5/2"  # type: ignore[operator]
+        assert all(value["ok"] in (True, None) for value in space["values"]("1f1b"))  # type: ignore[operator]
+        assert space["messages"](pipesched.Source("x.json", pipesched.emit("1f1b", p=2, m=3))) == 6  # type: ignore[operator]
     else:
         assert all(report.ok for report in space["reports"])  # type: ignore[attr-defined]

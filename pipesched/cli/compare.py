@@ -9,6 +9,7 @@ import click
 from pipesched.cli import flags
 from pipesched.cli.terminal import dumps, replace_file
 from pipesched.diagnostics import Code, fail
+from pipesched.verbs import values
 from pipesched.verbs.options import compile_options
 
 
@@ -26,27 +27,18 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     A parameter goes to the schedules that have it. With costs for 1/p of the model, the default, an operation of one
     of S stages takes p/S of them, so that like is compared with like.
     """
-    from pipesched import compile
-    from pipesched.verbs import compare as comparison
-    from pipesched.verbs.library import titles
+    from pipesched.compile import read
+    from pipesched.verbs import compare as verb
 
-    values = flags.grid(given)
-    names = [*files, *(name for name, _ in titles() if library and name not in files)]
-    if not names:
-        raise fail(Code.USAGE, "nothing to compare", help="name schedules, or give --all")
-    flags.count(values, len(names))
+    grid, names = flags.grid(given), verb.named(files, library=library)
+    values.count(grid, len(names))
     if plot is not None and not plot.lower().endswith(".svg"):
         raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
     asked = compile_options(given, {})
     with flags.output_of(given) as out:
-        sources = [compile.read(name) for name in names]
-        made = comparison.compare(sources, flags.combinations(values), asked, per_stage=cost_per == "stage")
+        sources = [read(str(name)) for name in names]
+        found = verb.compare(sources, values.combinations(grid), asked, per_stage=cost_per == "stage")
         if plot is not None:
-            from pipesched.views.plot import plot as drawn
-
-            x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
-            spots, title = comparison.points(made), "bubble against memory"
-            one_size = len(spots) == len({spot.series for spot in spots})
-            replace_file(plot, drawn(spots, x=x, y=y, title=title, frontier=one_size))
-        out.line(dumps(comparison.as_json(made)) if out.format == "json" else comparison.text(made, out.width))
-        return made.exit_status
+            replace_file(plot, found.plot())
+        out.line(dumps(found.to_json()) if out.format == "json" else found.text(out.width))
+        return found.exit_status

@@ -26,19 +26,14 @@ def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
     pipesched diff zb_h1 mine.ps --p 4 --m 8
     Exit status: 0 the same order, 1 they differ or one cannot be read as a schedule, 2 the command line.
     """
-    from pipesched import compile
-    from pipesched.verbs import diff_report
-    from pipesched.verbs.diff import differ
-    from pipesched.verbs.library import shared
+    from pipesched.compile import read
+    from pipesched.verbs import diff as verb
 
-    sizes = flags.one_size("diff", given)
+    asked = compile_options(given, flags.one_size("diff", given))
     with flags.output_of(given) as out:
-        sources = [compile.read(name) for name in (a, b)]
-        own = shared(sources, sizes)
-        one, two = (compile.examined(x, compile_options(given, y)) for x, y in zip(sources, own, strict=True))
-        found = differ(one, two)
-        out.line(dumps(diff_report.as_json(found)) if out.format == "json" else diff_report.text(found, every=every))
-        for side in (one, two):
+        found = verb.diff(read(a), read(b), asked)
+        out.line(dumps(found.to_json()) if out.format == "json" else found.text(every=every))
+        for side in (found.a, found.b):
             if side.report.fault is not None:
                 out.complain(f"{render.concise(side.report.fault, side.loaded.source)}; `pipesched verify` tells more")
-        return 0 if found.equal else 1
+        return found.exit_status

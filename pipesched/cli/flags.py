@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,13 +16,12 @@ from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import require_counts
 from pipesched.verbs.options import COMMANDS, Option
-from pipesched.verbs.values import Choice, Sizes, flag, short
+from pipesched.verbs.values import Choice, Sizes, combinations, flag, short
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-MAX_RUNS = 10_000
 _SIZES = {  # what people call p, v and m
     "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
     "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
@@ -141,31 +138,13 @@ def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
     return found
 
 
-def count(values: Mapping[str, Sizes], files: int) -> int:
-    """How many combinations of files and sizes there are.
-
-    Raises:
-        PipeschedError: PS225, too many for one call.
-    """
-    runs = files * math.prod(size.count for size in values.values())
-    if runs > MAX_RUNS:
-        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MAX_RUNS:,} in one call")
-    return runs
-
-
-def combinations(values: Mapping[str, Sizes]) -> Iterator[dict[str, int]]:
-    """Every combination, the last parameter fastest."""
-    for chosen in itertools.product(*values.values()):
-        yield dict(zip(values, chosen, strict=True))
-
-
 def one_size(command: str, given: Mapping[str, Any]) -> dict[str, int]:
     """The sizes of a command that takes one at a time.
 
     Raises:
         PipeschedError: PS225, there are several.
     """
-    values = grid(given)
-    if math.prod(size.count for size in values.values()) != 1:
+    found = grid(given)
+    if any(size.count != 1 for size in found.values()):
         raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
-    return next(combinations(values))
+    return next(combinations(found))

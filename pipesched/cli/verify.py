@@ -13,7 +13,7 @@ from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
 from pipesched.verbs.options import compile_options
-from pipesched.verbs.values import Sizes
+from pipesched.verbs.values import Sizes, combinations, count
 
 if TYPE_CHECKING:
     from pipesched.report import Report
@@ -35,14 +35,14 @@ def verify(files: tuple[str, ...], **given: Any) -> int:
     An answer is judged by what can be derived anew; an engine's word is called that, and is no proof.
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
     """
-    values = flags.grid(given)
-    runs = flags.count(values, len(files))
+    grid = flags.grid(given)
+    runs = count(grid, len(files))
     with flags.output_of(given) as out:
-        reports = _reports(files, given, values)
+        reports = _reports(files, given, grid)
         return _one(next(reports), out) if runs == 1 else _many(reports, out)
 
 
-def _reports(files: tuple[str, ...], given: Mapping[str, Any], values: Mapping[str, Sizes]) -> Iterator[Report]:
+def _reports(files: tuple[str, ...], given: Mapping[str, Any], grid: Mapping[str, Sizes]) -> Iterator[Report]:
     """The report of every file at every size; a file that cannot be read has one for each size too."""
     from pipesched import compile
     from pipesched.report import Report
@@ -53,10 +53,10 @@ def _reports(files: tuple[str, ...], given: Mapping[str, Any], values: Mapping[s
         try:
             source = compile.read(target)
         except PipeschedError as error:
-            for parameters in flags.combinations(values):
+            for parameters in combinations(grid):
                 yield Report(target, target, parameters, diagnostics=error.diagnostics)
             continue
-        for parameters in flags.combinations(values):
+        for parameters in combinations(grid):
             yield verb.verify(source, replace(basis, parameters=parameters, microbatches=parameters.get("m")))
 
 

@@ -24,17 +24,16 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     has more. Then the growth with every microbatch, the published order that it is like, the critical path, and
     each gap with what ends it. A file that is wrong is told as far as it runs, with exit status 1.
     """
-    from pipesched import compile
-    from pipesched.verbs import why as analysis
-    from pipesched.verbs import why_report
+    from pipesched.compile import read
+    from pipesched.verbs import why as verb
 
     asked = compile_options(given, flags.one_size("why", given))
     with flags.output_of(given) as out:
-        source = compile.read(file)
-        found = analysis.why(source, asked)
-        out.line(dumps(why_report.as_json(found)) if out.format == "json" else why_report.text(found, every=every))
+        source = read(file)
+        found = verb.why(source, asked)
+        out.line(dumps(found.to_json()) if out.format == "json" else found.text(every=every))
         if (wrong := found.report.fault) is not None:
             fault = render.concise(wrong, source.name)
             told_as = how_far(wrong, finished=found.analysis.finished)
             out.complain(f"{fault}; told {told_as}, `pipesched verify` tells more")
-        return found.report.exit_status
+        return found.exit_status

@@ -11,9 +11,9 @@ Operations are columns (`model.columns`). An overlap pair is two entries side by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,13 +25,17 @@ from pipesched.model.origin import Nowhere, Origin
 from pipesched.model.placement import Placement
 from pipesched.safe import line as safe
 
+if TYPE_CHECKING:
+    from pipesched.model.program import Program
+
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """A compute order.
 
     op, stage, microbatch, second: one entry an operation; start: int64, shape (ranks + 1,). title: what people call it,
-    where that is not its name.
+    where that is not its name. program: its messages, where it was read from a file that names them; a schedule that is
+    made of this one has none.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Schedule:
     start: Ints
     origin: Origin = field(default_factory=Nowhere)
     title: str = ""
+    program: Program | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
         sizes = " ".join(f"{name}={value}" for name, value in self.parameters.items())
@@ -95,6 +100,12 @@ class Schedule:
     def forward_only(self) -> bool:
         """No backward at all: an inference schedule."""
         return not bool(np.any(among(self.op, BACKWARDS)))
+
+    def with_program(self, program: Program) -> Schedule:
+        """The same order of compute, with what runs."""
+        made = replace(self)
+        object.__setattr__(made, "program", program)
+        return made
 
     def step(self, index: int) -> int:
         """The position of an operation in its rank's list, from 1."""

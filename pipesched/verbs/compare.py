@@ -27,8 +27,9 @@ from pipesched import render
 from pipesched.analysis.assumptions import assumed, remarks, used
 from pipesched.analysis.idle import overhead
 from pipesched.compile import examine, load
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
 from pipesched.examine import Loaded, Options, sizes
+from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact
 from pipesched.model.ops import Op
@@ -112,6 +113,67 @@ class Comparison:
         every = all(row.refused for row in self.rows)
         return exit_status(found for row in self.rows if every or not row.refused for found in row.diagnostics)
 
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """The unit, the table, in two halves where it is wider than `width`, and under it why some rows are empty."""
+        names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
+        names.sort(key=lambda name: ("pvm".find(name) % 4, name))
+        lead = [[row.name, *(str(row.parameters.get(name, "")) for name in names)] for row in self.rows]
+        cells = [_cells(row) for row in self.rows]
+
+        def part(begin: int, end: int) -> str:
+            rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
+            return table(("schedule", *map(render.clean, names), *_HEADERS[begin:end]), rows)
+
+        parts, half = [part(0, len(_HEADERS))], (len(_HEADERS) + 1) // 2
+        if width is not None and max(map(len, parts[0].splitlines())) > width:
+            parts = [part(0, half), part(half, len(_HEADERS))]
+        parts[0] = f"unit of time: {_UNITS[self.per_stage]}\n\n{parts[0]}"
+        if notes := [*_notes(self)]:
+            parts.append("\n".join(notes))
+        return "\n\n".join(parts)
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        return {
+            "ok": self.exit_status == 0,
+            "cost_per": "stage" if self.per_stage else "rank",
+            "rows": [_row_json(row) for row in self.rows],
+        }
+
+    def points(self) -> list[Point]:
+        """Bubble in per cent against peak memory, a series a schedule."""
+        found = []
+        for row in self.rows:
+            if row.bubble is not None and row.peak is not None:
+                sizes = " ".join(f"{name}={value}" for name, value in row.parameters.items())
+                found.append(Point(row.peak, row.bubble * 100, row.name, sizes))
+        return found
+
+    def plot(self) -> str:
+        """Bubble against peak memory, as SVG."""
+        from pipesched.views.plot import plot
+
+        x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
+        points = self.points()
+        one_size = len(points) == len({point.series for point in points})
+        return plot(points, x=x, y=y, title="bubble against memory", frontier=one_size)
+
+
+def named(schedules: Sequence[object], *, library: bool) -> list[object]:
+    """What is compared: what was named, and with `library` the rest of the built-in schedules.
+
+    Raises:
+        PipeschedError: PS225, nothing.
+    """
+    given = {name for name in schedules if isinstance(name, str)}
+    found = [*schedules, *(name for name in built_in() if library and name not in given)]
+    if not found:
+        raise fail(Code.USAGE, "nothing to compare", help="name schedules, or give --all")
+    return found
+
 
 def compare(
     sources: Sequence[Source], sizes: Iterable[Mapping[str, int]], options: Options, *, per_stage: bool = False
@@ -137,26 +199,6 @@ def _once(sizes: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
         if key not in seen:
             seen.add(key)
             yield size
-
-
-def text(comparison: Comparison, width: int | None = None) -> str:
-    """The unit, the table, in two halves where it is wider than `width`, and under it why some rows are empty."""
-    names = list(dict.fromkeys(name for row in comparison.rows for name in row.parameters))
-    names.sort(key=lambda name: ("pvm".find(name) % 4, name))
-    lead = [[row.name, *(str(row.parameters.get(name, "")) for name in names)] for row in comparison.rows]
-    cells = [_cells(row) for row in comparison.rows]
-
-    def part(begin: int, end: int) -> str:
-        rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
-        return table(("schedule", *map(render.clean, names), *_HEADERS[begin:end]), rows)
-
-    parts, half = [part(0, len(_HEADERS))], (len(_HEADERS) + 1) // 2
-    if width is not None and max(map(len, parts[0].splitlines())) > width:
-        parts = [part(0, half), part(half, len(_HEADERS))]
-    parts[0] = f"unit of time: {_UNITS[comparison.per_stage]}\n\n{parts[0]}"
-    if notes := [*_notes(comparison)]:
-        parts.append("\n".join(notes))
-    return "\n\n".join(parts)
 
 
 def _cells(row: Row) -> list[str]:
@@ -185,15 +227,6 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         yield render.clean(f"{', '.join(dict.fromkeys(names))}: {remark}")
 
 
-def as_json(comparison: Comparison) -> dict[str, object]:
-    """The published form, see ``emit/README.md``."""
-    return {
-        "ok": comparison.exit_status == 0,
-        "cost_per": "stage" if comparison.per_stage else "rank",
-        "rows": [_row_json(row) for row in comparison.rows],
-    }
-
-
 def _row_json(row: Row) -> dict[str, object]:
     return {
         "name": row.name,
@@ -208,16 +241,6 @@ def _row_json(row: Row) -> dict[str, object]:
         **exact(parameters_per_rank=row.share, lower_bound=row.bound),
         "diagnostics": [render.as_json(diagnostic) for diagnostic in row.diagnostics],
     }
-
-
-def points(comparison: Comparison) -> list[Point]:
-    """Bubble in per cent against peak memory, a series a schedule."""
-    found = []
-    for row in comparison.rows:
-        if row.bubble is not None and row.peak is not None:
-            sizes = " ".join(f"{name}={value}" for name, value in row.parameters.items())
-            found.append(Point(row.peak, row.bubble * 100, row.name, sizes))
-    return found
 
 
 def measured(source: Source, options: Options, *, per_stage: bool) -> Row:

@@ -15,17 +15,20 @@ not seem to have none of the operations of the other one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from pipesched.analysis.likeness import Moves, moves
-from pipesched.examine import Examination
+from pipesched.compile import examined
+from pipesched.examine import Examination, Options
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.source import Source
+from pipesched.verbs.library import shared
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,40 @@ class Difference:
         alone = (self.only_a, self.only_b, self.pairs_a, self.pairs_b, self.split_a, self.split_b)
         return not (self.facts or self.moves or any(alone))
 
+    @property
+    def exit_status(self) -> int:
+        """0 the same order, 1 they differ."""
+        return 0 if self.equal else 1
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, every: bool = False) -> str:
+        """What the command prints. every: every line, and every operation on it."""
+        from pipesched.verbs import diff_report
+
+        return diff_report.text(self, every=every)
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        from pipesched.verbs import diff_report
+
+        return diff_report.as_json(self)
+
     def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
         """Makespan, span, the bubble of both, and peak of both; None where an order is stuck."""
         one, two = _figures(self.a), _figures(self.b)
         return [(name, one[name], two[name]) for name in one]
+
+
+def diff(a: Source, b: Source, options: Options) -> Difference:
+    """What differs between two files; of the sizes each takes those that it has.
+
+    Raises:
+        PipeschedError: what keeps one of them from being a schedule; PS208, a size that none of them has.
+    """
+    own = zip((a, b), shared((a, b), options.parameters), strict=True)
+    return differ(*(examined(file, replace(options, parameters=x, microbatches=x.get("m"))) for file, x in own))
 
 
 def differ(a: Examination, b: Examination) -> Difference:

@@ -214,7 +214,9 @@ def notebook(of: Schedule | Program | Analysis) -> str:
 
     if isinstance(of, Program):
         of = Analysis(of.computes, own=of)
-    made = Analysis(of) if isinstance(of, Schedule) else replace(of)  # which keeps nothing of what is derived for it
+    made = (
+        Analysis(of, own=of.program) if isinstance(of, Schedule) else replace(of)
+    )  # which keeps nothing of what is derived for it
     try:
         return svg.render(Chart(made))
     except PipeschedError as error:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from os import PathLike, fsdecode
 
 from pipesched.aliases import known_as
+from pipesched.compile import load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Loaded, Options
 from pipesched.formats.in_memory import single, written
@@ -40,7 +41,13 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
         raise fail(Code.USAGE, f"{', '.join(given)} given for a {type(target).__name__}, which has its sizes already")
     if isinstance(target, Program):
         return Loaded(target.name, target.computes, target)
-    return Loaded(target.name, target)
+    return Loaded(target.name, target, target.program)
+
+
+def alone(target: object) -> Source:
+    """The source of a target whose sizes are its own, if it is not a file."""
+    source, sizes = named(target, {})
+    return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
 
 
 def source(target: object) -> Source:
@@ -97,7 +104,8 @@ def _written(target: Schedule | Program, *, computes: bool) -> Source:
     from pipesched.formats import order_write
     from pipesched.language import ps_write
 
-    if isinstance(target, Program) and not computes:
-        return Source(f"{target.name}.txt", order_write.write_program(target))
+    program = target if isinstance(target, Program) else target.program
+    if program is not None and not computes:
+        return Source(f"{target.name}.txt", order_write.write_program(program))
     schedule = target.computes if isinstance(target, Program) else target
     return Source(f"{schedule.name}.ps", ps_write.write(schedule))

@@ -6,6 +6,8 @@ says what is wrong. Who calls it says of which option that is: click of `--p`, `
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -29,6 +31,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
 MOST_CAPS = 200
+MOST_RUNS = 10_000
 
 
 class Not(ValueError):
@@ -305,3 +308,21 @@ def definition(value: str) -> tuple[str, Sizes]:
     if not equals or not _NAME.fullmatch(name):
         raise Not(value, "name=value")
     return name, sizes(size)
+
+
+def count(grid: Mapping[str, Sizes], files: int) -> int:
+    """How many combinations of files and sizes there are.
+
+    Raises:
+        PipeschedError: PS225, too many for one call.
+    """
+    runs = files * math.prod(size.count for size in grid.values())
+    if runs > MOST_RUNS:
+        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MOST_RUNS:,} in one call")
+    return runs
+
+
+def combinations(grid: Mapping[str, Sizes]) -> Iterator[dict[str, int]]:
+    """Every combination, the last parameter fastest."""
+    for chosen in itertools.product(*grid.values()):
+        yield dict(zip(grid, chosen, strict=True))

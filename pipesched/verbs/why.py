@@ -67,6 +67,26 @@ class Why:
     def report(self) -> Report:
         return self.examined.report
 
+    @property
+    def exit_status(self) -> int:
+        """That of the verdict."""
+        return self.report.exit_status
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, every: bool = False) -> str:
+        """What the command prints. every: every rank, all of the critical path, and every gap."""
+        from pipesched.verbs import why_report
+
+        return why_report.text(self, every=every)
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        from pipesched.verbs import why_report
+
+        return why_report.as_json(self)
+
     def parts(self) -> dict[str, tuple[Fraction, ...]]:
         """The parts of the idle time by rank, in the user's unit."""
         return _parts(self.analysis, self.split)

@@ -33,12 +33,11 @@ reports += [
     pipesched.verify(pipesched.Source("x.csv", "0F0,0B0")),
 ]
 
-loaded: pipesched.Schedule | pipesched.Program = pipesched.load(rows)
-computes: pipesched.Schedule = loaded.computes if isinstance(loaded, pipesched.Program) else loaded
+loaded: pipesched.Schedule = pipesched.load(rows)
 first: str = " ".join(str(op) for op in loaded.order(rank=0))
 sizes: tuple[int, int, int] = (loaded.ranks, loaded.stages, loaded.microbatches)
 stream: str = pipesched.emit(loaded, "stream")
-picture: str | None = computes._repr_svg_()
+picture: str | None = loaded._repr_svg_()
 
 
 def by_rank(order: Mapping[int, Sequence[Action | None]]) -> bool:
