@@ -84,7 +84,8 @@ def _first(
         most = found.most[rank]
         yield Diagnostic(
             Code.BUFFERS,
-            f"rank {rank} has {most} messages {what}; the lowering of this order has at most {lowered[rank]} there",
+            f"rank {rank} has {most} messages {what}; the lowering of this order has at most {lowered[rank]} there, "
+            "at these costs",
             (label(program, found.at[rank], f"{most} are {what}"),),
             ("their buffers come on top of the peak, and --mem-cap does not count them",),
             help,

@@ -166,17 +166,16 @@ class _Matcher:
 
     def lines(self, parts: tuple[Loop, ...], r: int) -> Iterator[Tree]:
         """The tree of these parts that spells the orders of the ranks r and r + 1, if there is one."""
-        counts = [self.match(parts, self.order(rank)) for rank in (r, r + 1)]
-        one, two = (
-            tuple(Loop(Count(n, 0, x.count.growth), x.body) for n, x in zip(here or (), parts, strict=here is not None))
-            for here in counts
-        )
-        if None not in counts:
-            yield _through(one, two, r)
+        bodies, trees = [spelled(x.body) for x in parts], []
+        for rank in (r, r + 1):
+            counts = self.match(bodies, self.order(rank))
+            if counts is None:
+                return
+            trees.append(tuple(Loop(Count(n, 0, x.count.growth), x.body) for n, x in zip(counts, parts, strict=True)))
+        yield _through(*trees, r)
 
-    def match(self, parts: Sequence[Loop], word: Word) -> list[int] | None:
-        """How often each part is repeated in a word, the first ones as often as can be; None if that is not found."""
-        bodies = [spelled(x.body) for x in parts]
+    def match(self, bodies: Sequence[Word], word: Word) -> list[int] | None:
+        """How often each body is repeated in a word, the first ones as often as can be; None if that is not found."""
         dead: set[tuple[int, int]] = set()
         left = min(self.steps, MOST_STEPS)
         self.steps -= left
