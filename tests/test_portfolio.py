@@ -24,15 +24,13 @@ from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.least_cap import least_cap
 from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.portfolio import orders
+from pipesched.optimizer.portfolio.banker import one_by_one
 from pipesched.optimizer.portfolio.justify import Justifier
-from pipesched.optimizer.portfolio.kernel import patterns
-from pipesched.optimizer.portfolio.known import known
-from pipesched.optimizer.portfolio.listing import listed, listings, policies
-from pipesched.optimizer.portfolio.local import Search
-from pipesched.optimizer.portfolio.safe import one_by_one
+from pipesched.optimizer.portfolio.list_scheduling import listed, listings, policies
+from pipesched.optimizer.portfolio.literature import known, trips
+from pipesched.optimizer.portfolio.local_search import Search
+from pipesched.optimizer.portfolio.repeating import blocks, building_blocks, in_slots, patterns, slots
 from pipesched.optimizer.portfolio.shape import shape
-from pipesched.optimizer.portfolio.trips import trips
-from pipesched.optimizer.portfolio.vee import blocks, building_blocks, in_slots, slots
 from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.problem import Orders, Problem
 from pipesched.optimizer.reductions import coarsened

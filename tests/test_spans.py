@@ -21,8 +21,8 @@ from pipesched.model.columns import Ints
 from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.longest_paths import within
 from pipesched.optimizer.bounds.lower_bound import rank_bounds
+from pipesched.optimizer.portfolio.banker import one_by_one
 from pipesched.optimizer.portfolio.late_start import labelled
-from pipesched.optimizer.portfolio.safe import one_by_one
 from pipesched.optimizer.problem import Orders, Problem
 from pipesched.optimizer.search.state import Limits
 from pipesched.verbs.optimize import optimize

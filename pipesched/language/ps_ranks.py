@@ -157,6 +157,11 @@ def _parts(tree: Tree) -> tuple[Loop, ...]:
     return tuple(merged)
 
 
+def _repeated(parts: Sequence[Loop], counts: Sequence[int]) -> Tree:
+    """Each part so often."""
+    return tuple(Loop(Count(n, 0, x.count.growth), x.body) for n, x in zip(counts, parts, strict=True))
+
+
 @dataclass
 class _Matcher:
     """Finds how often the parts of a list are repeated in the order of a rank, until `steps` are spent."""
@@ -166,13 +171,11 @@ class _Matcher:
 
     def lines(self, parts: tuple[Loop, ...], r: int) -> Iterator[Tree]:
         """The tree of these parts that spells the orders of the ranks r and r + 1, if there is one."""
-        bodies, trees = [spelled(x.body) for x in parts], []
-        for rank in (r, r + 1):
-            counts = self.match(bodies, self.order(rank))
-            if counts is None:
-                return
-            trees.append(tuple(Loop(Count(n, 0, x.count.growth), x.body) for n, x in zip(counts, parts, strict=True)))
-        yield _through(*trees, r)
+        bodies = [spelled(x.body) for x in parts]
+        one = self.match(bodies, self.order(r))
+        two = None if one is None else self.match(bodies, self.order(r + 1))
+        if one is not None and two is not None:
+            yield _through(_repeated(parts, one), _repeated(parts, two), r)
 
     def match(self, bodies: Sequence[Word], word: Word) -> list[int] | None:
         """How often each body is repeated in a word, the first ones as often as can be; None if that is not found."""

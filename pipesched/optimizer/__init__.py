@@ -5,5 +5,7 @@
                     │    ──> encoding ──> engines    is there a schedule with objective at most C?
                     └──> search: both sides until they meet;  repeat: one schedule for every m ──> answer
 
-`convert` goes between orders and schedules, `question` is what an engine is asked, `sizes` what a user may leave out.
+`convert` is between orders, starts and schedules; `reductions` makes smaller and coarser problems. Layers, each knowing
+those below it: answer, repeat, search, engines and portfolio, encoding, bounds, reductions and convert and instance,
+problem.
 """

@@ -5,7 +5,7 @@
                   │          └─ infeasible: a minimal reason            └─ what is verified is what is printed
                   └─ a schedule's placement, sizes and kind of backward, or one from scratch
 
-The optimizer is never trusted: its answer is printed, read back, and goes through the checks of a person's file. The
+The optimizer is never trusted: its answer is printed, read back, and must pass the checks of a person's file. The
 verdict on it is the checker's.
 """
 
@@ -45,7 +45,7 @@ from pipesched.optimizer.search.state import INTERRUPTED, State
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs.library import sized
-from pipesched.verbs.optimize_request import Request, Target, aim
+from pipesched.verbs.optimize_request import Request, Target, target_of
 
 _LEFT = 0.5  # seconds after an interrupt
 _PRINTING = 25e-6  # seconds for an operation, to print the answer and to verify it
@@ -61,7 +61,7 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     until = time.monotonic() + request.limits.seconds
     if request.limits.engine == "cpsat":
         cp_sat.require()
-    target = aim(request)
+    target = target_of(request)
     if request.all_m and target.instance.placement.routes > 1:
         raise fail(Code.NOT_OPTIMIZED, "two routes share the microbatches, so no part of one order repeats for every m")
     problem = target.instance.problem()

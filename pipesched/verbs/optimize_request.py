@@ -83,20 +83,20 @@ class Target:
     sizes: Mapping[str, int]
 
 
-def aim(request: Request) -> Target:
+def target_of(request: Request) -> Target:
     """What a request is about.
 
     Raises:
         PipeschedError: PS2xx, PS3xx, PS702, and everything wrong in the source.
     """
     if request.source is not None:
-        return _aim_at(request.source, request)
+        return _target_at(request.source, request)
     sizes = sizes_of(request.placement, request.parameters)
     placement = placement_at(request.placement, sizes)
     return Target(_instance(request, placement, request.costs or Costs(), bool(request.fused)), None, sizes)
 
 
-def _aim_at(source: Source, request: Request) -> Target:
+def _target_at(source: Source, request: Request) -> Target:
     """A schedule's placement, sizes, costs and kind of backward."""
     loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, microbatches=request.parameters.get("m")))
     schedule = loaded.schedule

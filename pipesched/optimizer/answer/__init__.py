@@ -1,1 +1,1 @@
-"""What was found: the verdict, in words and as JSON, its certificate, and what stands beside it."""
+"""What was found: the verdict as text and as JSON, its certificate, and the baselines that it is compared with."""

@@ -171,7 +171,7 @@ def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints
 
 
 _ENOUGH = 0.1  # of the time windows: a round that takes off less is the last
-_SWEEPS = 4  # how often in a round what was learnt goes to the other ranks
+_SWEEPS = 4  # how often in a round the other ranks get what was learnt
 
 
 def merged_links(original: Problem, merged: Merged) -> list[Link]:

@@ -14,9 +14,6 @@ never holds more. So a schedule exists exactly if each rank's cap is at least th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
-
 import numpy as np
 
 from pipesched.model.columns import Ints
@@ -25,39 +22,22 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.problem import Problem
 
 
-@dataclass(frozen=True)
-class Shortage:
-    """A rank whose cap no schedule keeps; needs, cap: in the unit of peaks. why: one clause."""
-
-    rank: int
-    needs: Fraction
-    cap: Fraction
-    why: str
-
-    def __str__(self) -> str:
-        """``rank 0 alone needs 2: when F of stage 7 has run, it holds stages 0, 7 of that microbatch``."""
-        return f"rank {self.rank} alone needs {shown(self.needs)}: {self.why}"
-
-
 def least_cap(problem: Problem) -> Ints:
     """The least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
     return np.array([_need(problem, rank)[0] for rank in range(problem.ranks)], dtype=np.int64)
 
 
 def infeasible(problem: Problem) -> str | None:
-    """Why no schedule is within the caps, in one line, by the rank that misses most; None where there is one."""
-    found = shortage(problem)
-    return None if found is None else str(found)
+    """Why no schedule is within the caps, by the rank that misses most; None where there is one.
 
-
-def shortage(problem: Problem) -> Shortage | None:
-    """The rank whose cap misses most of what it needs; None where every cap is enough."""
+    ``rank 0 alone needs 2: when F of stage 7 has run, it holds stages 0, 7 of that microbatch``
+    """
     missing = least_cap(problem) - problem.cap
     rank = int(np.argmax(missing)) if len(missing) else 0
     if not len(missing) or missing[rank] <= 0:
         return None
     need, why = _need(problem, rank)
-    return Shortage(rank, need * problem.part, int(problem.cap[rank]) * problem.part, why)
+    return f"rank {rank} alone needs {shown(need * problem.part)}: {why}"
 
 
 def _need(problem: Problem, rank: int) -> tuple[int, str]:
@@ -88,5 +68,5 @@ def _is(problem: Problem, q: int, route: int, op: Op) -> bool:
 
 
 def _listed(stages: list[int]) -> str:
-    some = ", ".join(map(str, stages[:6])) + (", …" if len(stages) > 6 else "")
-    return f"stage{'s' if len(stages) > 1 else ''} {some} of that microbatch"
+    first = ", ".join(map(str, stages[:6])) + (", …" if len(stages) > 6 else "")
+    return f"stage{'s' if len(stages) > 1 else ''} {first} of that microbatch"

@@ -8,7 +8,7 @@ put off W. So, for times t from the beginning and u from the end,
     C >= t + (work - before(t) - after(u)) + u                         the rest is done in between, one at a time;
                                                                        if there is any: else the two may overlap
 
-With a V placement on p ranks, unit costs and room for k chunks, rank p - 1 takes k chunks, then waits for the first
+With a V placement on p ranks, unit costs and a cap of k chunks, rank p - 1 takes k chunks, then waits for the first
 gradient at 3p - 1; and after its last F of 3p ticks it has only I and W of k chunks left:
 
     C >= 6m + max(0, 3p - 1 - k) + max(0, 3p - 2k)
@@ -31,7 +31,7 @@ _FEW = 48  # times that are all tried
 
 @dataclass(frozen=True)
 class Ends:
-    """The times that tell most, and the work that fits outside of them; value = head + work - before - after + tail."""
+    """The best pair of times, and the work that fits outside of them; value = head + work - before - after + tail."""
 
     head: int
     before: int
@@ -110,13 +110,13 @@ def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
         more, gain = (_backward if back else _forward)(chunk, t)
         total = (held[:, None] + more[None, :]).ravel()
         done = (work[:, None] + gain[None, :]).ravel()
-        held, work = _staircase(total, done)
+        held, work = _pareto(total, done)
     within = held <= cap
     return int(work[within].max()) if within.any() else 0
 
 
-def _staircase(held: Ints, work: Ints) -> tuple[Ints, Ints]:
-    """Only what does more work than all that holds no more."""
+def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
+    """The Pareto front of (held, work): no other choice holds no more and does as much work."""
     order = np.lexsort((-work, held))
     held, work = held[order], work[order]
     better = np.concatenate([[True], work[1:] > np.maximum.accumulate(work)[:-1]])

@@ -77,9 +77,9 @@ def encode(
 
 def ends(problem: Problem, held: Iterable[int]) -> tuple[list[int], list[int]]:
     """Of the operations of a rank those that can be the first, and those that can be the last."""
-    some = [q for q in held if problem.length[q]]
-    first = [int(problem.first[q]) for q in some if problem.op[q] == Op.F]
-    return first, [int(problem.first[q + 1]) - 1 for q in some if problem.op[q] in (Op.W, Op.B)]
+    used = [q for q in held if problem.length[q]]
+    first = [int(problem.first[q]) for q in used if problem.op[q] == Op.F]
+    return first, [int(problem.first[q + 1]) - 1 for q in used if problem.op[q] in (Op.W, Op.B)]
 
 
 def _span(made: Encoding, held: tuple[int, ...], span: int) -> None:

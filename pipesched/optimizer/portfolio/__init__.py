@@ -1,12 +1,12 @@
 """Good orders without a solver: upper bounds, and where the search begins.
 
-    known         the orders of the literature, cut to the caps        milliseconds
-    zero_bubble   one F and one I at a time, W in the gaps             one stage a rank
-    vee, kernel   a pattern that repeats, without a bubble             where memory is scarce
-    listing       the most urgent of what has arrived and has room     any placement, any caps
-    justify       all of these, pushed forward and backward            mends warm-up and cool-down
-    local         moves along the longest paths                        the rest of the time
-    late_start    a rank begins later                                  for the span
+    literature        the orders of the literature, cut to the caps    milliseconds
+    zero_bubble       one F and one I at a time, W in the gaps         one stage a rank
+    repeating         a pattern that repeats, without a bubble         where memory is scarce
+    list_scheduling   the most urgent of what has arrived and fits     any placement, any caps
+    justify           all of these, pushed forward and backward        mends warm-up and cool-down
+    local_search      moves along the longest paths                    the rest of the time
+    late_start        a rank begins later                              for the span
 
 Everything is counted in steps, never in time, so that what is found does not depend on how busy the machine is.
 
@@ -19,15 +19,14 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from pipesched.optimizer.bounds.least_cap import least_cap
+from pipesched.optimizer.portfolio.banker import one_by_one
+from pipesched.optimizer.portfolio.candidates import Candidate, Entry, Meter, Pool
 from pipesched.optimizer.portfolio.justify import Justifier, pushed
-from pipesched.optimizer.portfolio.kernel import patterns
-from pipesched.optimizer.portfolio.known import in_flight, known
 from pipesched.optimizer.portfolio.late_start import late
-from pipesched.optimizer.portfolio.listing import listings
-from pipesched.optimizer.portfolio.local import walks
-from pipesched.optimizer.portfolio.pool import Candidate, Entry, Meter, Pool
-from pipesched.optimizer.portfolio.safe import one_by_one
-from pipesched.optimizer.portfolio.vee import building_blocks
+from pipesched.optimizer.portfolio.list_scheduling import listings
+from pipesched.optimizer.portfolio.literature import in_flight, known
+from pipesched.optimizer.portfolio.local_search import walks
+from pipesched.optimizer.portfolio.repeating import building_blocks, patterns
 from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.problem import Orders, Problem
 
@@ -35,7 +34,7 @@ SMALL = 20_000  # operations beyond which pushing each better order takes too lo
 FAMILIES, PUSHES = 0.5, 0.75  # of the first look has gone when these stop, for now
 LATE = ", ranks begin later"
 SHARE = 500_000  # steps of each in turn, after the first look
-LIST, ZERO, PATTERN = 1, 8, 1  # steps for an operation, beside those that families count themselves
+LIST, ZERO, PATTERN = 1, 8, 1  # steps for an operation, where families do not count them themselves
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
 
@@ -45,12 +44,12 @@ def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, O
 
     Yields nothing if a cap is below `least_cap`, else at least once.
     """
-    meter, some = Meter(), False
+    meter, any_found = Meter(), False
     for found in search(problem, steps, meter, seed):
         if found is not None:
-            some = True
+            any_found = True
             yield found
-        if some and meter.spent >= steps:
+        if any_found and meter.spent >= steps:
             return
 
 
@@ -86,14 +85,14 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
     families = _families(pool, justifier, seed)
     yield from _until(families, meter, int(FAMILIES * look))
     yield from _until(_push(pool, list(pool.entries), justifier), meter, int(PUSHES * look))
-    going: list[Iterator[Candidate]] = [walks(pool, justifier, seed), families]
-    yield from _until(going[0], meter, look)
-    while going:
-        for some in list(going):
+    active: list[Iterator[Candidate]] = [walks(pool, justifier, seed), families]
+    yield from _until(active[0], meter, look)
+    while active:
+        for family in list(active):
             before = meter.spent
-            yield from _until(some, meter, before + SHARE)
+            yield from _until(family, meter, before + SHARE)
             if meter.spent < before + SHARE:
-                going.remove(some)
+                active.remove(family)
 
 
 def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate]:

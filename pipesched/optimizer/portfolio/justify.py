@@ -1,7 +1,7 @@
 """Forward and backward, in turn: every operation as early as there is a gap for it, then as late, then as early.
 
     forward    in the order of starts: each goes into the first gap of its rank that is long enough, after what it
-               waits for, and from which on there is room for what it takes
+               waits for, and from which on the cap leaves what it takes
     backward   the same of the reversed problem: time runs back, what frees takes, and what takes frees
 
 No pass makes the whole longer (Tormos and Lova, 2001, for projects with scarce resources). What is held between two
@@ -20,7 +20,7 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.optimizer import convert
-from pipesched.optimizer.portfolio.pool import Meter
+from pipesched.optimizer.portfolio.candidates import Meter
 from pipesched.optimizer.problem import Orders, Problem
 
 PUSHED = ", pushed together"
@@ -56,7 +56,7 @@ def network(problem: Problem) -> tuple[Network, Network]:
 
 
 def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
-    """Each operation put in its turn into the first gap: starts, int64, shape (operations,), None where none has room.
+    """Each operation put in its turn into the first gap: starts, int64, shape (operations,); None where none fits.
 
     turn: all operations, none before what it waits for.
     """

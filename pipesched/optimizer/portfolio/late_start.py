@@ -1,9 +1,9 @@
-"""A rank begins later, by the microbatch that goes first on it.
+"""A rank begins later, by the microbatch that is first on it.
 
     FIFO        rank 1   F0 .. F1 ..       F1 is not there yet: its rank waits within its span
     late        rank 1      F1 F0 ..       it begins when microbatch 1 is there, and does not wait
 
-An order is run as early as it goes, so a rank begins late only if its first F is of a later microbatch. Elsewhere
+An order is run as early as possible, so a rank begins late only if its first F is of a later microbatch. Elsewhere
 microbatches keep the order in which they come: every stage behind has them in the order of the stage before it.
 """
 

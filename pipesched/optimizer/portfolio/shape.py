@@ -71,9 +71,3 @@ def written(problem: Problem, form: Shape, tokens: Callable[[int], Iterable[Toke
                 q = table[int(Op.W), stage]
                 order += range(first[q] + used.get(q, 0), first[q + 1])
     return orders
-
-
-def complete(problem: Problem, orders: Orders) -> bool:
-    """Whether every operation is there once."""
-    flat = [x for order in orders for x in order]
-    return len(flat) == problem.operations == len(set(flat))

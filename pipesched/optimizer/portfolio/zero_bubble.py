@@ -1,11 +1,11 @@
-"""The zero-bubble heuristic: one F and one I at a time on every rank, W where there is a gap or no room.
+"""The zero-bubble heuristic: one F and one I at a time on every rank, W where there is a gap or the cap is reached.
 
 Qi et al., ICLR 2024, arXiv:2401.10241, section 3.1 (ZB-1p and ZB-2p are its results at caps p and 2p). One stage a
 rank; here with any caps, release rules and costs by stage.
 
     1  F0 down the ranks; then, from the last rank up, as many F more as fit before the first I arrives; I0 up
     2  for every microbatch: choose the ranks that take an F, run those down the ranks; then I up the ranks
-       before each of them W, while one fits into the gap, or while the rank has no room
+       before each of them W, while one fits into the gap, or while the cap leaves no F
     3  what is left of W
 
 Three choices are tried both ways: whether an extra F of step 1 may end late, whether a rank that is two ahead of the
@@ -55,7 +55,7 @@ class _Run:
         self.extra = [max(0, -x) for x in self.frees[1]]
 
     def all(self) -> Orders | None:
-        """The orders, or None where there is no room."""
+        """The orders, or None where a cap is below one microbatch."""
         if any(self.takes[0][j] + self.extra[j] > self.cap[j] for j in range(self.size)):
             return None
         self._first()

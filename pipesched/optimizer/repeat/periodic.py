@@ -56,7 +56,7 @@ class Periodic:
         )
 
     def printed(self, problem: Problem) -> Window:
-        """Where the kernel stands in the unrolled orders."""
+        """Where the kernel is in the unrolled orders."""
         high = tuple(len(word) for word in self.seam.before)
         low = tuple(end - len(kernel) for end, kernel in zip(high, self.seam.kernel, strict=True))
         copies = (problem.placement.microbatches - self.seam.microbatches) // self.seam.every
@@ -188,7 +188,7 @@ def _optimal(instance: Instance, seam: Seam) -> bool:
 
 
 def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
-    """Whether a longest path goes from an operation to the one K later, and takes the period for it."""
+    """Whether a longest path leads from an operation to the one K later, and takes the period for it."""
     found, made = framed(problem, bound.frame), links(problem)
     duration = problem.duration[problem.sequence]
     on = np.flatnonzero(found.head + duration + found.tail == bound.value)
@@ -255,7 +255,7 @@ def _from_known(instance: Instance, problem: Problem, bound: Bound, limits: Limi
 
 
 def _above(instance: Instance) -> Iterator[Try | Periodic]:
-    """Longer periods, shortest per microbatch first, with room enough before and after."""
+    """Longer periods, shortest per microbatch first, with time enough before and after."""
     problem = instance.problem(max(3 * _MOST, 4 * instance.placement.ranks))
     bound, work = lower_bound(problem), _work(problem)
     rate = least_rate(instance)

@@ -25,8 +25,8 @@ from pipesched.optimizer.bounds.lower_bound import lower_bound
 from pipesched.optimizer.engines.worker_pool import Pool
 from pipesched.optimizer.portfolio import LATE
 from pipesched.optimizer.portfolio import search as heuristic_orders
+from pipesched.optimizer.portfolio.candidates import Meter
 from pipesched.optimizer.portfolio.late_start import late
-from pipesched.optimizer.portfolio.pool import Meter
 from pipesched.optimizer.problem import Answer, Orders, Problem, Question
 from pipesched.optimizer.reductions import coarsened
 from pipesched.optimizer.search.bound_schedule import BoundSchedule, Step, bound_schedule

@@ -18,8 +18,8 @@ from math import exp
 import numpy as np
 
 from pipesched.optimizer.convert import producers
+from pipesched.optimizer.portfolio.candidates import Candidate, Meter, Pool
 from pipesched.optimizer.portfolio.justify import PUSHED, Justifier, pushed
-from pipesched.optimizer.portfolio.pool import Candidate, Meter, Pool
 from pipesched.optimizer.problem import Orders, Problem
 
 STARTS = 6  # walks at first

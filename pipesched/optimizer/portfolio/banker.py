@@ -1,13 +1,14 @@
-"""A microbatch on its way needs room on every rank that it has still to visit.
+"""Which forwards are safe to start: a microbatch under way needs memory on every rank that it has still to visit.
 
     held[c]   what one microbatch holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
     need[c]   what it will hold at once, at most, beyond that
 
 each W right after its I. That is the least that it can hold: F and I must come in chain order, and a W only frees.
 
-A state is *safe* if the microbatches under way can be finished one after another (the banker's argument). Whoever
-starts nothing that leaves the safe states never comes to a stop; in a route the oldest goes first, for it needs no more
-than a younger one that waits for it. Where every rank has one stage, and I takes nothing, all states are safe.
+A state is *safe* if the microbatches under way can be finished one after another (Dijkstra's banker's algorithm).
+Starting nothing that leaves the safe states never ends in a standstill; in a route the oldest is finished first, for it
+needs no more than a younger one that waits for it. Where every rank has one stage, and I takes nothing, all states are
+safe.
 """
 
 from __future__ import annotations

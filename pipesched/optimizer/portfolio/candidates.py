@@ -1,4 +1,4 @@
-"""The best orders so far, each of them once, and what was done for them."""
+"""Candidates: the best orders so far, each of them once, and the steps that were spent on them."""
 
 from __future__ import annotations
 

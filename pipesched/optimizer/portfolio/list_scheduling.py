@@ -20,8 +20,8 @@ import numpy as np
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.convert import producers
-from pipesched.optimizer.portfolio.pool import Meter
-from pipesched.optimizer.portfolio.safe import Room
+from pipesched.optimizer.portfolio.banker import Room
+from pipesched.optimizer.portfolio.candidates import Meter
 from pipesched.optimizer.problem import Orders, Problem
 
 LOOK = 256  # events between two looks at the clock
