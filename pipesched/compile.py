@@ -25,9 +25,9 @@ from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.readers import TORCH_CSV, reader_of
-from pipesched.safe import safe
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
+from pipesched.targets import TARGETS
 
 MESSAGES = 3  # instructions for each operation: itself, a send and a receive
 
@@ -79,14 +79,8 @@ def lower(schedule: Schedule) -> Program:
 
 
 def emit(order: Schedule | Program, target: str, parameters: Mapping[str, int]) -> Iterator[str]:
-    """The text of what was verified, a rank at a time: a ``stream``, or torch's CSV."""
-    if target == "stream" and isinstance(order, Program):
-        from pipesched.formats import stream_write
-
-        return (safe(piece, "json") for piece in stream_write.pieces(order, parameters))
-    from pipesched.formats import torch_csv
-
-    return torch_csv.pieces(order)
+    """The text of what was verified, a rank at a time."""
+    return TARGETS[target].pieces(order, parameters)
 
 
 def _require_size(loaded: Loaded, most: int) -> None:

@@ -13,23 +13,25 @@ from pipesched import render
 from pipesched.cli import flags, terminal
 from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
+from pipesched.targets import TARGETS
 from pipesched.verbs.options import compile_options
 
 if TYPE_CHECKING:
     from pipesched.verbs.emit import Emission
 
 
-@click.command(short_help="Write what runs: instruction streams, or torch's CSV.")
+_LISTED = "\n".join(f"{row.name:<13}{row.title}" for row in TARGETS.values())
+_HELP = f"""Verify a .ps file, a torch CSV, an order, a stream, a built-in name or - for stdin, and write what runs.
+
+\b
+{_LISTED}"""
+
+
+@click.command(short_help="Write what runs: instruction streams, or torch's CSV.", help=_HELP)
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("emit")
 def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
-    """Verify a .ps file, a torch CSV, an order, a stream, a built-in name or - for stdin, and write what runs.
-
-    \b
-    stream       every instruction, as JSON: emit/README.md
-    torch-csv    the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr
-    torch-comms  torch's sends, receives, sharding and reductions too, for --torch-version
-    """
+    """Writes for a target of TARGETS what a file holds, once it is verified."""
     from pipesched import compile
     from pipesched.verbs import emit as emission
 
@@ -76,7 +78,7 @@ def _write_ranks(emission: Emission, folder: str) -> Iterator[str]:
     except OSError as error:
         raise fail(Code.USAGE, f"cannot make the folder {folder}: {error.strerror or error}") from None
     for rank, text in enumerate(emission.by_rank()):
-        path = os.path.join(folder, f"rank{rank}.{'json' if emission.target == 'stream' else 'csv'}")
+        path = os.path.join(folder, f"rank{rank}{TARGETS[emission.target].ending}")
         terminal.replace_with(path, [text])
         yield path
 
@@ -100,13 +102,9 @@ def _tell(emission: Emission, out: Output, files: list[str], per_rank: str | Non
 
 def _settings(emission: Emission, files: list[str], per_rank: str | None) -> Iterator[str]:
     """What a trainer has to be told beside the file."""
-    from pipesched.formats import torch_trainer
-
-    if emission.target == "stream" or emission.order is None:
+    if emission.order is None:
         return
-    if per_rank is not None:
+    if per_rank is not None and TARGETS[emission.target].torch:
         yield "torch reads one file with a row a rank, on every node: these rows are for people"
-    elif emission.target == "torch-csv":
-        yield from torch_trainer.settings(emission.order, files[0] if files else "FILE.csv")
     else:
-        yield from torch_trainer.comms_settings(emission.order.placement, emission.version)
+        yield from emission.settings(files[0] if files else f"FILE{TARGETS[emission.target].ending}")

@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipesched import compile
-from pipesched.check.torch_order import check_torch_target
 from pipesched.diagnostics import PipeschedError
-from pipesched.examine import Examination, Loaded, Options, sizes
-from pipesched.formats import stream_write
+from pipesched.examine import Examination, Options, sizes
 from pipesched.lower.torch_actions import torch_actions
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
@@ -22,8 +20,8 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, first_with
 from pipesched.readers import TORCH_CSV, reader_of
 from pipesched.report import Report
-from pipesched.safe import safe
 from pipesched.source import Source
+from pipesched.targets import TARGETS
 
 
 @dataclass(frozen=True)
@@ -42,55 +40,46 @@ class Emission:
 
     def by_rank(self) -> Iterator[str]:
         """The text of each rank alone."""
-        if self.target == "stream" and isinstance(self.order, Program):
-            return (safe(piece, "json") for piece in stream_write.by_rank(self.order, self.parameters))
-        return self.pieces()
+        return iter(()) if self.order is None else TARGETS[self.target].by_rank(self.order, self.parameters)
+
+    def settings(self, path: str) -> list[str]:
+        """What a trainer must be told that reads this file."""
+        return [] if self.order is None else TARGETS[self.target].settings(self.order, path, self.version)
 
 
-def emit(source: Source, options: Options, target: str) -> Emission:
-    """A file as ``stream``, ``torch-csv`` (computes alone) or ``torch-comms``: the verdict is on what is emitted.
+def emit(source: Source, options: Options, to: str) -> Emission:
+    """A file for a target of TARGETS: the verdict is on what is emitted.
 
     What is wrong is in the report: with the file, with what is made from it, or that the target cannot run it (PS814).
     """
+    target = TARGETS[to]
     own = replace(options, torch_version=_written_for(source))
     try:
         loaded = compile.load(source, own)
-        _require_fit(loaded, target)
+        target.require(loaded.schedule, loaded.program if target.messages else None)
     except PipeschedError as error:
-        return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), target)
+        return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), to)
     first = compile.examine(loaded, own)
     if loaded.program is not None and not first.report.ok:
-        return Emission(first.report, target)
-    if loaded.program is not None and target == "stream":
-        return Emission(first.report, target, loaded.program, sizes(loaded))
-    order = loaded.schedule if target == "torch-csv" else _lowered(first)
+        return Emission(first.report, to)
+    if loaded.program is not None and not target.torch:
+        return Emission(first.report, to, loaded.program, sizes(loaded))
+    order = _lowered(first) if target.messages else loaded.schedule
     if order is None:
-        return Emission(first.report, target)
-    version = None if target == "stream" else options.torch_version or DEFAULT
-    if target == "torch-comms" and isinstance(order, Program):
-        order = torch_actions(order, version or DEFAULT)
+        return Emission(first.report, to)
+    version = options.torch_version or DEFAULT if target.torch else None
+    if version is not None and isinstance(order, Program):
+        order = torch_actions(order, version)
     final = first.having(order if isinstance(order, Program) else None, version)
     if not final.report.ok:  # what is wrong with the file itself is reported in its own terms
-        return Emission(final.report if first.report.ok else first.report, target)
-    return Emission(final.report, target, order, sizes(loaded), version or DEFAULT)
+        return Emission(final.report if first.report.ok else first.report, to)
+    return Emission(final.report, to, order, sizes(loaded), version or DEFAULT)
 
 
 def _written_for(source: Source) -> TorchVersion | None:
     """The version of torch that a CSV is surely for: waits came late."""
     waiting = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
     return first_with(Op.WAIT_SEND_F) if waiting else None
-
-
-def _require_fit(loaded: Loaded, target: str) -> None:
-    """Whether the target can run it at all, else PS814."""
-    if target != "stream":
-        found = [*check_torch_target(loaded.schedule, loaded.program if target == "torch-comms" else None)]
-        if found:
-            raise PipeschedError(found)
-        return
-    stream_write.routes_of(loaded.schedule.placement)
-    if loaded.program is not None:
-        stream_write.require_words(loaded.program)
 
 
 def _lowered(examined: Examination) -> Program | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
+from pipesched.targets import TARGETS
 from pipesched.verbs import values
 from pipesched.verbs.values import Not, choice, flag, short, text, whole
 from pipesched.views.views import VIEWS, taking
@@ -172,7 +173,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     ),
     "diff": (_every("Every line, and every operation on it."), *_ALL, _DIGITS, *_OUTPUT),
     "emit": (
-        Option("to", choice("stream", "torch-csv", "torch-comms"), None, None, "stream", ("--target",)),
+        Option("to", choice(*TARGETS), None, None, "stream", ("--target",)),
         Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),
         *_ALL,
         *_OUTPUT,
