@@ -155,7 +155,7 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What happens at a place. Without a span the place is told by the message alone."""
+    """What happens at a place. Without a span the message alone says where."""
 
     span: Span | None
     message: str

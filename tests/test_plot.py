@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pipesched.__main__ import main
-from pipesched.views.plot import Point, axis, front, labels, plot, told_apart
+from pipesched.views.plot import Point, axis, distinct_notes, front, labels, plot
 from tests.test_compare import exact, rows
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -95,5 +95,5 @@ def test_labels_cover_nothing(seed: int) -> None:
 def test_a_label_tells_its_point_from_the_others() -> None:
     """A series of one point by its name, several points by the words that differ; a point alone by nothing."""
     notes = [("1f1b", "p=4 m=8"), ("zb_v", "p=4 v=2 m=8"), ("zb_v", "p=4 v=2 m=16")]
-    assert told_apart(notes) == ["1f1b", "m=8", "m=16"]
-    assert told_apart(notes[:1]) == [""] and told_apart([]) == []
+    assert distinct_notes(notes) == ["1f1b", "m=8", "m=16"]
+    assert distinct_notes(notes[:1]) == [""] and distinct_notes([]) == []

@@ -177,10 +177,10 @@ def test_a_deadlock_of_messages_is_not_hidden_by_the_picture(folder: Path, capsy
     assert "deadlock PS401 under strict" in told.out and "makespan" not in told.out
     assert main(["why", "both.csv"]) == 1
     told = capsys.readouterr()
-    assert "PS401" in told.err and "; told as if no send blocked, `pipesched verify`" in told.err
+    assert "PS401" in told.err and "; explained as if no send blocked, `pipesched verify`" in told.err
     assert "makespan 9" in told.out and told.out.splitlines()[0].endswith("; wrong: PS401")
     (folder / "stuck.txt").write_text("rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n")
-    for command, verb in (("show", "drawn"), ("why", "told")):
+    for command, verb in (("show", "drawn"), ("why", "explained")):
         assert main([command, "stuck.txt"]) == 1
         told = capsys.readouterr()
         assert f"; {verb} as far as it runs" in told.err and "makespan" not in told.out

@@ -1,6 +1,6 @@
 """Messages: who sends what to whom, and whether both ends mean the same.
 
-    PS404   the peer is no rank, or the rank itself
+    PS404   the peer is not a rank, or it is the rank itself
     PS405   one message sent or received twice
     PS402   a send without its receive, or a receive without its send
     PS403   the i-th send and the i-th receive of a channel carry different messages: no error, wrong data

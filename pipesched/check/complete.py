@@ -71,7 +71,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
 
 
 def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """The same operation again, or a B beside an I or W of the same stage and microbatch."""
+    """The same operation again, or a B as well as an I or W of the same stage and microbatch."""
     found: list[tuple[int, int, str]] = []
     for op in COMPUTES:
         found += [(i, j, "again") for i, j in _repeats(schedule, dependencies, schedule.op == op)]

@@ -55,7 +55,7 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
 
 
 def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> None:
-    """Operations whose producer stands later on the same rank; not the other part of their own slot."""
+    """Operations whose producer comes later on the same rank; not the other part of their own slot."""
     late = (before > at) & (schedule.rank[before] == schedule.rank[at])
     for i, needed in zip(at[late].tolist(), before[late].tolist(), strict=True):
         found.setdefault(i, needed)
@@ -117,10 +117,10 @@ def _cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> I
 
 
 def _remedy(schedule: Schedule, cycle: list[tuple[int, int]]) -> str:
-    """A move that alone is enough: it is tried, not guessed. cycle: where each rank stands, and what it waits for."""
-    stands = {int(schedule.rank[at]): at for at, _ in cycle}
+    """A move that alone is enough: it is tried, not guessed. cycle: where each rank stops, and what it waits for."""
+    stopped = {int(schedule.rank[at]): at for at, _ in cycle}
     for _, awaited in cycle[:TRIED] if len(schedule) <= SMALL and not np.any(schedule.second) else ():
-        at = stands[int(schedule.rank[awaited])]
+        at = stopped[int(schedule.rank[awaited])]
         for source, target in ((awaited, at), (at, awaited)):
             moved = _moved(schedule, source, target)
             made = Analysis(moved)

@@ -23,7 +23,7 @@ from pipesched.model.schedule import Schedule
 
 def check_handover(program: Program, schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     """PS308, PS309. `schedule` is the compute order of the same program."""
-    index = np.flatnonzero(computes(program.op))  # of each operation of the schedule, where it stands in the program
+    index = np.flatnonzero(computes(program.op))  # of each operation of the schedule, its index in the program
     stages, microbatches = schedule.stages, schedule.microbatches
     at = np.flatnonzero((program.stage >= 0) & (program.stage < stages) & (program.microbatch >= 0))
     at = at[program.microbatch[at] < microbatches]
@@ -53,7 +53,7 @@ def _unreceived(
     for (user, where), more in limited(list(zip(users[late].tolist(), first[late].tolist(), strict=True))):
         compute = schedule[user]
         name = f"{compute.stage}{op.name}{compute.microbatch}"
-        labels = [label(program, int(index[user]), f"computes with what has not come: {name} is missing before it")]
+        labels = [label(program, int(index[user]), f"its input is not received: {name} is missing before it")]
         if where < len(program):
             labels.append(label(program, where, "it is received only here"))
         source = int(schedule.rank[dependencies.producer[user]])
@@ -74,7 +74,7 @@ def _unproduced(program: Program, sends: Ints, made: Ints, microbatches: int, si
     here = (where < len(program)) & (program.rank[np.minimum(where, len(program) - 1)] == program.rank[sends])
     wrong = ~here | (where > sends)
     for (send, computed), more in limited(list(zip(sends[wrong].tolist(), where[wrong].tolist(), strict=True))):
-        labels = [label(program, send, "sends what is not there yet")]
+        labels = [label(program, send, "sends what is not computed yet")]
         if computed < len(program):
             labels.append(label(program, computed, "computed here"))
         yield Diagnostic(

@@ -4,7 +4,7 @@
     rank 1    RECV_F0 RECV_F1 RECV_F2 …  F0 B0  F1 B1  F2 B2        all m activations are there before the first is used
 
 The lowering of the same order sends what is made and receives what is sent, so it says how many messages have to wait.
-Received and not yet used: torch's lowering, which goes round the ranks and follows no clock, has up to ranks - 1 more
+Received and not yet used: torch's lowering, which takes the ranks in turn without a clock, has up to ranks - 1 more
 than ours (measured on its schedule classes, 2 to 8 ranks), so that much is allowed. Made and not yet sent: an overlap
 pair makes two at one time.
 """

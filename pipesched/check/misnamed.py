@@ -49,13 +49,13 @@ def one_slip(schedule: Schedule, found: Sequence[Diagnostic]) -> list[Diagnostic
         help = "zero-bubble papers call the backward for the input B; here it is I, and B is both: write I for every B"
         return [replace(_at(found, schedule, wrong) or found[0], notes=(), help=help)]
     slips = sorted(_slips(schedule), key=lambda slip: (slip.makespan, slip.descents, slip.index))
-    told = [_told(schedule, slip, found) for slip in slips[:1]]
-    if len(found) >= MANY or not told:
-        return told
-    return [replace(x, help=told[0].help) if x is _at(found, schedule, slips[0].index) else x for x in found]
+    best = [_finding(schedule, slip, found) for slip in slips[:1]]
+    if len(found) >= MANY or not best:
+        return best
+    return [replace(x, help=best[0].help) if x is _at(found, schedule, slips[0].index) else x for x in found]
 
 
-def _told(schedule: Schedule, slip: _Slip, found: Sequence[Diagnostic]) -> Diagnostic:
+def _finding(schedule: Schedule, slip: _Slip, found: Sequence[Diagnostic]) -> Diagnostic:
     op, here = schedule[slip.index], label(schedule, slip.index, f"on rank {int(schedule.rank[slip.index])}")
     first = _at(found, schedule, slip.index)
     code, message = (first.code, first.message) if first else (Code.OUT_OF_RANGE, _alone(schedule, slip.index))
@@ -84,7 +84,7 @@ def _at(found: Sequence[Diagnostic], schedule: Schedule, index: int) -> Diagnost
 
 
 def _letters(schedule: Schedule) -> int | None:
-    """The first W of an order in which B stands for I: with I for every B nothing is wrong."""
+    """The first W of an order in which B means I: with I for every B nothing is wrong."""
     op = schedule.op
     if np.any(op == Op.I) or not np.any(op == Op.W) or not np.any(op == Op.B):
         return None

@@ -96,7 +96,9 @@ def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
         seen.setdefault((int(program.stage[i]), int(program.rank[i])), []).append(i)
     again = [(spots[1], spots[0]) for spots in seen.values() if len(spots) > 1]
     for (i, before), more in limited(again):
-        yield _finding(program, i, "is its second: it adds the sums", more, "keep one", label(program, before, "first"))
+        yield _finding(
+            program, i, "is its second: it sums the sums again", more, "keep one", label(program, before, "first")
+        )
     copies = [(s, r) for s in range(program.placement.stages) for r in program.placement.copies(s)]
     lost = [(s, r) for s, r in copies if _mate(program, s, r) >= 0 and (s, r) not in seen]
     for (stage, rank), more in limited(lost):
@@ -123,7 +125,7 @@ def _early(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     found = [(i, last.get(int(program.stage[i]) * program.ranks + int(program.rank[i]), -1)) for i in syncs.tolist()]
     for (i, after), more in limited([(i, j) for i, j in found if j > i]):
         help = f"put it after {program[after]}"
-        what = f"comes before {program[after]}, which it must not miss"
+        what = f"comes before {program[after]}, which must come first"
         yield _finding(program, i, what, more, help, label(program, after, str(program[after])))
 
 
@@ -143,7 +145,7 @@ def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
     for (i, after), more in limited([(i, j) for i, j in early if j > i]):
         help = "put it at the end"
         yield _finding(
-            program, i, f"comes before {program[after]}", more, help, label(program, after, "too late for it")
+            program, i, f"comes before {program[after]}", more, help, label(program, after, "comes after it")
         )
 
 

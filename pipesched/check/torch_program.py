@@ -48,15 +48,15 @@ _EVENT[list(COMPUTES)] = COMPUTE
 _EVENT[Op.UNSHARD] = UNSHARD
 _EVENT[Op.RESHARD] = RESHARD
 
-_TWICE, _UNUSED, _OPEN = "still unsharded here", "gathered here, and nothing waits for it", "freed here"
+_TWICE, _UNUSED, _OPEN = "still unsharded here", "gathered here, and not used", "freed here"
 _STORY = {
     (EDGE, COMPUTE): ("computes before its UNSHARD", "needs the whole parameters", ""),
     (RESHARD, COMPUTE): ("computes after its RESHARD", "needs the whole parameters", _OPEN),
     (REDUCE, COMPUTE): ("computes after its REDUCE_GRAD", "needs the whole parameters", _OPEN),
     (UNSHARD, UNSHARD): ("is unsharded twice", "gathers again", _TWICE),
     (COMPUTE, UNSHARD): ("is unsharded twice", "gathers again", _TWICE),
-    (EDGE, RESHARD): ("is resharded before its UNSHARD", "frees what is not there", ""),
-    (RESHARD, RESHARD): ("is resharded twice", "frees what is not there", _OPEN),
+    (EDGE, RESHARD): ("is resharded before its UNSHARD", "frees parameters that are not gathered", ""),
+    (RESHARD, RESHARD): ("is resharded twice", "frees parameters that are not gathered", _OPEN),
     (UNSHARD, RESHARD): ("is resharded before anything ran on it", "frees too early", _UNUSED),
     (UNSHARD, REDUCE): ("is reduced before anything ran on it", "reduces too early", _UNUSED),
     (COMPUTE, EDGE): ("is never resharded after its last operation", "its last operation", ""),

@@ -35,5 +35,5 @@ def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
         out.line(dumps(found.to_json()) if out.format == "json" else found.text(every=every))
         for side in (found.a, found.b):
             if side.report.fault is not None:
-                out.complain(f"{render.concise(side.report.fault, side.loaded.source)}; `pipesched verify` tells more")
+                out.complain(f"{render.concise(side.report.fault, side.loaded.source)}; `pipesched verify` reports all")
         return found.exit_status

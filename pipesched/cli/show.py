@@ -57,7 +57,7 @@ def show(file: str, **given: Any) -> int:
         if made.fault is not None and not given["json"]:
             far = "as it stands" if made.chart.stop is None else f"as far as it runs {made.chart.stop.under}"
             fault = render.concise(made.fault, source.name)
-            out.complain(f"{fault}; drawn {far}, `pipesched verify` tells more")
+            out.complain(f"{fault}; drawn {far}, `pipesched verify` reports all")
         return made.exit_status
 
 

@@ -22,7 +22,7 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
     computes and for messages of other ranks between them, and imbalance, which is the work that the busiest rank
     has more. Then the growth with every microbatch, the published order that it is like, the critical path, and
-    each gap with what ends it. A file that is wrong is told as far as it runs, with exit status 1.
+    each gap with what ends it. A file that is wrong is explained as far as it runs, with exit status 1.
     """
     from pipesched.compile import read
     from pipesched.verbs import why as verb
@@ -35,5 +35,5 @@ def why(file: str, *, every: bool, **given: Any) -> int:
         if (wrong := found.report.fault) is not None:
             fault = render.concise(wrong, source.name)
             told_as = how_far(wrong, finished=found.analysis.finished)
-            out.complain(f"{fault}; told {told_as}, `pipesched verify` tells more")
+            out.complain(f"{fault}; explained {told_as}, `pipesched verify` reports all")
         return found.exit_status

@@ -39,7 +39,7 @@ _LEAST = 32
 
 @dataclass(frozen=True, eq=False)
 class _Shared(Layout):
-    """A layout on a clock that it shares, slot by slot as long as the plan has room for that."""
+    """A layout on a shared clock, slot by slot as long as the slots of the plan fit."""
 
     clock: Axis
     coarse: bool
@@ -84,7 +84,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     if hidden and not coarse:
         yield from wrap(f"{hidden} operation{'s' * (hidden > 1)} too short to be seen", how.width)
     yield ""
-    for line in told(chart, run):
+    for line in report(chart, run):
         yield from wrap(line, how.width, break_on_hyphens=False) if len(line) > how.width else [line]
     yield ""
     yield from legend(below)
@@ -110,14 +110,14 @@ def _title(chart: Chart) -> str:
 
 
 def summary(chart: Chart, run: Against) -> str:
-    """How long a unit lasts, and the run beside the plan."""
+    """How long a unit lasts, and the run next to the plan."""
     step = f"step {run.step} of {len(run.lengths)}" if len(run.lengths) > 1 else "one step"
     more = run.makespan / chart.makespan - 1 if chart.makespan else Fraction(0)
     lengths = f"plan {milliseconds(chart.makespan * run.unit)}, run {milliseconds(run.makespan * run.unit)}"
     return f"run: {step}, a cost of 1 lasts {milliseconds(Fraction(run.unit))}; {lengths} ({percent(more)})"
 
 
-def told(chart: Chart, run: Against) -> Iterator[str]:
+def report(chart: Chart, run: Against) -> Iterator[str]:
     """Where the run leaves the plan: by kind, by stage, by rank."""
     yield f"{'kind':<5}{'cost':>8}{'ran':>8}{'ran / cost':>11}"
     for x in run.kinds:
@@ -134,7 +134,8 @@ def told(chart: Chart, run: Against) -> Iterator[str]:
     if not run.late:
         yield f"no operation is late by more than {decimal(run.allowance)}, half a mean operation"
     if run.skew * 100 > run.lengths[run.step - 1]:
-        yield f"the clocks of the ranks disagree by {milliseconds(Fraction(run.skew))}: what is late cannot be told"
+        apart = milliseconds(Fraction(run.skew))
+        yield f"the clocks of the ranks disagree by {apart}: which operations are late is not known"
 
 
 def furthest(run: Against) -> list[Ratio]:

@@ -3,10 +3,10 @@
     time      |F  |B      |F  |B      |F  |B          an F takes 2 of 6 ticks, a column holds 4
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F
 
-A column goes to something that runs in it. Each thing gets its time in columns, rounded down or up, and so does each
-kind of thing, over all of the row. There always is such a choice: the true shares are a flow from columns to things
-to kinds, and a flow whose bounds are whole has a whole solution (Hoffman and Kruskal 1956). It is found by augmenting
-paths, first for what is due, then for all columns; a column asks for what takes most of it first.
+Each column is given to something that runs in it. Each thing gets its time in columns, rounded down or up, and so does
+each kind of thing, over all of the row. There always is such a choice: the true shares are a flow from columns to
+things to kinds, and a flow whose bounds are whole has a whole solution (Hoffman and Kruskal 1956). It is found by
+augmenting paths, first for what is due, then for all columns; a column asks for what takes most of it first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def rows(shares: Sequence[Sequence[int]], kind: Sequence[int], whole: int) -> li
 
 
 def apportion(pieces: Sequence[Sequence[Piece]], kind: Sequence[int], whole: int) -> list[int]:
-    """The thing that each column goes to.
+    """The thing that each column is given to.
 
     pieces: of each column. kind: of each thing, from 0 up. whole: how much a column holds.
     """
@@ -88,18 +88,18 @@ class _Flow:
         for thing, its in enumerate(kind):
             self.members[its].append(thing)
 
-    def fill(self, least: list[int], most: list[int], room: list[int]) -> None:
-        """Gives columns away, as many as can be, within the bounds of things and the room of kinds."""
+    def fill(self, least: list[int], most: list[int], capacity: list[int]) -> None:
+        """Gives columns away, as many as can be, within the bounds of things and the capacity of kinds."""
         for column, thing in enumerate(self.given):
             if thing < 0:
-                self._augment(column, least, most, room)
+                self._augment(column, least, most, capacity)
 
-    def _augment(self, column: int, least: list[int], most: list[int], room: list[int]) -> None:
-        """Along a shortest path to a kind that has room, columns change hands; there may be none."""
+    def _augment(self, column: int, least: list[int], most: list[int], capacity: list[int]) -> None:
+        """Along a shortest path to a kind that has capacity, columns change hands; there may be none."""
         came, queue = {column: -1}, [column]
         for node in queue:  # which grows
             kind = node - len(self.wanted) - len(self.kind)
-            if kind >= 0 and self.count[kind] < room[kind]:
+            if kind >= 0 and self.count[kind] < capacity[kind]:
                 self.count[kind] += 1
                 return self._flip(came, node)
             for after in self._after(node, least, most):
@@ -123,7 +123,7 @@ class _Flow:
             yield from (things + x for x in self.members[node - kinds] if len(self.columns[x]) > least[x])
 
     def _flip(self, came: dict[int, int], node: int) -> None:
-        """Each column of the path goes to the thing after it."""
+        """Each column of the path is given to the thing after it."""
         things = len(self.wanted)
         while node >= 0:
             before = came[node]

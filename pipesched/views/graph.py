@@ -5,9 +5,9 @@
     needs     from the operation whose output it takes, on the same rank
     message   the same, from another rank
 
-    cycle     of what never ends, from what a rank stands at to what it waits for, where the next rank stands
+    cycle     of what never ends, from where a rank stops to what it waits for, where the next rank stops
 
-A path along order, needs and message edges never goes back in time.
+A path along order, needs and message edges never leads back in time.
 
 As a drawing it has a row for each rank, and time from left to right:
 
@@ -69,15 +69,15 @@ def graph(chart: Chart) -> Graph:
             "end": -1.0,
         }
         made.add_node(name, **({} if name in made else new), cycle=True)
-    for waiting, awaited, told in cycle(chart):
-        made.add_edge(waiting, awaited, "cycle", kind="cycle", told=told)
+    for waiting, awaited, sentence in cycle(chart):
+        made.add_edge(waiting, awaited, "cycle", kind="cycle", told=sentence)
     if chart.stop is not None:
         made.graph["stopped"] = caption.stopped(chart, chart.stop)
     return made
 
 
 def stops(chart: Chart) -> dict[int, tuple[str, str]]:
-    """By rank of the cycle: the node at which it stands, which is an operation or a node of its own, and its name."""
+    """By rank of the cycle: the node at which it stops, an operation or a node of its own, and its name."""
     names, links = node_names(chart), reversed(chart.stop.cycle if chart.stop else ())
     at = {link.stand.rank: link.stand for link in links}
     return {rank: (names[x.operation] if x.operation >= 0 else f"r{rank}stop", x.at) for rank, x in sorted(at.items())}

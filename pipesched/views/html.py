@@ -70,7 +70,7 @@ def _part(name: str) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON that cannot end the element it stands in, nor begin another."""
+    """JSON that can neither end the element that holds it nor begin another."""
     text = safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "ascii-json")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -95,7 +95,7 @@ def _columns(chart: Chart, where: Places) -> dict[str, Column]:
 
 
 def _column(name: str, column: Column) -> str:
-    """A column as an element; data-type tells how to read it: i1, u1, i2, u2, i4, u4, or f8."""
+    """A column as an element; data-type says how to read it: i1, u1, i2, u2, i4, u4, or f8."""
     kind = _smallest(column)
     text = b64encode(np.ascontiguousarray(column, dtype=f"<{kind}").tobytes()).decode("ascii")
     return f'<script type="text/plain" id="column-{name}" data-type="{kind}">{text}</script>'
@@ -157,7 +157,7 @@ def trouble(chart: Chart) -> str:
     said = [caption.link(x) for x in chart.stop.cycle] or [caption.stand(x) for x in chart.stop.stands]
     more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
     many = f"{never} operations never run" if never else "all operations run"
-    return f"{many}, drawn as far as it goes: {'; '.join(said[:4])}{more}"
+    return f"{many}, drawn as far as it runs: {'; '.join(said[:4])}{more}"
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:

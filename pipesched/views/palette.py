@@ -1,4 +1,4 @@
-"""Colours of operations, told apart by people who see all colours, few, or none.
+"""Colours of operations, distinct for people who see all colours, few, or none.
 
 The default is the palette of Color Universal Design (jfly.uni-koeln.de/color): forward sky blue, backward vermilion,
 its parts I orange and W bluish green. Every cell bears dark text, a letter where there is no colour, and later chunks
@@ -25,7 +25,7 @@ from pipesched.model.ops import Op
 @dataclass(frozen=True)
 class Style:
     """How cells look in SVG. fill: by colour class of `model.ops`, as ``#rrggbb``. called: by letter, where a style has
-    words of its own for a kind. lighten: how far the last chunk goes towards white.
+    words of its own for a kind. lighten: how far the last chunk is on the way to white.
 
     numbers: microbatches alone, without letters. first: the number of the first rank and the first microbatch.
     idle: the colour of idle time, or None for the background. font: of everything. row: what a rank is called.
@@ -117,7 +117,7 @@ def _channels(colour: str) -> list[int]:
 
 
 def ink(colour: str) -> str:
-    """Black or white, whichever stands out more (relative luminance, WCAG 2.2)."""
+    """Black or white, whichever has more contrast (relative luminance, WCAG 2.2)."""
     linear = [_linear(channel / 255) for channel in _channels(colour)]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#fff"
@@ -138,7 +138,7 @@ def alarm(text: str) -> str:
 
 
 SIZE = 12
-"""Of the letters beside the rows, in pixels."""
+"""Of the letters left of the rows, in pixels."""
 
 _ACTIVATION, _GRADIENT = ("#1f6fae", "#7cc4f2"), ("#b8410e", "#f2a07c")  # of arrows, on light and on dark
 

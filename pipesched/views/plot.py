@@ -1,12 +1,12 @@
 """A small scatter plot as SVG, by hand: the same points give the same bytes.
 
-bubble |  x gpipe                  a series has a shape, a colour that is told apart without colour by the shape,
+bubble |  x gpipe                  a series has a shape, a colour; without colour the shape tells them apart,
 ratio  |                           and a line through its points in the order in which they are given
        |        o 1f1b             left and below is better: the points that no other one beats can be joined
        +-----------------
          peak memory
 
-A label stands at the right of its mark, else at its left, above or below it; one that would cover a mark, another label
+A label is at the right of its mark, else at its left, above or below it; one that would cover a mark, another label
 or the frame is left out: the legend, and the title under the mouse, say which point that is.
 """
 
@@ -22,8 +22,8 @@ from pipesched.model.numbers import shown
 from pipesched.safe import safe
 
 WIDTH, HEIGHT = 720, 440
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 200, 40, 52  # margins; the legend stands in the right one
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")  # told apart by all eyes
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 200, 40, 52  # margins; the legend is in the right one
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")  # distinct for all eyes
 _SHAPES = ("circle", "square", "diamond", "up", "down", "cross")
 _STYLE = """\
 text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
@@ -43,7 +43,7 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a series; note: what tells it from the others of the series, shown where the mouse is."""
+    """A point of a series; note: what distinguishes it in the series, shown where the mouse is."""
 
     x: Fraction
     y: Fraction
@@ -53,7 +53,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """From value to pixel, with round numbers to write beside it."""
+    """From value to pixel, with round numbers for its marks."""
 
     low: Fraction
     step: Fraction
@@ -92,7 +92,7 @@ def plot(points: Sequence[Point], *, x: str, y: str, title: str = "", frontier: 
         lines += _series(mine, number, across, up)
         lines += _legend(name, number)
     spots = [(float(across.at(point.x)), float(up.at(point.y))) for point in points]
-    names = told_apart([(point.series, point.note) for point in points])
+    names = distinct_notes([(point.series, point.note) for point in points])
     lines += labels(names, spots, (_LEFT, _TOP, WIDTH - _RIGHT, HEIGHT - _BOTTOM))
     return "\n".join([*lines, "</svg>", ""])
 
@@ -140,8 +140,8 @@ def _series(points: Sequence[Point], number: int, across: Axis, up: Axis) -> Ite
         path = " ".join(f"{a},{b}" for a, b in spots)
         yield f'<polyline points="{path}" fill="none" stroke="{color}" stroke-opacity="0.5"/>'
     for point, (a, b) in zip(points, spots, strict=True):
-        told = f"{point.series} {point.note}: {shown(point.x)}, {shown(point.y)}".replace("  ", " ")
-        yield f'<g transform="translate({a} {b})"><title>{safe(told, "xml")}</title>{_mark(shape, color)}</g>'
+        title = f"{point.series} {point.note}: {shown(point.x)}, {shown(point.y)}".replace("  ", " ")
+        yield f'<g transform="translate({a} {b})"><title>{safe(title, "xml")}</title>{_mark(shape, color)}</g>'
 
 
 def _legend(name: str, number: int) -> Iterator[str]:
@@ -169,7 +169,7 @@ Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom, 
 _LETTER, _MARK = 6, 6  # pixels: the width of a letter, half of that of a mark
 
 
-def told_apart(points: Sequence[tuple[str, str]]) -> list[str]:
+def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
     """Of each (series, note): the series where it has one point; else the words that its notes do not share.
 
     Nothing where there is one series of one point.
@@ -187,7 +187,7 @@ def told_apart(points: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def labels(texts: Sequence[str], spots: Sequence[tuple[float, float]], frame: Box) -> Iterator[str]:
-    """A text for each spot where there is room for it, in the order of the spots."""
+    """A text for each spot where one fits, in the order of the spots."""
     taken = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
     for text, (x, y) in zip(texts, spots, strict=True):
         wide = _LETTER * len(text)

@@ -62,7 +62,7 @@ def chunks(chart: Chart) -> int:
 
 
 def most_fit(widths: Column, lengths: Column) -> bool:
-    """Whether a form of label has room in nine slots of ten: then it is used in all, so that like is named alike."""
+    """Whether a form of label fits in nine slots of ten: then it is used in all, so that all labels have one form."""
     return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
 
 

@@ -47,7 +47,7 @@ _TOP = 52
 class Svg:
     """What to draw. style: default, zero-bubble or megatron. force: any number of operations.
 
-    pixels: of a tick, None for as many as there is room for. words: in the place of the cost, if there are any.
+    pixels: of a tick, None for as many as fit. words: in the place of the cost, if there are any.
     """
 
     style: str = "default"
@@ -103,21 +103,21 @@ class _Page:
         self.height = max((y for _, y, _, _ in self.key), default=self.foot + 12) + 24
 
     def _widest(self) -> int:
-        """The lines of a title that tells what went wrong are not cut."""
+        """A title that says what went wrong is not cut."""
         return 24 + 7 * len(self._cost()) if self.chart.stop else 0
 
     def _pixels(self) -> Fraction:
-        """Pixels a tick: whole ones a unit of time where there is room."""
+        """Pixels a tick: whole ones a unit of time where they fit."""
         if self.how.pixels is not None:
             return self.how.pixels
         one = unit(self.chart, self.begin)
         slot = 4 + _LETTER * max(3, slots.widest(self.chart, stages=self.chunks > 2 and not self.style.numbers))
         per_unit = Fraction(slot * one, min(shortest(self.chart), self.end - self.begin))
-        room = Fraction(_WIDEST * one, self.end - self.begin)
-        if per_unit > room:
-            per_unit = room
+        widest = Fraction(_WIDEST * one, self.end - self.begin)
+        if per_unit > widest:
+            per_unit = widest
         if per_unit >= 1:
-            return Fraction(min(ceil(per_unit), max(int(room), 1)), one)
+            return Fraction(min(ceil(per_unit), max(int(widest), 1)), one)
         return per_unit / one
 
     def lines(self) -> Iterator[str]:

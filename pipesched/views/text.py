@@ -117,7 +117,7 @@ def _idle(layout: Layout, begin: int, end: int) -> str:
 def _painted(layout: Layout, index: int, text: str) -> str:
     """The text of a slot in the colours of its operations; of a pair, up to the plus in that of its F.
 
-    Odd microbatches are bold, so that neighbours of one colour are told apart.
+    Odd microbatches are bold, so that neighbours of one colour are distinct.
     """
     if not layout.how.color:
         return text
@@ -137,7 +137,7 @@ def _colour(layout: Layout, index: int) -> int:
 
 
 def _mixture(layout: Layout, rank: int) -> list[tuple[str, bool]]:
-    """Column by column one of the kinds in it, so that all have their shares, and their chunks if they are told."""
+    """Column by column one of the kinds in it, each in its share of the columns, with its chunk where that is shown."""
     at = layout.axis
     busy = shares(layout.chart, layout.grains, rank, at)
     idle = [max(at.whole - sum(column), 0) for column in zip(*busy.values(), strict=True)] or [at.whole] * at.columns

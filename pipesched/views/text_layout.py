@@ -1,9 +1,9 @@
 """Where a chart of characters puts things: names of ranks, columns of time, peaks; and what each slot is called.
 
 F5       forward of microbatch 5         f5    the same of an odd chunk (or of the second route)
-F9.5     of stage 9, where a rank has more than two chunks and there is room
-F5+b2    an overlap pair, one slot; or F5b2, F+b, + as there is room
-FFF      no room for numbers             12    in colour, no room for letters
+F9.5     of stage 9, where a rank has more than two chunks and it fits
+F5+b2    an overlap pair, one slot; or F5b2, F+b, + where that is too wide
+FFF      too narrow for numbers          12    in colour, too narrow for letters
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Layout:
     how: Text
 
     def name(self, rank: int) -> str:
-        """What stands before a row."""
+        """The name before a row."""
         digits = len(str(self.chart.schedule.ranks - 1))
         return f"rank {rank:<{digits}} "
 
@@ -54,7 +54,7 @@ class Layout:
 
     @cached_property
     def peaks(self) -> list[str]:
-        """What stands behind a row of memory."""
+        """The peak after a row of memory."""
         return [shown(peak) for peak in self.chart.held.peak]
 
     @cached_property
@@ -65,12 +65,12 @@ class Layout:
     @cached_property
     def axis(self) -> Axis:
         """The columns between names and peaks."""
-        room = max(1, self.how.width - self.left - 1 - max(self.right, self._mark))
-        return axis(self.chart, room, self.how.window, slots.widest(self.chart, self._many))
+        columns = max(1, self.how.width - self.left - 1 - max(self.right, self._mark))
+        return axis(self.chart, columns, self.how.window, slots.widest(self.chart, self._many))
 
     @cached_property
     def stops(self) -> dict[int, tuple[str, bool]]:
-        """What stands where a rank stops for good within the picture, and whether it is of the cycle."""
+        """The mark where a rank stops for good within the picture, and whether it is of the cycle."""
         stop = self.chart.stop
         if stop is None:
             return {}
@@ -101,13 +101,13 @@ class Layout:
 
     @cached_property
     def labels(self) -> Labels:
-        """Stages are named where a rank has more than two chunks, and the shortest slot has room."""
+        """Stages are named where a rank has more than two chunks, and that fits the shortest slot."""
         fits = slots.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
         return Labels(self.chart, self.chunk, self._many and fits, self.how.color, self.axis.step)
 
     @property
     def naming(self) -> int:
-        """The width from which on stages are named: the shortest slot has room for the longest name."""
+        """The width from which on stages are named: the longest name fits the shortest slot."""
         shortest_ones = Fraction(self.axis.end - self.axis.begin, shortest(self.chart))
         return self.left + ceil(shortest_ones * slots.widest(self.chart, stages=True)) + 1 + self.right
 
@@ -142,14 +142,14 @@ class Layout:
 
     @property
     def chunked(self) -> bool:
-        """Whether columns of several slots tell their chunks; of more than two slots nobody could make them out."""
+        """Whether columns of several slots show their chunks; of more than two slots nobody could make them out."""
         return self.chunks > 1 and self.axis.step <= 2 * shortest(self.chart)
 
     @cached_property
     def grains(self) -> Column:
         """Kind and chunk of every operation as one number, kind * chunks + chunk; an overlap pair has no chunk."""
-        told = self.chunk * (self.kinds != slots.KINDS.index("+")) * self.chunked
-        return np.asarray(self.kinds.astype(np.int64) * self.chunks + told)
+        chunk = self.chunk * (self.kinds != slots.KINDS.index("+")) * self.chunked
+        return np.asarray(self.kinds.astype(np.int64) * self.chunks + chunk)
 
     @property
     def dot(self) -> str:
@@ -201,7 +201,7 @@ class Labels:
         return letter.lower() if self.chunk[index] % 2 else letter
 
     def fill(self, index: int, width: int) -> str:
-        """The slot that begins with an operation, as exactly `width` characters: a name that has room, or letters."""
+        """The slot that begins with an operation, as exactly `width` characters: a name that fits, or letters."""
         schedule = self.chart.schedule
         first, letter = self.part(index), self.letter(index)
         if index + 1 < len(schedule) and schedule.joined[index + 1]:
@@ -214,7 +214,7 @@ class Labels:
 
     @cached_property
     def _form(self) -> int:
-        """In colour: 0 where all kinds have room for letter and number, 1 for the number alone, 2 for neither."""
+        """In colour: 0 where letter and number fit in all kinds, 1 where the number alone does, 2 where neither."""
         schedule, times = self.chart.schedule, self.chart.times
         single = (times.end > times.start) & ~schedule.paired
         number = np.char.str_len(schedule.microbatch.astype(np.str_))

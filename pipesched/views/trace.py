@@ -15,7 +15,7 @@ A rank that stops for good has a last slice in red, to the end of the picture, a
 between those.
 
 Times are microseconds. A tick of the schedule is a whole number of them, so that no time is rounded and the unit of
-time is about a millisecond; `otherData.microseconds_per_unit` tells. A message that takes no time is drawn as long as
+time is about a millisecond; as `otherData.microseconds_per_unit` says. A message that takes no time is drawn as long as
 an arrival, 1 microsecond, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
 """
 
@@ -202,7 +202,7 @@ def _number(value: Fraction) -> str:
 
 
 def _names(rank: int, lanes: int) -> Iterator[str]:
-    """What the rank and its threads are called, and in which order they stand."""
+    """What the rank and its threads are called, and their order."""
     yield _metadata(rank, COMPUTE, "process_name", "name", f"rank {rank}")
     yield _metadata(rank, COMPUTE, "process_sort_index", "sort_index", rank)
     for thread in range(MESSAGES + lanes):
