@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ from pipesched.__main__ import main
 from pipesched.runtime import launch
 from pipesched.runtime.launch import Launcher
 from tests.oracles.trace_rules import violations
+from tests.runtime import harness
+from tests.runtime.harness import forks
 from tests.test_faults import processes
 from tests.test_readme import TOP, blocks
 
@@ -266,25 +269,25 @@ def test_a_killed_supervisor_takes_its_ranks_along() -> None:
     assert processes(launcher.pid) == []
 
 
-def torchrun(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """The script on two processes, with ZB-H1 for two ranks."""
+def train(folder: Path, script: str) -> list[str]:
+    """A folder with the script and ZB-H1 for two ranks; the words of its command line."""
     (folder / "train.py").write_text(script, "utf-8")
     assert main(["emit", "zb_h1", "--p", "2", "--m", "4", "-o", str(folder / "zb_h1.json")]) == 0
+    return ["train.py", "zb_h1.json"]
+
+
+def test_the_script_of_the_readme(tmp_path: Path) -> None:
+    """The script of the guide trains under torchrun: two processes, loss falling."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run(
-        [*command, "train.py", "zb_h1.json"],
-        cwd=folder,
+    done = subprocess.run(
+        [*command, *train(tmp_path, *blocks("pipesched/README.md", "py"))],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-
-
-def test_the_script_of_the_readme(tmp_path: Path) -> None:
-    """The script of the guide trains under torchrun: two processes, loss falling."""
-    done = torchrun(tmp_path, *blocks("pipesched/README.md", "py"))
 
     losses = [float(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if line.startswith("step ")]
     assert done.returncode == 0, done.stderr
@@ -296,9 +299,19 @@ def test_a_stall_of_the_script_ends_it(tmp_path: Path) -> None:
     """Where rank 0 is stuck in the transport, its watchdog tells the stall on stderr and ends the process."""
     (script,) = blocks("pipesched/README.md", "py")
     stuck = "with Guard(runtime, timeout=3):\n    if rank == 1:\n        __import__('time').sleep(600)\n"
-    done = torchrun(tmp_path, script.replace("with Guard(runtime, timeout=60):\n", stuck))
+    words = train(tmp_path, script.replace("with Guard(runtime, timeout=60):\n", stuck))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        (tmp_path / "port").write_text(str(free.getsockname()[1]), "utf-8")
+    ranks = [forks().Process(target=harness.script, args=(rank, 2, str(tmp_path), *words)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    ranks[0].join(60)
+    ranks[1].kill()
+    ranks[1].join()
 
-    assert done.returncode != 0
-    assert "error[PS822]: nothing moves: no rank finished an instruction for 3 s" in done.stderr
-    assert re.search(r"rank 0, step 1, instruction \d+ \(0\w+\): waits for gradient 0 of stage 1", done.stderr)
-    assert "rank 1: between two steps" in done.stderr
+    said = (tmp_path / "stderr0").read_text("utf-8")
+    assert ranks[0].exitcode not in (0, None), said
+    assert "error[PS822]: nothing moves: no rank finished an instruction for 3 s" in said
+    assert re.search(r"rank 0, step 1, instruction \d+ \(0\w+\): waits for gradient 0 of stage 1", said)
+    assert "rank 1: between two steps" in said

@@ -10,11 +10,12 @@ import pytest
 from pipesched.analysis.communication import ASYNC
 from pipesched.analysis.termination import holds
 from pipesched.model.program import Program
+from tests.depth import deep
 from tests.runtime import cases, moved
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import published
 
-DEADLOCKED, SAFE = 20, 200
+DEADLOCKED, SAFE = 20, deep(100)
 AT_ONCE = 4
 TIMEOUT = 1.0  # seconds without progress that count as a hang: thousands of times what an instruction takes
 

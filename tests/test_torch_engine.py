@@ -22,12 +22,13 @@ from pipesched.runtime.launch import Job, Launcher, Outcome
 from pipesched.source import Source
 from pipesched.stream import loads
 from pipesched.verbs.emit import emit
+from tests.depth import deep
 
 ALLOWED = {"float64": 1e-12, "float32": 1e-6}
 JUDGE = "pipesched.verbs.run:judge"
 
-# Three m for every schedule and p, within what each requires.
-CASES = [
+# Three m for every schedule and p, within what each requires; on four ranks the largest, and with --depth all.
+ALL = [
     (name, sizes)
     for p in (2, 4)
     for name, sizes in [
@@ -38,7 +39,8 @@ CASES = [
         *(("zb_h2", {"p": p, "m": m}) for m in (2 * p - 1, 2 * p, 2 * p + 1)),
     ]
 ]
-LARGEST = [case for number, case in enumerate(CASES) if number % 3 == 2]
+LARGEST = ALL[2::3]
+CASES = [case for case in ALL if case[1]["p"] == 2 or case in LARGEST or deep(1) > 1]
 
 
 def name_of(case: tuple[str, dict[str, int]]) -> str:

@@ -14,11 +14,12 @@ import pytest
 
 import pipesched
 from pipesched.source import Source
+from tests.depth import deep
 from tests.oracles.torch_runtime import Runtime
 
 FOLDER = Path(__file__).parent / "torch_fixtures"
 LOOP, VEE = (0, 1, 0, 1), (0, 1, 1, 0)
-MUTANTS = 250
+MUTANTS = deep(125)
 
 BASES = {
     "ok_1f1b_comms": ((0, 1), 3, False),

@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, NoReturn
 
 from pipesched.runtime.errors import RAISED, Fault, Place, RunError
@@ -34,7 +35,11 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in _lines():
-        results = Ranks(Job.loads(line), training.train).run()
+        job = Job.loads(line)
+        if job.judge is not None:
+            with contextlib.suppress(ImportError):  # a rank says so
+                import_module(job.judge.partition(":")[0])  # once for all ranks
+        results = Ranks(job, training.train).run()
         _send(1, results)
     os._exit(0)  # there is nothing to clean up, and taking torch apart takes a second
 

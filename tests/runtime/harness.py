@@ -17,11 +17,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 Case = Callable[..., Any]
+ONCE = ["tests.runtime.cases", "tests.runtime.troubled"]
+"""What the server of forks imports, whoever starts it: torch, and all that ranks need."""
+
+
+def forks() -> ForkServerContext:
+    """Where processes with torch in them come from."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(ONCE)
+    return context
 
 
 class Ranks:
@@ -40,8 +49,7 @@ class Ranks:
         return [process.pid or 0 for process in self._processes]
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.runtime.cases"])
+        context = forks()
         for rank in range(self._size):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(rank, theirs), daemon=True)
@@ -107,6 +115,19 @@ def ranks_of(size: int) -> Iterator[Ranks]:
     finally:
         made.close()
         made._folder.cleanup()
+
+
+def script(rank: int, size: int, folder: str, *arguments: str) -> None:
+    """A process: it is what a launcher would have started in the folder; its stderr goes to a file there."""
+    import runpy
+    import sys
+
+    os.chdir(folder)
+    os.dup2(os.open(f"stderr{rank}", os.O_CREAT | os.O_WRONLY), 2)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": Path("port").read_text("utf-8"), "GLOO_SOCKET_IFNAME": "lo"}
+    os.environ.update(address, RANK=str(rank), WORLD_SIZE=str(size))
+    sys.argv = list(arguments)
+    runpy.run_path(arguments[0], run_name="__main__")
 
 
 def _serve(rank: int, pipe: Connection) -> None:

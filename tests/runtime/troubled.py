@@ -6,7 +6,6 @@ The trouble comes in the third of five steps. Every process writes when it came,
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -26,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime import Fault, Guard, RunError, Runtime
 from pipesched.stream import Instruction, Stream
+from tests.runtime.harness import forks
 from tests.runtime.models import batch, blocks, squared
 from tests.runtime.streams import stream_of
 
@@ -201,8 +201,7 @@ def live(rank: int, given: Trouble, folder: str) -> None:
 
 def ended(given: Trouble) -> list[Ended]:
     """How every process ended; those that did not end are killed."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.runtime.troubled"])
+    context = forks()
     with tempfile.TemporaryDirectory() as made:
         folder, until = Path(made), time.monotonic() + given.limit
         processes = [
