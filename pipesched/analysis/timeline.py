@@ -82,17 +82,16 @@ def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Ti
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """The slots of a schedule: cost, and for each input from another rank the slot it comes from and the delay.
+    """The slots of a schedule. head: the first operation of each slot. slot: the slot of each operation.
 
-    head: the first operation of each slot. slot: the slot of each operation. need: -1 where there is no such input;
-    the second row is of the second part of a pair, None if there is no pair at all. cut: the slots by rank.
+    inputs: the slot from which the input of another rank comes, len(cost) where there is none, and its delay; of the
+    second parts of pairs too, if there is any pair. cut: the slots by rank.
     """
 
     head: Ints
     slot: Ints
     cost: Ints
-    need: tuple[Ints, Ints | None]
-    delay: tuple[Ints, Ints | None]
+    inputs: tuple[tuple[Ints, Ints], ...]
     cut: Ints
 
 
@@ -102,15 +101,15 @@ def _slots(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Slot
     crossing = np.where(dependencies.crosses, dependencies.producer, -1)
     sender = np.clip(schedule.stage[crossing], 0, schedule.stages - 1)
     delay = np.where(crossing >= 0, ticks.message[sender], 0)
-    need = np.where(crossing >= 0, slot[crossing], -1)
-    other_need = other_delay = None
+    need = np.where(crossing >= 0, slot[crossing], len(head))
+    inputs = [(need[head], delay[head])]
     second = np.flatnonzero(schedule.joined)
     if len(second):
-        other_need, other_delay = np.full(len(head), -1), np.zeros(len(head), dtype=np.int64)
+        other_need, other_delay = np.full(len(head), len(head)), np.zeros(len(head), dtype=np.int64)
         other_need[slot[second]], other_delay[slot[second]] = need[second], delay[second]
+        inputs.append((other_need, other_delay))
     cost = slot_costs(schedule, ticks)[head]
-    cut = np.searchsorted(head, schedule.start)
-    return Slots(head, slot, cost, (need[head], other_need), (delay[head], other_delay), cut)
+    return Slots(head, slot, cost, tuple(inputs), np.searchsorted(head, schedule.start))
 
 
 def run_rounds(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
@@ -123,11 +122,6 @@ def run_rounds(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
     start, turn = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
     end = np.full(size + 1, -1, dtype=np.int64)
     end[size] = 0  # where an absent input is looked up
-    inputs = [
-        (np.where(need < 0, size, need), delay)
-        for need, delay in zip(slots.need, slots.delay, strict=True)
-        if need is not None and delay is not None
-    ]
     at, last = slots.cut[:-1].copy(), slots.cut[1:]
     clock = np.zeros(len(at), dtype=np.int64)
     live = np.flatnonzero(at < last)
@@ -136,7 +130,7 @@ def run_rounds(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
         i = at[live]
         begin = clock[live]
         ready = np.ones(len(live), dtype=np.bool_)
-        for need, delay in inputs:
+        for need, delay in slots.inputs:
             arrival = end[need[i]]
             ready &= arrival >= 0
             begin = np.maximum(begin, arrival + delay[i])
@@ -164,41 +158,41 @@ def run_events(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
     Returns start, end and turn of every slot, and where each rank stopped.
     """
     size, cut = len(slots.cost), slots.cut.tolist()
-    cost, need, delay = slots.cost.tolist(), slots.need[0].tolist(), slots.delay[0].tolist()
-    other = slots.need[1] is not None and slots.delay[1] is not None
-    other_need = slots.need[1].tolist() if slots.need[1] is not None else []
-    other_delay = slots.delay[1].tolist() if slots.delay[1] is not None else []
-    start, end, turn = [-1] * size, [-1] * size, [-1] * size
+    cost, (need, delay), *second = slots.cost.tolist(), *([x.tolist() for x in pair] for pair in slots.inputs)
+    other_need, other_delay = second[0] if second else ([], [])
+    end = [-1] * size + [0]  # the last is of an absent input
     at, clock = cut[:-1], [0] * (len(cut) - 1)
-    waiting: dict[int, list[int]] = {}
+    waiting = [-1] * (size + 1)  # by slot: a rank that waits for it, and by rank the next one that does
+    after = [-1] * (len(cut) - 1)
+    order: list[int] = []
     ready = list(range(len(cut) - 2, -1, -1))
-    turns = 0
     while ready:
         rank = ready.pop()
         i, now, last = at[rank], clock[rank], cut[rank + 1]
         while i < last:
-            begin = now
             producer = need[i]
-            if producer >= 0:
-                if end[producer] < 0:
-                    waiting.setdefault(producer, []).append(rank)
-                    break
-                begin = max(begin, end[producer] + delay[i])
-            producer = other_need[i] if other else -1
-            if producer >= 0:
-                if end[producer] < 0:
-                    waiting.setdefault(producer, []).append(rank)
-                    break
-                begin = max(begin, end[producer] + other_delay[i])
-            start[i] = begin
-            end[i] = now = begin + cost[i]
-            turn[i] = turns
-            turns += 1
-            if i in waiting:
-                ready += waiting.pop(i)
+            arrival = end[producer]
+            if arrival >= 0 and other_need and end[other_need[i]] < 0:
+                producer, arrival = other_need[i], -1
+            if arrival < 0:
+                after[rank], waiting[producer] = waiting[producer], rank
+                break
+            arrival += delay[i]
+            if arrival > now:
+                now = arrival
+            if other_need:
+                now = max(now, end[other_need[i]] + other_delay[i])
+            end[i] = now = now + cost[i]
+            order.append(i)
+            woken, top = waiting[i], len(ready)
+            while woken >= 0:
+                ready.insert(top, woken)  # who waited last is at the end of both
+                woken = after[woken]
             i += 1
         at[rank], clock[rank] = i, now
-    return _column(start), _column(end), _column(turn), _column(at)
+    ends, turn = _column(end)[:size], np.full(size, -1, dtype=np.int64)
+    turn[order] = np.arange(len(order))
+    return np.where(ends < 0, -1, ends - slots.cost), ends, turn, _column(at)
 
 
 def _column(values: list[int]) -> Ints:
