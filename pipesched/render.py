@@ -104,7 +104,7 @@ def sizes(parameters: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Labels that follow each other on one line of one source, as columns from 0; all fit into one window."""
+    """Labels that follow each other on one line of one source, as columns from 0; all fit into one cut of it."""
 
     span: Span
     line: int
@@ -143,7 +143,7 @@ def _fits(block: _Block, start: int, end: int) -> bool:
     return right - left <= _WIDTH - _LEAD - _SNAP
 
 
-def _window(block: _Block) -> tuple[int, int]:
+def _cut(block: _Block) -> tuple[int, int]:
     """The columns that are shown: all of a short line, else a cut around the labels, at separators where near."""
     line, start, end = block.text, min(a for _, a, _ in block.labels), max(b for _, _, b in block.labels)
     if len(line) <= _WIDTH:
@@ -159,7 +159,7 @@ def _window(block: _Block) -> tuple[int, int]:
 
 def _block(block: _Block, gutter: int, severity: str, *, first: bool, color: bool) -> list[str]:
     """Where, the source line, and a line of marks for each label."""
-    left, right = _window(block)
+    left, right = _cut(block)
     head, tail = "..." if left else "", "..." if right < len(block.text) else ""
     shown = head + "".join(map(_cell, block.text[left:right])) + tail
     bar = " " * (gutter + 1) + paint("|", "frame", color)

@@ -19,7 +19,7 @@ import pipesched
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
-from pipesched.views.axis import Window
+from pipesched.views.axis import Viewport
 from pipesched.views.chart import chart
 from pipesched.views.slots import phases
 from pipesched.views.text import Text, render
@@ -197,7 +197,7 @@ def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.Dat
     begin = data.draw(st.integers(0, int(run.makespan) // 2))
     part = (begin, run.makespan if begin % 2 else Fraction(begin + int(run.makespan) // 2 + 1))
     assume(part[1] <= run.makespan)
-    text = render(chart(schedule, costs), Text(width, Window(Fraction(begin), part[1])))
+    text = render(chart(schedule, costs), Text(width, Viewport(Fraction(begin), part[1])))
     mixed = "a column shows one of the kinds" in " ".join(text.split())
     assume(run.makespan > 0 and (mixed or not schedule.second.any()))  # a name such as F2b1 cannot be read back
     step = scaled(text)
@@ -214,7 +214,7 @@ def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.Dat
 def test_a_part_may_end_within_a_unit(end: int) -> None:
     """F=2, B=4 is drawn by twos: a part that ends at an odd time has half of a unit's columns there, and no more."""
     schedule, costs = loaded("1f1b", p=2, m=3), Costs.parse("F=2,B=4")
-    text = render(chart(schedule, costs), Text(80, Window(Fraction(0), Fraction(end))))
+    text = render(chart(schedule, costs), Text(80, Viewport(Fraction(0), Fraction(end))))
     columns = -int(-end // scaled(text))
     every, _ = rank_rows(text)
     run = played(schedule, costs)
@@ -322,12 +322,12 @@ def test_bars_stand_between_the_phases() -> None:
 
 
 def test_a_window_is_a_part_of_the_whole() -> None:
-    """What a window shows is what the whole shows there, at the same scale."""
+    """What a viewport shows is what the whole shows there, at the same scale."""
     picture = chart(loaded("zb_h1", p=4, m=8))
     whole, _ = rank_rows(render(picture, Text(100)))
-    part, _ = rank_rows(render(picture, Text(100, Window(Fraction(7), Fraction(19)))))
+    part, _ = rank_rows(render(picture, Text(100, Viewport(Fraction(7), Fraction(19)))))
     assert part == [row[3 * 7 : 3 * 19].rstrip() for row in whole]
-    assert "time 7 to 19 of 27" in render(picture, Text(100, Window(Fraction(7), Fraction(19))))
+    assert "time 7 to 19 of 27" in render(picture, Text(100, Viewport(Fraction(7), Fraction(19))))
 
 
 def test_many_chunks_are_named_by_stage() -> None:

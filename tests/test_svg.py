@@ -25,7 +25,7 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.views.axis import Window
+from pipesched.views.axis import Viewport
 from pipesched.views.chart import chart
 from pipesched.views.slots import outline
 from pipesched.views.svg import MAX_OPS, Svg, render
@@ -219,12 +219,12 @@ def arrows(text: str, pixels: Fraction) -> set[tuple[str, float, float, float, f
 
 @pytest.mark.parametrize(("begin", "end"), [(4, 11), (6, 7), (0, 5)])
 def test_a_window_cuts_arrows_and_leaves_none_out(begin: int, end: int) -> None:
-    """Of every arrow of the whole picture the part within the window, on the same line; a head where it arrives."""
+    """Of every arrow of the whole picture the part within the viewport, on the same line; a head where it arrives."""
     picture, pixels = chart(loaded("1f1b", p=4, m=8), Costs.parse("F=1,I=1,W=1,C=3/2")), Fraction(10)
     whole = arrows(render(picture, Svg(messages=True, pixels=pixels)), pixels)
-    window = Window(Fraction(begin), Fraction(end))
+    viewport = Viewport(Fraction(begin), Fraction(end))
     low, high = begin * picture.scale, end * picture.scale
-    text = render(picture, Svg(messages=True, pixels=pixels, window=window))
+    text = render(picture, Svg(messages=True, pixels=pixels, viewport=viewport))
     known = {
         (kind, a, top + (base - top) * (a - x0) / (x1 - x0), b, top + (base - top) * (b - x0) / (x1 - x0), x1 <= high)
         for kind, x0, top, x1, base in whole
@@ -276,8 +276,8 @@ def test_the_line_of_a_curve_keeps_its_levels_and_its_peaks(steps: list[tuple[in
 
 
 def test_a_window_cuts_at_its_ends() -> None:
-    """What runs in the window is drawn, no further than its ends; the tooltips keep the true times."""
-    drawn = boxes(render(chart(loaded("1f1b", p=4, m=8)), Svg(window=Window(Fraction(11), Fraction(20)))))
+    """What runs in the viewport is drawn, no further than its ends; the tooltips keep the true times."""
+    drawn = boxes(render(chart(loaded("1f1b", p=4, m=8)), Svg(viewport=Viewport(Fraction(11), Fraction(20)))))
     run = expected(played(loaded("1f1b", p=4, m=8)))
     inside = {key: (max(b, 11), min(e, 20)) for key, (b, e) in run.items() if e > 11 and b < 20}
 

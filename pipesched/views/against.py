@@ -20,7 +20,7 @@ from pipesched.model.numbers import shown
 from pipesched.render import clean, sizes
 from pipesched.safe import safe
 from pipesched.views import caption, slots, svg
-from pipesched.views.axis import Axis, Window, axis, ruler
+from pipesched.views.axis import Axis, Viewport, axis, ruler
 from pipesched.views.chart import Chart, measured
 from pipesched.views.palette import plain_sheet
 from pipesched.views.svg import Svg
@@ -57,7 +57,7 @@ def text(chart: Chart, run: Against, how: Text | None = None) -> str:
     """Two rows a rank, and where the run leaves the plan.
 
     Raises:
-        PipeschedError: PS225, a width below 32 columns, or a window without time.
+        PipeschedError: PS225, a width below 32 columns, or a viewport without time.
     """
     how = how or Text()
     if how.width < _LEAST:
@@ -70,7 +70,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     names = [f"rank {rank}" for rank in range(chart.schedule.ranks)]
     left = max(map(len, names)) + len(" plan  ")
     longer = max(plan, ran, key=lambda x: x.times.makespan)
-    clock = axis(longer, how.width - left, how.window, slots.widest(ran, False))
+    clock = axis(longer, how.width - left, how.viewport, slots.widest(ran, False))
     coarse = _short_ones(plan, clock) * 4 > plan.schedule.slots
     above, below = _Shared(plan, how, clock, coarse), _Shared(ran, how, clock, coarse)
     yield from wrap(_title(chart), how.width, break_on_hyphens=False)
@@ -153,11 +153,11 @@ def figure(chart: Chart, run: Against, how: Svg | None = None) -> str:
     how = how or Svg()
     plan, ran = measured(chart, run)
     longest = Fraction(max(plan.times.makespan, ran.times.makespan, 1), run.unit)
-    window = Window(how.window.begin, longest if how.window.end is None else how.window.end)
+    viewport = Viewport(how.viewport.begin, longest if how.viewport.end is None else how.viewport.end)
     pixels = svg.pixels(chart, how) * chart.scale / run.unit
     words = (f"plan: {caption.cost(chart)}", summary(chart, run))
     parts = [
-        svg.render(part, replace(how, window=window, pixels=pixels, words=said))
+        svg.render(part, replace(how, viewport=viewport, pixels=pixels, words=said))
         for part, said in zip((plan, ran), words, strict=True)
     ]
     return _stacked(parts, f"{chart.title}: plan and run")

@@ -23,7 +23,7 @@ _ROUND = [Fraction(x, 100) for x in (100, 125, 150, 200, 250, 300, 400, 500, 600
 
 
 @dataclass(frozen=True)
-class Window:
+class Viewport:
     """The part of time to draw, in the user's unit; None is the beginning, or the makespan."""
 
     begin: Fraction | None = None
@@ -43,7 +43,7 @@ class Window:
         raise fail(Code.USAGE, f"there is no time from {shown(chart.time(begin))} on to draw; {there}")
 
 
-WHOLE = Window()
+WHOLE = Viewport()
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Axis:
         return self.begin + np.arange(self.columns + 1) * self.step.numerator // self.step.denominator
 
 
-def axis(chart: Chart, columns: int, window: Window, label: int) -> Axis:
+def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
     """Time on at most `columns` columns. label: the characters that the shortest operation would like."""
-    begin, end = window.ticks(chart)
+    begin, end = viewport.ticks(chart)
     one = unit(chart, begin)
     units = -(-(end - begin) // one)
     if units <= columns:

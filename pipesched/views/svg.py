@@ -29,7 +29,7 @@ from pipesched.model.ops import Op
 from pipesched.render import clean, sizes
 from pipesched.safe import safe
 from pipesched.views import caption, palette, slots
-from pipesched.views.axis import WHOLE, Window, nice, shortest, unit
+from pipesched.views.axis import WHOLE, Viewport, nice, shortest, unit
 from pipesched.views.chart import Chart
 from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number
@@ -53,7 +53,7 @@ class Svg:
     style: str = "default"
     messages: bool = False
     memory: bool = False
-    window: Window = WHOLE
+    viewport: Viewport = WHOLE
     force: bool = False
     pixels: Fraction | None = None
     words: str = ""
@@ -63,7 +63,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
     """The chart as an SVG document.
 
     Raises:
-        PipeschedError: PS225, no such style or a window without time; PS815, too many operations.
+        PipeschedError: PS225, no such style or a viewport without time; PS815, too many operations.
     """
     how = how or Svg()
     if len(chart.schedule) > MAX_OPS and not how.force:
@@ -86,7 +86,7 @@ class _Page:
     def __init__(self, chart: Chart, how: Svg) -> None:
         self.chart, self.how, self.style = chart, how, palette.style(how.style)
         self.paper = self.style.name != "default"
-        self.begin, self.end = how.window.ticks(chart)
+        self.begin, self.end = how.viewport.ticks(chart)
         self.chunk = slots.chunk_column(chart)
         self.chunks = max(slots.chunks(chart), 1)
         ranks = chart.schedule.ranks

@@ -47,7 +47,7 @@ def number(value: Fraction | int | float) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where time and ranks are on the page. pixels: a tick. begin, end: of the window in ticks."""
+    """Where time and ranks are on the page. pixels: a tick. begin, end: of the viewport in ticks."""
 
     pixels: Fraction
     begin: int
@@ -79,7 +79,7 @@ class Cells:
     frame: Frame
 
     def slots(self) -> Iterator[str]:
-        """A rectangle for each operation that takes time in the window, by rank, in order, with a tooltip."""
+        """A rectangle for each operation that takes time in the viewport, by rank, in order, with a tooltip."""
         schedule, times, frame = self.chart.schedule, self.chart.times, self.frame
         inside = (times.start >= 0) & (times.end > frame.begin) & (times.start < frame.end)
         inside &= times.end > times.start
@@ -166,7 +166,7 @@ class Cells:
                 yield f'<path class="{"f" if RESULT[schedule.op[i]] == Result.ACTIVATION else "g"}"{head} d="{line}"/>'
 
     def _arrow(self, source: int, begin: int, target: int, end: int) -> str:
-        """From the lower edge of a row to the upper edge of one below it, or the other way round; cut at the window."""
+        """From the lower edge of a row to the upper edge of one below it, or the reverse; cut at the viewport."""
         frame, down = self.frame, target > source
         top = frame.y(source) + (frame.row if down else 0)
         rise = frame.y(target) + (0 if down else frame.row) - top
@@ -176,7 +176,7 @@ class Cells:
         return f"M{number(frame.x(first))} {number(y0)}L{number(frame.x(last))} {number(y1)}"
 
     def _visible(self, begin: int, end: int) -> bool:
-        """Whether some of a message is in the window; one that takes no time may be at its edge."""
+        """Whether some of a message is in the viewport; one that takes no time may be at its edge."""
         first, last = max(begin, self.frame.begin), min(end, self.frame.end)
         return first < last or first == last == begin == end
 

@@ -44,7 +44,7 @@ def render(chart: Chart, how: Text | None = None) -> str:
     """The chart as lines of at most `width` characters, each ended.
 
     Raises:
-        PipeschedError: PS225, a width below 24 columns, or a window without time.
+        PipeschedError: PS225, a width below 24 columns, or a viewport without time.
     """
     how = how or Text()
     if how.width < _LEAST:

@@ -20,7 +20,7 @@ from pipesched.model.columns import Bools, Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
 from pipesched.views import slots
-from pipesched.views.axis import WHOLE, Axis, Window, axis, shortest
+from pipesched.views.axis import WHOLE, Axis, Viewport, axis, shortest
 from pipesched.views.chart import Chart
 from pipesched.views.slots import Phases, phases
 
@@ -30,7 +30,7 @@ class Text:
     """How to write a chart: columns in all, the part of time, colour, ASCII alone."""
 
     width: int = 80
-    window: Window = WHOLE
+    viewport: Viewport = WHOLE
     color: bool = False
     ascii: bool = False
 
@@ -66,7 +66,7 @@ class Layout:
     def axis(self) -> Axis:
         """The columns between names and peaks."""
         columns = max(1, self.how.width - self.left - 1 - max(self.right, self._mark))
-        return axis(self.chart, columns, self.how.window, slots.widest(self.chart, self._many))
+        return axis(self.chart, columns, self.how.viewport, slots.widest(self.chart, self._many))
 
     @cached_property
     def stops(self) -> dict[int, tuple[str, bool]]:

@@ -74,18 +74,18 @@ class View:
 
 def _text(chart: Chart, how: Request, run: Against | None) -> str:
     from pipesched.views import against, text
-    from pipesched.views.axis import Window
+    from pipesched.views.axis import Viewport
 
-    characters = text.Text(how.width or COLUMNS, Window(how.begin, how.end), how.color, how.ascii)
+    characters = text.Text(how.width or COLUMNS, Viewport(how.begin, how.end), how.color, how.ascii)
     return text.render(chart, characters) if run is None else against.text(chart, run, characters)
 
 
 def _svg(chart: Chart, how: Request, run: Against | None) -> str | bytes:
     from pipesched.views import against, svg
-    from pipesched.views.axis import Window
+    from pipesched.views.axis import Viewport
 
-    window = Window(how.begin, how.end)
-    shapes = svg.Svg(how.style or "default", how.messages, how.memory, window, how.force)
+    viewport = Viewport(how.begin, how.end)
+    shapes = svg.Svg(how.style or "default", how.messages, how.memory, viewport, how.force)
     figure = svg.render(chart, shapes) if run is None else against.figure(chart, run, shapes)
     return figure if how.written == "svg" else svg.printed(figure, how.written)
 
