@@ -25,7 +25,7 @@ from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
-from pipesched.report import Claim, Communication, Memory, Report, Time
+from pipesched.report import Claim, Communication, Memory, Parts, Report, Time
 from pipesched.schedule_analysis import Analysis
 
 UNIT = "microbatches through 1/p of the model"
@@ -150,16 +150,18 @@ class Examination:
             schedule.name,
             loaded.source,
             sizes(loaded),
-            schedule.ranks,
-            schedule.stages,
-            schedule.microbatches,
-            len(schedule),
-            schedule.slots,
-            messages,
+            Parts(
+                schedule.ranks,
+                schedule.stages,
+                schedule.microbatches,
+                len(schedule),
+                schedule.slots,
+                messages,
+                communication,
+                _memory(made, self.caps),
+                _time(made),
+            ),
             tuple(found),
-            communication,
-            _memory(made, self.caps),
-            _time(made),
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
             self._subject(),
             forward_only=schedule.forward_only and len(schedule) > 0,

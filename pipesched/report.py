@@ -7,16 +7,16 @@
         claims 2 of 2 hold
 
 A verdict is good if no diagnostic is an error. `str(report)` is what the command line prints, `to_json()` the
-published form (``emit/v1/report.schema.json``). Where a broken file leaves a part unknown the part is None, and its
-keys in JSON are there with null or nothing in them.
+published form (``emit/v1/report.schema.json``). Where a broken file leaves a part unknown, its keys in JSON are there
+with null or nothing in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from pipesched import render
 from pipesched.analysis.idle import bubble, headline
@@ -108,11 +108,45 @@ class Claim:
     detail: str = ""
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that `verify` found out about one schedule at one size; None where the file does not let it be known.
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a verdict measures, each None where a broken file leaves it unknown.
 
     operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
+    """
+
+    ranks: int | None = None
+    stages: int | None = None
+    microbatches: int | None = None
+    operations: int | None = None
+    slots: int | None = None
+    messages: int | None = None
+    communication: Communication | None = None
+    memory: Memory | None = None
+    time: Time | None = None
+
+
+class _Known(Generic[Part]):
+    """A part of a report; where it is not known, PipeschedError is raised with what is wrong."""
+
+    def __init__(self, of: Callable[[Parts], Part | None]) -> None:
+        self.of = of
+
+    def __get__(self, report: Report | None, owner: type) -> Part:
+        if report is None:
+            raise AttributeError("a part is of one report")
+        part = self.of(report.parts)
+        if part is None:
+            raise PipeschedError(report.diagnostics)
+        return part
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that `verify` found out about one schedule at one size.
+
+    A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
+    time. Of a broken one some are not known: `report.time` then raises PipeschedError, and `report.parts.time` is None.
     subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
     verdict: of an optimizer's answer. not_judged: its entries that nothing was compared with. title: what people call
     the schedule, where that is not its name.
@@ -121,22 +155,24 @@ class Report:
     name: str | None
     source: str | None
     parameters: Mapping[str, int] = field(default_factory=dict)
-    ranks: int | None = None
-    stages: int | None = None
-    microbatches: int | None = None
-    operations: int | None = None
-    slots: int | None = None
-    messages: int | None = None
+    parts: Parts = field(default_factory=Parts)
     diagnostics: tuple[Diagnostic, ...] = ()
-    communication: Communication | None = None
-    memory: Memory | None = None
-    time: Time | None = None
     claims: tuple[Claim, ...] = ()
     subject: Analysis | None = field(default=None, repr=False, compare=False)
     forward_only: bool = False
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
     title: str = ""
+
+    ranks = _Known(lambda parts: parts.ranks)
+    stages = _Known(lambda parts: parts.stages)
+    microbatches = _Known(lambda parts: parts.microbatches)
+    operations = _Known(lambda parts: parts.operations)
+    slots = _Known(lambda parts: parts.slots)
+    messages = _Known(lambda parts: parts.messages)
+    communication = _Known(lambda parts: parts.communication)
+    memory = _Known(lambda parts: parts.memory)
+    time = _Known(lambda parts: parts.time)
 
     def __repr__(self) -> str:
         return f"<Report {' '.join(self.line().split())}>"
@@ -148,7 +184,7 @@ class Report:
         Raises:
             PipeschedError: what is wrong, where the order has no end.
         """
-        return self._known(self.time).makespan
+        return self.time.makespan
 
     @property
     def peak(self) -> tuple[Fraction, ...]:
@@ -157,12 +193,7 @@ class Report:
         Raises:
             PipeschedError: what is wrong with a file that is no order.
         """
-        return self._known(self.memory).peak
-
-    def _known(self, part: Part | None) -> Part:
-        if part is None:
-            raise PipeschedError(self.diagnostics)
-        return part
+        return self.memory.peak
 
     @property
     def ok(self) -> bool:
@@ -215,17 +246,17 @@ class Report:
             "title": self.title or None,
             "source": self.source,
             "parameters": dict(self.parameters),
-            "ranks": self.ranks,
-            "stages": self.stages,
-            "microbatches": self.microbatches,
+            "ranks": self.parts.ranks,
+            "stages": self.parts.stages,
+            "microbatches": self.parts.microbatches,
             "forward_only": self.forward_only,
-            "operations": self.operations,
-            "slots": self.slots,
-            "messages": self.messages,
+            "operations": self.parts.operations,
+            "slots": self.parts.slots,
+            "messages": self.parts.messages,
             "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
-            "communication": _communication_json(self.communication),
-            "memory": _memory_json(self.memory),
-            "time": _time_json(self.time),
+            "communication": _communication_json(self.parts.communication),
+            "memory": _memory_json(self.parts.memory),
+            "time": _time_json(self.parts.time),
             "claims": [_claim_json(claim) for claim in self.claims],
             "proved": None if self.verdict is None else self.verdict.proved,
             "optimum": _verdict_json(self.verdict, self.not_judged),
@@ -236,7 +267,7 @@ class Report:
         return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:
-        counts = f"{_number(self.operations)} ops, {_number(self.messages)} messages"
+        counts = f"{_number(self.parts.operations)} ops, {_number(self.parts.messages)} messages"
         counts = f"forward-only   {counts}" if self.forward_only else counts
         return "  ".join([render.paint("ok", "ok", color), *self._title(name)]) + "   " + counts
 
@@ -245,16 +276,17 @@ class Report:
         return render.paint(f"{counted} in {render.clean(self.source)}" if self.source else counted, "bold", color)
 
     def _short_facts(self) -> list[str]:
-        peak = [f"peak {shown(max(self.memory.peak))}"] if self.memory and self.memory.peak else []
-        if self.time is None:
+        memory, time = self.parts.memory, self.parts.time
+        peak = [f"peak {shown(max(memory.peak))}"] if memory and memory.peak else []
+        if time is None:
             return peak
-        return [*peak, f"makespan {shown(self.time.makespan)}   bubble {share(self.time.bubble)}", *self.time.remarks]
+        return [*peak, f"makespan {shown(time.makespan)}   bubble {share(time.bubble)}", *time.remarks]
 
     def _verdict(self, color: bool) -> str:
         """The block of a schedule that holds."""
-        lines = [f"complete · data flow · channels FIFO{_deadlock_text(self.communication)}"]
-        lines += _memory_text(self.memory) if self.memory else []
-        if time := self.time:
+        lines = [f"complete · data flow · channels FIFO{_deadlock_text(self.parts.communication)}"]
+        lines += _memory_text(self.parts.memory) if self.parts.memory else []
+        if time := self.parts.time:
             lines += [headline(time.makespan, time.span, time.work), *time.remarks]
         lines += [_claims_text(self.claims)] if self.claims else []
         lines += _verdict_text(self.verdict, self.not_judged)

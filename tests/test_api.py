@@ -118,6 +118,20 @@ def test_what_is_wrong_with_a_file_is_in_its_report() -> None:
         assert code in str(report) and report.exit_status in (1, 2)
 
 
+def test_a_part_that_is_not_known_raises_what_is_wrong() -> None:
+    """Of a file that is no order no part is known; of an order that never ends all but its times and messages."""
+    parts = ("ranks", "stages", "microbatches", "operations", "slots", "messages", "communication", "memory", "time")
+    right = pipesched.verify("1f1b", p=2, m=2)
+    assert all(getattr(right, part) is getattr(right.parts, part) is not None for part in parts)
+    endless = pipesched.verify(["0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0"])
+    for report, unknown in ((pipesched.verify("1f1b"), {*parts}), (endless, {"messages", "time"})):
+        assert {part for part in parts if getattr(report.parts, part) is None} == unknown
+        for part in unknown:
+            with pytest.raises(PipeschedError) as error:
+                getattr(report, part)
+            assert error.value.diagnostics == report.diagnostics
+
+
 def test_load_raises_what_verify_reports() -> None:
     """The exception carries the same diagnostics."""
     with pytest.raises(PipeschedError) as error:

@@ -237,7 +237,7 @@ def test_one_file_for_every_m(question: dict[str, Any], optimal: bool) -> None:
     first, step = answer.every
     sizes = [first + j * step for j in (0, 1, 2, 3, 17)]
     reports = [right(answer, p=question["p"], m=m) for m in sizes]
-    times = [report.time.makespan for report in reports if report.time]
+    times = [report.time.makespan for report in reports if report.parts.time]
     slope = times[1] - times[0]
     assert times == [times[0] + slope * ((m - first) // step) for m in sizes]
     if optimal:

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched.assets import asset
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.report import Claim, Communication, Memory, Report, Time
+from pipesched.report import Claim, Communication, Memory, Parts, Report, Time
 from pipesched.source import Source
 
 SCHEMA = json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8"))
@@ -28,21 +28,23 @@ INTERLEAVED = Report(
     name="interleaved",
     source="schedules/interleaved.ps",
     parameters={"p": 4, "v": 2, "m": 8},
-    ranks=4,
-    stages=8,
-    microbatches=8,
-    operations=128,
-    slots=128,
-    messages=112,
-    communication=Communication("strict", ("strict", "one-stream", "pair-stream", "async"), (), 0),
-    memory=Memory("W", "one microbatch through 1/p of the model", fractions("11/2", "9/2", "7/2", "5/2")),
-    time=Time(
-        {"F": 1, "B": Fraction(3, 2), "C": [Fraction(0), Fraction(1, 3)]},
-        Fraction(57),
-        Fraction(57),
-        fractions(48, 48, 48, 48),
-        fractions(9, 9, 9, 9),
-        fractions(9, 6, 3, 0),
+    parts=Parts(
+        ranks=4,
+        stages=8,
+        microbatches=8,
+        operations=128,
+        slots=128,
+        messages=112,
+        communication=Communication("strict", ("strict", "one-stream", "pair-stream", "async"), (), 0),
+        memory=Memory("W", "one microbatch through 1/p of the model", fractions("11/2", "9/2", "7/2", "5/2")),
+        time=Time(
+            {"F": 1, "B": Fraction(3, 2), "C": [Fraction(0), Fraction(1, 3)]},
+            Fraction(57),
+            Fraction(57),
+            fractions(48, 48, 48, 48),
+            fractions(9, 9, 9, 9),
+            fractions(9, 6, 3, 0),
+        ),
     ),
     claims=(Claim("peak(r) == 1", True), Claim("idle == 9", True)),
 )
@@ -50,6 +52,11 @@ SOURCE = Source("mine.csv", "0F0,0F0\n")
 TWICE = Diagnostic(Code.TWICE, "F of stage 0, microbatch 0 runs twice", (Label(SOURCE.span(4, 7), "again"),))
 WARNING = Diagnostic(Code.IDLE_RANK, "rank 1 does nothing")
 BAD = Report("mine", "mine.csv", diagnostics=(TWICE, TWICE, WARNING))
+
+
+def having(**parts: Any) -> Report:
+    """The report with other parts."""
+    return replace(INTERLEAVED, parts=replace(INTERLEAVED.parts, **parts))
 
 
 def drawn(text: str) -> str:
@@ -95,7 +102,7 @@ def test_a_warning_leaves_the_verdict() -> None:
 )
 def test_deadlock_freedom_always_names_its_model(communication: Communication, said: str) -> None:
     """The model that was asked for, the others that hold, those that do not, and what would do."""
-    assert f"deadlock-free {said}\n" in str(replace(INTERLEAVED, communication=communication))
+    assert f"deadlock-free {said}\n" in str(having(communication=communication))
 
 
 def test_a_peak_names_its_cap_its_rule_and_its_rank() -> None:
@@ -103,21 +110,21 @@ def test_a_peak_names_its_cap_its_rule_and_its_rank() -> None:
     memory = Memory(
         "torch", "u", fractions(2, 3, 1), fractions(5, 4, 3), ("every rank holds 2 copies of its parameters",)
     )
-    lines = str(replace(INTERLEAVED, memory=memory)).split("\n")
+    lines = str(having(memory=memory)).split("\n")
     assert lines[2:4] == [
         "    peak 3 of cap 4 (release torch), on rank 1      [2  3  1]",
         "    every rank holds 2 copies of its parameters",
     ]
-    level = str(replace(INTERLEAVED, memory=Memory("W", "u", fractions(5, 5), fractions(5, 5))))
+    level = str(having(memory=Memory("W", "u", fractions(5, 5), fractions(5, 5))))
     assert "peak 5 of cap 5, on every rank      [5  5]\n" in level
-    alone = str(replace(INTERLEAVED, memory=Memory("W", "u", fractions(5))))
+    alone = str(having(memory=Memory("W", "u", fractions(5))))
     assert "peak 5 of cap none, on rank 0      [5]\n" in alone
 
 
 def test_many_ranks_keep_both_ends() -> None:
     """A list of 64 ranks does not fill the screen."""
     memory = Memory("W", "u", fractions(*range(64, 0, -1)))
-    assert "[64  63  62 … 2  1]\n" in str(replace(INTERLEAVED, memory=memory))
+    assert "[64  63  62 … 2  1]\n" in str(having(memory=memory))
 
 
 def test_numbers_are_exact_or_fractions() -> None:
@@ -126,9 +133,9 @@ def test_numbers_are_exact_or_fractions() -> None:
         INTERLEAVED.time or pytest.fail("no time"), makespan=Fraction(16, 3), span=Fraction(5), work=fractions(4, 4)
     )
     line = "makespan 16/3 = 4 work + 4/3 idle   bubble 25 % (1/4);  span 5, bubble by span 20 % (1/5)\n"
-    assert line in str(replace(INTERLEAVED, time=time))
+    assert line in str(having(time=time))
     memory = Memory("W", "u", fractions("1/8", "100000000000000000001/2"))
-    assert "[0.125  50000000000000000000.5]" in str(replace(INTERLEAVED, memory=memory))
+    assert "[0.125  50000000000000000000.5]" in str(having(memory=memory))
 
 
 def test_claims_that_say_nothing_here_are_not_counted() -> None:
@@ -242,7 +249,7 @@ def test_json_numbers_are_integers_or_fractions() -> None:
 def test_a_cap_is_one_number_where_it_is_the_same(cap: tuple[str, ...], told: object) -> None:
     """A number for all ranks, or a list by rank."""
     memory = Memory("W", "u", fractions(1, 2), fractions(*cap))
-    value: Any = replace(INTERLEAVED, memory=memory).to_json()
+    value: Any = having(memory=memory).to_json()
     assert value["memory"]["cap"] == told
     VALIDATOR.validate(value)
 

@@ -258,7 +258,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
             raise
         return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
     report = examine(loaded, replace(options, costs=costs)).report
-    time, memory, schedule = report.time, report.memory, loaded.schedule
+    time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
     return Row(
         source.name,
         label,
@@ -271,7 +271,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         time.span_bubble if time else None,
         overhead(time.makespan, time.work) if time else None,
         max(memory.peak, default=None) if memory else None,
-        report.messages,
+        report.parts.messages,
         share(schedule.placement),
         bound(schedule, costs, options, report),
         report.diagnostics,
@@ -299,7 +299,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     It does not where operations are missing, where there are no backwards, or where pairs or full backwards are given
     another time than that of their parts.
     """
-    if report.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
+    if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None
     mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)

@@ -204,7 +204,7 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
 
 
 def _figures(made: Examination) -> dict[str, Fraction | None]:
-    time, memory = made.report.time, made.report.memory
+    time, memory = made.report.parts.time, made.report.parts.memory
     return {
         "makespan": time.makespan if time else None,
         "span": time.span if time else None,

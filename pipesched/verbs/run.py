@@ -101,11 +101,11 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     Raises:
         PipeschedError: PS225, a fault on a rank that is not there, a pace beyond the timeout.
     """
-    ranks, text = emission.report.ranks or 0, "".join(emission.pieces())
+    ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):
         raise fail(Code.USAGE, f"a fault on a rank beyond the last, which is {ranks - 1}")
     ours = request.engine == "pipesched"
-    pace = predicted.computes(emission.report.stages or 0) if ours else {}
+    pace = predicted.computes(emission.report.stages) if ours else {}
     longest = max((x for row in pace.values() for x in row), default=0.0)
     if longest >= request.timeout:
         message = f"a compute lasts {longest:g} s, which a timeout of {request.timeout:g} s takes for a stall"

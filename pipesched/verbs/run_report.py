@@ -50,7 +50,7 @@ class Prediction:
         be beyond the timeout: so costs in microseconds, as `calibrate` writes them, run at any pace.
         """
         time, order = emission.report.time, emission.order
-        assert time is not None and isinstance(order, Program)
+        assert isinstance(order, Program)
         given: dict[str, Any] = {key: _cost(value) for key, value in time.costs.items()}
         costs = Costs({**given, "C": Fraction(0)})
         makespan = Analysis(order.computes, costs).makespan
@@ -145,7 +145,7 @@ class Rehearsal:
         if self.measured is not None:
             yield f"step {self.measured * 1e3:.1f} ms measured{self._prediction(self.measured)}"
         time, given = self.emission.report.time, self.predicted.left_out
-        if time and self.predicted.unit:
+        if self.predicted.unit:
             left_out = f"; messages count as 0, not {given}" if given.given else ""
             yield from (f"predicted makespan {told(self.predicted.makespan, time.work)}{left_out}", *time.remarks)
 
@@ -179,11 +179,11 @@ class Rehearsal:
             "time": {
                 "measured": self.measured,
                 "predicted": float(made.makespan) * made.unit if made.unit else None,
-                **exact(makespan=made.makespan, bubble=bubble(made.makespan, time.work if time else ())),
+                **exact(makespan=made.makespan, bubble=bubble(made.makespan, time.work)),
                 **exact(left_out=made.left_out.given),
                 "pace": made.unit,
-                "assumed_costs": dict(time.assumed) if time else {},
-                "cost_remarks": list(time.remarks) if time else [],
+                "assumed_costs": dict(time.assumed),
+                "cost_remarks": list(time.remarks),
                 "unit": "s",
             },
             "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],

@@ -35,7 +35,7 @@ def text(why: Why, *, every: bool = False) -> str:
 
 def _head(why: Why) -> str:
     """The sizes, and the times with the bubble; of an order that is stuck how far it runs."""
-    time, made, fault = why.report.time, why.analysis, why.report.fault
+    time, made, fault = why.report.parts.time, why.analysis, why.report.fault
     title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
     if time is None:
         return "\n".join([f"{clean(title)}   stops at {told(made.makespan, why.work())}", *made.remarks])

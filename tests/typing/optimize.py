@@ -11,8 +11,8 @@ def told(name: str) -> str:
     if best.makespan is None:
         return best.reason
     gap: Fraction | None = best.gap
-    report: pipesched.Report | None = best.report
-    proved = report is not None and report.ok and best.status == "proved optimal"
+    report: pipesched.Report = best.report
+    proved = report.ok and report.makespan == best.makespan and best.status == "proved optimal"
     return f"{best.makespan} {gap} {proved} {best.source}"
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from pipesched import render
 from pipesched.analysis.assumptions import doubts
 from pipesched.analysis.idle import Idle, headline
-from pipesched.diagnostics import Code, Diagnostic, exit_status
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
 from pipesched.model.numbers import doubled, exact, shown
 from pipesched.model.release import Release
 from pipesched.model.verdict import (
@@ -81,10 +81,11 @@ class Optimum:
         """What every ordinary check says of the schedule.
 
         Raises:
-            ValueError: there is none.
+            PipeschedError: there is none: PS701, or PS702 where nothing was found.
         """
         if self.checked is None:
-            raise ValueError(f"there is no schedule to report on: {self.verdict}")
+            message = f"there is no schedule to report on: {self.verdict}"
+            raise PipeschedError(self.diagnostics or [Diagnostic(Code.NOT_OPTIMIZED, message)])
         return self.checked
 
     @property
