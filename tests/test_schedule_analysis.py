@@ -1,0 +1,112 @@
+"""What follows from a schedule is derived once, and let go where nobody asks for it again.
+
+The oracle is a count of the calls of each analysis, and a fresh value that derives everything anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesched import schedule_analysis
+from pipesched.compile import Options, examine, load, lower, read
+from pipesched.model.costs import Costs
+from pipesched.model.schedule import Schedule
+from pipesched.schedule_analysis import Analysis
+from pipesched.verbs.diff import differ
+from pipesched.verbs.emit import emit
+from pipesched.verbs.verify import verify
+from pipesched.verbs.why import why
+from tests.makers import strategies
+
+DERIVED = ("timeline", "memory", "idle", "communicate", "pair", "verdicts", "of_program")
+OPTIONS = Options({"p": 4, "m": 8})
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each analysis runs."""
+    counted: Counter[str] = Counter()
+
+    def counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            counted[name] += 1
+            return function(*arguments)
+
+        return call
+
+    for name in DERIVED:
+        monkeypatch.setattr(schedule_analysis, name, counting(name, getattr(schedule_analysis, name)))
+    return counted
+
+
+def test_verify_derives_each_fact_once(calls: Counter[str]) -> None:
+    """Memory too, though the claims of the file ask for the peak of every rank."""
+    assert verify(read("zb_h1"), OPTIONS).ok
+    assert calls == dict.fromkeys(("timeline", "memory", "idle", "communicate", "pair", "verdicts"), 1)
+
+
+def test_emit_judges_what_it_lowered_and_derives_the_order_once(calls: Counter[str]) -> None:
+    """A lowering is verified as a file of its own: its pairs are its own, the times are those of the order."""
+    assert emit(read("zb_h1"), OPTIONS, "stream").report.ok
+    assert calls == dict.fromkeys(("timeline", "memory", "idle", "communicate", "pair", "verdicts"), 1)
+
+
+def test_why_runs_the_order_at_two_sizes_and_nothing_else_twice(calls: Counter[str]) -> None:
+    """Growth takes the times at a larger m; of even stages without latency no other costs are tried."""
+    why(read("zb_h1"), OPTIONS)
+    assert calls["timeline"] == 2 and calls["memory"] == calls["communicate"] == calls["idle"] == 1
+
+
+def test_diff_derives_each_side_once(calls: Counter[str]) -> None:
+    """Two files, two of each fact."""
+    made = [examine(load(read(name), OPTIONS), OPTIONS) for name in ("1f1b", "gpipe")]
+    assert all(side.report.ok for side in made)
+    differ(*made).figures()
+    assert calls["timeline"] == calls["memory"] == calls["idle"] == 2
+
+
+def test_a_report_keeps_nothing_derived() -> None:
+    """The value in a report, for its picture, has its fields alone; what is lowered is let go with the checks."""
+    made = examine(load(read("zb_h1"), OPTIONS), OPTIONS)
+    subject = made.report.subject
+    assert subject is not None and subject.__dict__.keys() == Analysis.__dataclass_fields__.keys()
+    assert not {"program", "pairing"} & made.analysis.__dict__.keys()
+
+
+def same(a: Analysis, b: Analysis) -> None:
+    """Two values of the same schedule say the same."""
+    assert (a.timeline.start == b.timeline.start).all() and a.timeline.stuck == b.timeline.stuck
+    assert a.memory.peak == b.memory.peak and a.idle == b.idle and a.costs_used == b.costs_used
+    assert a.verdicts == b.verdicts and (a.buffers is None) == (b.buffers is None)
+    assert a.buffers is None or b.buffers is None or a.buffers.received.most == b.buffers.received.most
+    assert (a.standstill is None) == (b.standstill is None) and (a.as_run.end == b.as_run.end).all()
+
+
+@settings(deadline=None, max_examples=15)
+@given(strategies.SEEDS, st.data())
+def test_another_program_changes_what_follows_from_it_alone(seed: int, data: st.DataObject) -> None:
+    """Of a random schedule, everything asked for first: with a program in hand it says what a fresh value says."""
+    schedule = strategies.random_schedule(seed)
+    costs = data.draw(strategies.costs(schedule.stages))
+    alone = Analysis(schedule, costs)
+    same(alone, Analysis(schedule, costs))
+    program = lower(schedule)
+    same(alone.having(program), Analysis(schedule, costs, own=program))
+    same(alone.having(program).having(None), alone)
+
+
+def test_what_was_forgotten_is_derived_again() -> None:
+    """Letting go costs time, and changes nothing."""
+    schedule = load(read("dualpipe"), OPTIONS).schedule
+    assert isinstance(schedule, Schedule)
+    made = Analysis(schedule, Costs.parse("F=2,B=5,C=1"))
+    before = made.timeline
+    made.forget("timeline", "program")
+    assert made.timeline is not before and np.array_equal(made.timeline.end, before.end)
