@@ -67,7 +67,7 @@ import contextlib, io, json, pathlib, sys
 from pipesched import load
 from pipesched.__main__ import main
 from pipesched.formats import order_write
-from pipesched.language.ps_write import write
+from pipesched.language.writer import write
 answers = {}
 for name, command in json.load(sys.stdin).items():
     out = io.StringIO()

@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesched.language.ps_fold import LETTER, LOOP, Folder, spelled
+from pipesched.language.folding import LETTER, LOOP, Folder, spelled
 
 
 @cache

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipesched.__main__ import main
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.language import ps_write
+from pipesched.language import writer
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
@@ -42,14 +42,14 @@ def test_built_in_schedules_are_read_back(name: str) -> None:
     """evaluate(write(s)) is s for the published schedules at many sizes."""
     for sizes in SIZES[name]:
         schedule = built_in(name, **sizes)
-        laws(schedule, ps_write.write(schedule))
+        laws(schedule, writer.write(schedule))
 
 
 @pytest.mark.parametrize("path", ORDERS, ids=lambda path: path.stem)
 def test_recorded_orders_are_read_back(path: Path) -> None:
     """So it is for the orders recorded from the authors' own code."""
     loaded = load(Source(path.name, path.read_text("utf-8")), Options({}))
-    laws(loaded.schedule, ps_write.write(loaded.schedule, name=path.stem))
+    laws(loaded.schedule, writer.write(loaded.schedule, name=path.stem))
 
 
 @pytest.mark.parametrize("path", CSVS, ids=lambda path: path.stem)
@@ -111,7 +111,7 @@ def test_periodic_orders_are_read_back(seed: int, chunks: int, times: int) -> No
     order += weights if rng.random() < 0.5 else weights[::-1]
     placement = Placement(np.zeros((1, chunks), dtype=np.int32), np.zeros(m, dtype=np.int32), 1, ("",))
     schedule = Schedule.from_orders([order], placement, "periodic")
-    laws(schedule, ps_write.write(schedule))
+    laws(schedule, writer.write(schedule))
 
 
 FEW = {"gpipe": 18, "1f1b": 32, "zb_h1": 45, "zb_h2": 50}
@@ -121,7 +121,7 @@ FEW = {"gpipe": 18, "1f1b": 32, "zb_h1": 45, "zb_h2": 50}
 @pytest.mark.parametrize(("p", "m"), [(8, 16), (16, 40), (64, 128)])
 def test_regular_schedules_are_one_block(name: str, p: int, m: int) -> None:
     """Ranks that differ in counts alone share one program, as long as a person would write it, at any size."""
-    text = ps_write.write(built_in(name, p=p, m=m))
+    text = writer.write(built_in(name, p=p, m=m))
     assert text.count("\nrank ") == 1
     assert tokens(text) <= FEW[name]
 
@@ -131,7 +131,7 @@ def test_costs_name_and_documentation() -> None:
     schedule = built_in("zb_h1", p=8, m=8)
     listed = tuple(Fraction(10**6 + i, 7) for i in range(8))
     costs = Costs({"F": listed, "I": Fraction(25, 2), "W": Fraction(1), "B": listed, "C": Fraction(1, 3)})
-    text = ps_write.write(
+    text = writer.write(
         schedule,
         name="3 rep-eats/é.csv",
         documentation='says "so"\n\ton two lines',
@@ -144,11 +144,11 @@ def test_costs_name_and_documentation() -> None:
     assert unit.schedule.name == "schedule_3_rep_eats_csv"
     assert [claim.text for claim in unit.checked.claims] == ["makespan >= 1", "peak(0) == 8 when m >= 8"]
     assert unit.checked.file.documentation == "says 'so'\non two lines"
-    assert "costs" not in ps_write.write(schedule, costs=Costs({"F": Fraction(1), "B": Fraction(2), "C": Fraction(0)}))
+    assert "costs" not in writer.write(schedule, costs=Costs({"F": Fraction(1), "B": Fraction(2), "C": Fraction(0)}))
     for some in ({"F": 10, "B": 20}, {"I": 3, "B": 4}, {"W": 0}, {"F": 1, "W": 2}, {"F": 1, "I": 1, "W": 1, "B": 1}):
         given = Costs({key: Fraction(cost) for key, cost in some.items()})
-        assert read(ps_write.write(schedule, costs=given)).costs == given
-    assert read(ps_write.write(schedule, name="repeat")).schedule.name == "schedule_repeat"
+        assert read(writer.write(schedule, costs=given)).costs == given
+    assert read(writer.write(schedule, name="repeat")).schedule.name == "schedule_repeat"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_placements(ranks_of: list[int], line: str) -> None:
     orders = [[Compute(Op.F, s, 0) for s in range(stages) if ranks_of[s] == r] for r in range(3)]
     placement = Placement(np.array([ranks_of], dtype=np.int32), np.zeros(1, dtype=np.int32), 3, ("",))
     schedule = Schedule.from_orders(orders, placement)
-    text = ps_write.write(schedule)
+    text = writer.write(schedule)
     laws(schedule, text)
     assert f"\n{line}\n" in text
 
@@ -177,11 +177,11 @@ def test_irregular_ranks_stand_beside_the_general_program() -> None:
     orders = [built_in("1f1b", p=8, m=8).order(r) for r in range(8)]
     orders[3] = [x for i in range(8) for x in (Compute(Op.F, 3, 7 - i), Compute(Op.B, 3, 7 - i))]
     schedule = Schedule.from_orders(orders, linear(8, 8), "odd")
-    text = ps_write.write(schedule)
+    text = writer.write(schedule)
     laws(schedule, text)
     assert text.count("\nrank ") == 2
     assert "rank 3 {" in text and "if r < 3 {" in text
-    two = ps_write.write(built_in("1f1b", p=2, m=8))
+    two = writer.write(built_in("1f1b", p=2, m=8))
     assert "rank 0 {" in two and "rank 1 {" in two
 
 
@@ -210,14 +210,14 @@ def test_microbatches_named_in_steps_are_a_loop() -> None:
         [*(Compute(Op.F, r, i) for i in range(8)), *(Compute(Op.B, r, 7 - i) for i in range(8))] for r in range(3)
     ]
     schedule = Schedule.from_orders(last_first, linear(3, 8), "last_first")
-    text = ps_write.write(schedule)
+    text = writer.write(schedule)
     laws(schedule, text)
     assert "rank r {\n  repeat 8        { F }\n  for i in 0 .. 8 { B(7 - i) }\n}" in text
     evens = [Compute(Op.F, 0, i) for i in (4, 6, 8, 10, 0, 1, 2, 3, 5, 7, 9, 11)]
     mixed = [x for i in range(12) for x in (Compute(Op.I, 0, i), Compute(Op.W, 0, i))]
     mixed[1::2] = [Compute(Op.W, 0, 11 - i) for i in range(12)]
     schedule = Schedule.from_orders([evens + mixed], linear(1, 12), "steps")
-    text = ps_write.write(schedule)
+    text = writer.write(schedule)
     laws(schedule, text)
     assert (
         "for i in 0 .. 4  { F(2 * i + 4) }\n  repeat 8         { F }\n" in text
@@ -241,10 +241,10 @@ def test_strange_orders_are_read_back(microbatches: dict[str, list[int]]) -> Non
     for at in range(0, len(nested), 4):
         order += [Compute(Op.F, 0, at), *nested[at : at + 4]]
     schedule = Schedule.from_orders([order], linear(1, 16), "strange")
-    laws(schedule, ps_write.write(schedule))
+    laws(schedule, writer.write(schedule))
 
 
 def test_same_bytes() -> None:
     """The same schedule has the same text, whatever was written before."""
     schedule = built_in("interleaved", p=4, v=2, m=8)
-    assert len({ps_write.write(schedule) for _ in range(3)}) == 1
+    assert len({writer.write(schedule) for _ in range(3)}) == 1

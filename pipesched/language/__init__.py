@@ -6,5 +6,5 @@ printer             tree or text -> canonical text (`pipesched fmt`); layout: bl
 typecheck           names and types; translate, statements: -> Python bytecode that carries the places of the .ps file
 evaluate            tree + parameters -> Schedule: placement_lines, rank_programs and the operations they run
 claims              what a file says about itself, checked exactly
-ps_write            a schedule as a .ps file
+writer              a schedule as a .ps file: its words (spelling), loops (folding), ranks that share one (sharing)
 """

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from pipesched.language import ast
 from pipesched.language.layout import Line, breakable, gap, rendered
-from pipesched.language.parser import grammar, parse
+from pipesched.language.parser import WORDS, grammar, parse
 from pipesched.language.tokens import COMMENT, Token
 from pipesched.source import Source
 
@@ -25,10 +25,10 @@ WIDTH = 100
 _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
-def format_source(source: Source) -> str:
-    """The text in canonical form. Raises PipeschedError if it does not parse."""
+def format_source(source: Source, words: int = WORDS) -> str:
+    """The text in canonical form, of so many words at most. Raises PipeschedError if it does not parse."""
     marks = _Marks()
-    marks.file(parse(source))
+    marks.file(parse(source, words))
     return "".join(f"{line}\n" for line in rendered(_layout(source.text, marks), WIDTH))
 
 

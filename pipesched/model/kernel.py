@@ -1,12 +1,12 @@
 """An order with a part that can be repeated: one schedule for every number of microbatches m0 + jK.
 
     m0         F F F | F I W | F I W I W I W
-    m0 + K     F F F | F I W   F I W | F I W I W I W      the window once more on every rank
+    m0 + K     F F F | F I W   F I W | F I W I W I W      the kernel once more on every rank
     m0 + jK    F F F | F I W   ...   F I W | ...
 
-The window of a rank runs K microbatches of each of its stages. Operations of a kind and a stage run in microbatch
+The kernel of a rank runs K microbatches of each of its stages. Operations of a kind and a stage run in microbatch
 order, so what stands in the longer order is told by the letters alone. That the longer orders are right, and how long
-they take, is the seam certificate's to say, not the window's.
+they take, is the seam certificate's to say, not the kernel's.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipesched.model.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Window:
-    """Where the window stands in a schedule.
+class Kernel:
+    """Where the kernel stands in a schedule.
 
     microbatches: K. low, high: by rank, the part low .. high of the rank's list, counted from its first operation.
     copies: how many more times it follows there; without these, the schedule is that of the least m, m0.
@@ -35,7 +35,7 @@ class Window:
     copies: int = 0
 
     def least(self, schedule: Schedule) -> int:
-        """m0: the microbatches of the schedule without copies of the window."""
+        """m0: the microbatches of the schedule without copies of the kernel."""
         return schedule.microbatches - self.copies * self.microbatches
 
     def after(self, rank: int) -> int:
@@ -43,13 +43,13 @@ class Window:
         return self.high[rank] + self.copies * (self.high[rank] - self.low[rank])
 
     def fault(self, schedule: Schedule) -> str:
-        """Why this is no window of the schedule; empty if it is one."""
+        """Why this is no kernel of the schedule; empty if it is one."""
         if schedule.placement.routes != 1:
-            return "a window is of one route"
+            return "a kernel is of one route"
         if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):
-            return f"a window has {schedule.ranks} ranks, at least one microbatch, and no copies less than none"
+            return f"a kernel has {schedule.ranks} ranks, at least one microbatch, and no copies less than none"
         if bool(schedule.second.any()):
-            return "a window has no overlap pairs"
+            return "a kernel has no overlap pairs"
         if not np.array_equal(_in_order(schedule.op, schedule.stage), schedule.microbatch):
             return "the operations of a kind and a stage are not in microbatch order"
         key = packed(schedule.stage, schedule.op)
@@ -60,27 +60,27 @@ class Window:
                 return f"{self.low[rank]} .. {self.high[rank]} is not within the order of rank {rank}"
             kinds, times = np.unique(key[low:high], return_counts=True)
             if not np.array_equal(kinds, np.unique(key[start:end])) or bool(np.any(times != self.microbatches)):
-                return f"the window of rank {rank} does not run every stage for {self.microbatches} microbatches"
+                return f"the kernel of rank {rank} does not run every stage for {self.microbatches} microbatches"
             if not np.array_equal(key[high:after], np.tile(key[low:high], self.copies)):
-                return f"{self.copies} copies of the window of rank {rank} do not follow it"
+                return f"{self.copies} copies of the kernel of rank {rank} do not follow it"
         return ""
 
 
-def unrolled(schedule: Schedule, window: Window, copies: int) -> Schedule:
-    """The schedule of m0 + copies * K microbatches: the window of every rank so many times more than once.
+def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
+    """The schedule of m0 + copies * K microbatches: the kernel of every rank so many times more than once.
 
     Raises:
-        ValueError: it is no window of this schedule (`Window.fault`).
+        ValueError: it is no kernel of this schedule (`Kernel.fault`).
     """
-    if fault := window.fault(schedule):
+    if fault := kernel.fault(schedule):
         raise ValueError(fault)
     pieces: list[Ints] = []
     for rank in range(schedule.ranks):
         order = np.arange(int(schedule.start[rank]), int(schedule.start[rank + 1]))
-        low, high = window.low[rank], window.high[rank]
-        pieces.append(np.concatenate([order[:high], np.tile(order[low:high], copies), order[window.after(rank) :]]))
+        low, high = kernel.low[rank], kernel.high[rank]
+        pieces.append(np.concatenate([order[:high], np.tile(order[low:high], copies), order[kernel.after(rank) :]]))
     at = np.concatenate(pieces)
-    m = window.least(schedule) + copies * window.microbatches
+    m = kernel.least(schedule) + copies * kernel.microbatches
     old = schedule.placement
     op, stage = schedule.op[at], schedule.stage[at]
     return replace(

@@ -25,7 +25,7 @@ from pipesched.check.optimum_paths import facts
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.inputs import built_in, read
-from pipesched.language import ps_write
+from pipesched.language import writer
 from pipesched.language.parser import OPS_A_WORD
 from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
@@ -153,13 +153,13 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
     proof = certificate(target.instance, state, repeated)
     judged = _judged(schedule, target.instance, proof, repeated)
     found = Optimum.of(target.instance, state, known, repeated, judged)
-    text = ps_write.write(
+    text = writer.write(
         schedule,
         name=request.name,
         documentation=found.documentation,
         costs=target.instance.costs,
         claims=found.claims,
-        microbatch_window=repeated.printed(state.problem) if repeated else None,
+        kernel=repeated.printed(state.problem) if repeated else None,
     )
     report = _verified(text, schedule, target.instance)
     if not report.ok:

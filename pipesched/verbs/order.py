@@ -29,10 +29,10 @@ def as_ps(source: Source, options: Options) -> str:
     Raises:
         PipeschedError: as `load`; PS814, an order that the language cannot say.
     """
-    from pipesched.language import ps_write
+    from pipesched.language import writer
 
     loaded = load(source, options)
     if loaded.unit is None:
-        return ps_write.write(loaded.schedule, documentation=f"The order of {PurePath(source.name).name}")
+        return writer.write(loaded.schedule, documentation=f"The order of {PurePath(source.name).name}")
     documentation = loaded.unit.checked.file.documentation or ""
-    return ps_write.write(loaded.schedule, documentation=documentation, costs=loaded.unit.costs)
+    return writer.write(loaded.schedule, documentation=documentation, costs=loaded.unit.costs)

@@ -102,10 +102,10 @@ def _unpacked(path: str) -> Source:
 def _written(target: Schedule | Program, *, computes: bool) -> Source:
     """A schedule is written down, operation for operation, or with its messages."""
     from pipesched.formats import order_write
-    from pipesched.language import ps_write
+    from pipesched.language import writer
 
     program = target if isinstance(target, Program) else target.program
     if program is not None and not computes:
         return Source(f"{target.name}.txt", order_write.write_program(program))
     schedule = target.computes if isinstance(target, Program) else target
-    return Source(f"{schedule.name}.ps", ps_write.write(schedule))
+    return Source(f"{schedule.name}.ps", writer.write(schedule))

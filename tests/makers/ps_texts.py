@@ -8,7 +8,7 @@ import numpy as np
 
 import pipesched
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.language import ps_write
+from pipesched.language import writer
 from pipesched.language.evaluate import Unit, evaluate
 from pipesched.language.parser import grammar, parse
 from pipesched.language.printer import format_source
@@ -47,6 +47,6 @@ def tokens(text: str) -> int:
 def written(schedule: Schedule) -> str | list[Code]:
     """The text, or the codes of why there is none."""
     try:
-        return ps_write.write(schedule)
+        return writer.write(schedule)
     except PipeschedError as error:
         return [diagnostic.code for diagnostic in error.diagnostics]

@@ -17,7 +17,7 @@ from math import ceil, inf
 
 import numpy as np
 
-from pipesched.model.kernel import Window
+from pipesched.model.kernel import Kernel
 from pipesched.model.numbers import shown
 from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.longest_paths import framed, links, longest, memory_links
@@ -55,12 +55,12 @@ class Periodic:
             0, ceil((microbatches - self.seam.microbatches) / self.seam.every)
         )
 
-    def printed(self, problem: Problem) -> Window:
+    def printed(self, problem: Problem) -> Kernel:
         """Where the kernel is in the unrolled orders."""
         high = tuple(len(word) for word in self.seam.before)
         low = tuple(end - len(kernel) for end, kernel in zip(high, self.seam.kernel, strict=True))
         copies = (problem.placement.microbatches - self.seam.microbatches) // self.seam.every
-        return Window(self.seam.every, low, high, copies)
+        return Kernel(self.seam.every, low, high, copies)
 
     def state_at(self, problem: Problem) -> State:
         """The unrolled schedule as the result of a search."""

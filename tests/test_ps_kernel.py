@@ -1,4 +1,4 @@
-"""A file with a window is, at every number of microbatches, the order with the window repeated."""
+"""A file with a kernel is, at every number of microbatches, the order with the kernel repeated."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesched.diagnostics import PipeschedError
-from pipesched.language import ps_write
-from pipesched.model.kernel import Window, unrolled
+from pipesched.language import writer
+from pipesched.model.kernel import Kernel, unrolled
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
@@ -36,11 +36,11 @@ def in_turn(words: list[str], ranks_of: list[int]) -> Schedule:
     return Schedule.from_orders(orders, placement, "in_turn")
 
 
-def windowed(parts: list[tuple[str, str, str]], ranks_of: list[int], k: int) -> tuple[Schedule, Window]:
-    """A schedule from (prefix, window, suffix) by rank, in which the window stands once."""
+def kerneled(parts: list[tuple[str, str, str]], ranks_of: list[int], k: int) -> tuple[Schedule, Kernel]:
+    """A schedule from (prefix, kernel, suffix) by rank, in which the kernel stands once."""
     schedule = in_turn([" ".join(x) for x in parts], ranks_of)
     low = [len(x.split()) for x, _, _ in parts]
-    return schedule, Window(k, low, [a + len(x.split()) for a, (_, x, _) in zip(low, parts, strict=True)])
+    return schedule, Kernel(k, low, [a + len(x.split()) for a, (_, x, _) in zip(low, parts, strict=True)])
 
 
 def without_sizes(text: str) -> str:
@@ -89,7 +89,7 @@ WINDOWS = {
         [0, 0],
         1,
     ),
-    "the same order with its windows elsewhere": (
+    "the same order with its kernels elsewhere": (
         [
             ("", "F0 B0 F0 B0", "F0 F0 B0 B0"),
             ("F1 B1 F1 B1", "F1 F1 B1 B1", ""),
@@ -98,7 +98,7 @@ WINDOWS = {
         [0, 1, 2],
         2,
     ),
-    "a window that is a power": (
+    "a kernel that is a power": (
         [("F0 F0", "F0 B0 F0 B0", "F0 B0 B0 B0"), ("", "F1 B1 F1 B1", "F1 B1 F1 B1 F1 B1")],
         [0, 1],
         2,
@@ -107,17 +107,17 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_a_file_with_a_window_is_every_unrolled_schedule(name: str) -> None:
-    """evaluate(text, m0 + jK) is the order with the window repeated j times more, letter by letter."""
+def test_a_file_with_a_kernel_is_every_unrolled_schedule(name: str) -> None:
+    """evaluate(text, m0 + jK) is the order with the kernel repeated j times more, letter by letter."""
     parts, ranks_of, k = WINDOWS[name]
-    schedule, window = windowed(parts, ranks_of, k)
-    text = ps_write.write(schedule, microbatch_window=window)
+    schedule, kernel = kerneled(parts, ranks_of, k)
+    text = writer.write(schedule, kernel=kernel)
     for j in (0, 1, 2, 3, 7, 20):
         longer = in_turn([" ".join(filter(None, [a, *[b] * (1 + j), c])) for a, b, c in parts], ranks_of)
-        again = unrolled(schedule, window, j)
+        again = unrolled(schedule, kernel, j)
         assert [again.order(r) for r in range(again.ranks)] == [longer.order(r) for r in range(longer.ranks)]
         laws(longer, text, m=schedule.microbatches + j * k)
-        assert without_sizes(ps_write.write(again, microbatch_window=replace(window, copies=j))) == without_sizes(text)
+        assert without_sizes(writer.write(again, kernel=replace(kernel, copies=j))) == without_sizes(text)
     if k > 1:
         with pytest.raises(PipeschedError, match="the part that repeats runs 2 microbatches"):
             read(text, m=schedule.microbatches + 1)
@@ -125,41 +125,41 @@ def test_a_file_with_a_window_is_every_unrolled_schedule(name: str) -> None:
         read(text, m=schedule.microbatches - k)
 
 
-def test_a_window_joins_what_goes_on_with_it() -> None:
-    """1F1B with the window once is written as people write it: the count of the steady part says m."""
-    schedule, window = windowed(*WINDOWS["1f1b"])
-    text = ps_write.write(schedule, microbatch_window=window)
+def test_a_kernel_joins_what_goes_on_with_it() -> None:
+    """1F1B with the kernel once is written as people write it: the count of the steady part says m."""
+    schedule, kernel = kerneled(*WINDOWS["1f1b"])
+    text = writer.write(schedule, kernel=kernel)
     assert "  repeat m - 3 + r { F  B }\n" in text
-    later = replace(window, low=[x + 1 for x in window.low], high=[x + 1 for x in window.high])
-    assert ps_write.write(schedule, microbatch_window=later) == text
+    later = replace(kernel, low=[x + 1 for x in kernel.low], high=[x + 1 for x in kernel.high])
+    assert writer.write(schedule, kernel=later) == text
 
 
-def test_a_window_begins_with_its_forward() -> None:
+def test_a_kernel_begins_with_its_forward() -> None:
     """Of ways to cut the period that are as short, the one is taken that a person would."""
-    schedule, window = windowed([("F0 F0 F0 B0 B0 F0 B0", "F0 B0", "F0 B0 B0")], [0], 1)
-    text = ps_write.write(schedule, microbatch_window=window)
+    schedule, kernel = kerneled([("F0 F0 F0 B0 B0 F0 B0", "F0 B0", "F0 B0 B0")], [0], 1)
+    text = writer.write(schedule, kernel=kernel)
     assert "  F  F  F  B  B\n  repeat m - 3 { F  B }\n  B\n" in text
 
 
 @settings(max_examples=50, deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
-def test_random_windows(seed: int, ranks: int, chunks: int, k: int) -> None:
-    """So it is for random windows between a regular prefix and suffix."""
+def test_random_kernels(seed: int, ranks: int, chunks: int, k: int) -> None:
+    """So it is for random kernels between a regular prefix and suffix."""
     rng = random.Random(seed)
     parts = []
     for rank in range(ranks):
         alone = " ".join(f"F{s} I{s} W{s}" for s in range(rank, ranks * chunks, ranks))
         before = rng.choice((0, 1, 2))
         parts.append((times(alone, before), " ".join(_lawful(alone.split() * k, rng)), times(alone, 4 - before)))
-    schedule, window = windowed(parts, [s % ranks for s in range(ranks * chunks)], k)
-    text = ps_write.write(schedule, microbatch_window=window)
+    schedule, kernel = kerneled(parts, [s % ranks for s in range(ranks * chunks)], k)
+    text = writer.write(schedule, kernel=kernel)
     for j in (0, 1, 4):
-        laws(unrolled(schedule, window, j), text, m=schedule.microbatches + j * k)
+        laws(unrolled(schedule, kernel, j), text, m=schedule.microbatches + j * k)
 
 
-def _lawful(window: list[str], rng: random.Random) -> list[str]:
+def _lawful(kernel: list[str], rng: random.Random) -> list[str]:
     """The same operations in another order, no I before its F and no W before its I."""
-    left = list(window)
+    left = list(kernel)
     done: dict[str, int] = {}
     order = []
     while left:
@@ -171,22 +171,22 @@ def _lawful(window: list[str], rng: random.Random) -> list[str]:
     return order
 
 
-def test_no_window() -> None:
-    """What does not run each stage K times, or is not within the order, is no window."""
-    schedule, window = windowed(*WINDOWS["1f1b"])
+def test_no_kernel() -> None:
+    """What does not run each stage K times, or is not within the order, is no kernel."""
+    schedule, kernel = kerneled(*WINDOWS["1f1b"])
     for wrong in (
-        Window(2, window.low, window.high),
-        Window(1, window.low, [x + 1 for x in window.high]),
-        Window(1, window.low[1:], window.high[1:]),
-        Window(1, [-1, *window.low[1:]], window.high),
-        Window(0, window.low, window.low),
-        replace(window, copies=3),
-        replace(window, copies=-1),
-        replace(window, copies=100),
+        Kernel(2, kernel.low, kernel.high),
+        Kernel(1, kernel.low, [x + 1 for x in kernel.high]),
+        Kernel(1, kernel.low[1:], kernel.high[1:]),
+        Kernel(1, [-1, *kernel.low[1:]], kernel.high),
+        Kernel(0, kernel.low, kernel.low),
+        replace(kernel, copies=3),
+        replace(kernel, copies=-1),
+        replace(kernel, copies=100),
     ):
         assert wrong.fault(schedule)
         with pytest.raises(ValueError, match=re.escape(wrong.fault(schedule))):
-            ps_write.write(schedule, microbatch_window=wrong)
-    elsewhere, _ = windowed(*WINDOWS["the same order with its windows elsewhere"])
-    assert "copies" in Window(2, [0] * 3, [4] * 3, copies=1).fault(elsewhere)
-    assert Window(1, [0], [1]).fault(built_in("dualpipe", p=2, m=4))
+            writer.write(schedule, kernel=wrong)
+    elsewhere, _ = kerneled(*WINDOWS["the same order with its kernels elsewhere"])
+    assert "copies" in Kernel(2, [0] * 3, [4] * 3, copies=1).fault(elsewhere)
+    assert Kernel(1, [0], [1]).fault(built_in("dualpipe", p=2, m=4))

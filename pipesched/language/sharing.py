@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby, islice
 
-from pipesched.language.ps_fold import Count, Loop, Tree, Word, spelled
+from pipesched.language.folding import Count, Loop, Tree, Word, spelled
 
 LEAST = 3
 """So many ranks share a program with lines in it: through two points there is always a line."""
@@ -44,8 +44,8 @@ class Shared:
 def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
     """The ranks in runs, each with its program.
 
-    trees: by rank, for that rank alone. orders: by number of copies of the window, the word of a rank; more than one
-    where there is a window.
+    trees: by rank, for that rank alone. orders: by number of copies of the kernel, the word of a rank; more than one
+    where there is a kernel.
     """
     guesses = sorted(_guesses(trees, orders), key=lambda x: (x.low - x.high, x.low))
     free = set(range(len(trees)))
