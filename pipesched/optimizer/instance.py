@@ -46,7 +46,9 @@ class Instance(Terms):
             PipeschedError: PS222, costs that do not fit; PS225, an objective that the placement leaves open.
         """
         placement = self.placement if microbatches is None else _of(self.placement, microbatches)
-        return _coarsest(build(placement, self._sizes(), fused=self.fused, objective=self.objective))
+        made = build(placement, self._sizes(), fused=self.fused, objective=self.objective)
+        common = gcd(*made.duration.tolist(), *made.lag.tolist()) or 1  # the longest tick is enough
+        return replace(made, scale=made.scale / common, duration=made.duration // common, lag=made.lag // common)
 
     def at(self, microbatches: int) -> Instance:
         """The same for another number of microbatches."""
@@ -57,14 +59,10 @@ class Instance(Terms):
         """The caps as they bind: whole multiples of the smallest amount that is taken or freed."""
         if self.caps is None:
             return None
-        least, part = self._grain()
-        return tuple(cap // (least * part) * (least * part) for cap in self.caps)
-
-    def _grain(self) -> tuple[int, Fraction]:
-        """The smallest amount in parts, and a part in the unit."""
         sizes = self._sizes()
         amounts = [int(x) for x in (*sizes.takes, *sizes.at_input, *sizes.at_weight) if x]
-        return gcd(*amounts) if amounts else 1, sizes.part
+        grain = sizes.part * (gcd(*amounts) if amounts else 1)
+        return tuple(cap // grain * grain for cap in self.caps)
 
     def _sizes(self) -> Sizes:
         stages = self.placement.stages
@@ -88,13 +86,6 @@ class Instance(Terms):
             at_weight,
             np.array([NO_CAP if cap is None else int(min(cap // part, NO_CAP)) for cap in caps], dtype=np.int64),
         )
-
-
-def _coarsest(problem: Problem) -> Problem:
-    """The same in the longest ticks of which all that runs and every message that is sent is a whole number."""
-    common = gcd(*problem.duration.tolist(), *problem.lag.tolist()) or 1
-    times = {name: getattr(problem, name) // common for name in ("duration", "lag")}
-    return replace(problem, scale=problem.scale / common, **times)
 
 
 def _whole(values: list[Fraction]) -> Ints:

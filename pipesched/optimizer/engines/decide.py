@@ -74,10 +74,11 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
     if question.engine not in ENGINES:
         raise ValueError(f"no engine is called {question.engine!r}")
     try:
-        answer = _decide(question, report)
+        answer = _prepared(question, report)
     except MemoryError:
         answer = Answer("unknown", reason="out of memory")
-    return replace(answer, engine=answer.engine or question.engine)
+    steps = answer.steps + _PREPARED * question.problem.operations
+    return replace(answer, engine=answer.engine or question.engine, steps=steps)
 
 
 def task(question: Question) -> Task:
@@ -103,12 +104,6 @@ def beyond(problem: Problem) -> str:
         if takes_before(problem, rank) and any(problem.frees[q] < 0 and not problem.duration[q] for q in held):
             return "I takes memory and neither I nor W takes time"
     return ""
-
-
-def _decide(question: Question, report: Callable[[int], None]) -> Answer:
-    """The answer, with its steps: those of the engine, and of preparing the question."""
-    answer = _prepared(question, report)
-    return replace(answer, steps=answer.steps + _PREPARED * question.problem.operations)
 
 
 def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
@@ -178,20 +173,18 @@ def clauses(made: Task) -> Encoding:
 
 def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
     encoding = clauses(made)
-    outcome = _asked(made.question, encoding, effort)
+    question = made.question
+    if encoding.clauses.impossible:
+        outcome = sat_engines.Outcome(None, ["0"])
+    elif question.engine == "z3":
+        outcome = sat_engines.by_z3(encoding.clauses, effort)
+    else:
+        outcome = sat_engines.by_pysat(encoding.clauses, question.engine, effort, proof=question.proof is not None)
     steps = outcome.steps + _WRITTEN * encoding.clauses.count()
-    if outcome.true is None and made.question.proof is not None:
-        _write_proof(made.question, encoding, outcome.proof)
+    if outcome.true is None and question.proof is not None:
+        _write_proof(question, encoding, outcome.proof)
     start = None if outcome.true is None else made.merged.expanded(made.problem, encoding.starts(outcome.true))
     return start, steps
-
-
-def _asked(question: Question, encoding: Encoding, effort: sat_engines.Effort) -> sat_engines.Outcome:
-    if encoding.clauses.impossible:
-        return sat_engines.Outcome(None, ["0"])
-    if question.engine == "z3":
-        return sat_engines.by_z3(encoding.clauses, effort)
-    return sat_engines.by_pysat(encoding.clauses, question.engine, effort, proof=question.proof is not None)
 
 
 def _believed(made: Task, start: Ints) -> Answer:

@@ -83,7 +83,8 @@ class Room:
         self.change: list[int] = (problem.takes - problem.frees).tolist()
         self.held = [0] * problem.ranks
         self.takes: list[int] = problem.takes.tolist()
-        self.always = _one_stage_each(problem)
+        taking = np.bincount(problem.rank[problem.takes > 0], minlength=problem.ranks)
+        self.always = bool((taking <= 1).all() and (problem.frees >= 0).all())
         ways = [] if self.always else [alone(problem, r) for r in sorted(set(problem.route.tolist()))]
         self.place = {q: (way, c) for way, one in enumerate(ways) for c, q in enumerate(one.chain)}
         self.holds = [[_amounts(row) for row in one.held] for one in ways]
@@ -146,8 +147,3 @@ class Room:
 
 def _amounts(row: Ints) -> Amounts:
     return tuple((r, int(x)) for r, x in enumerate(row.tolist()) if x)
-
-
-def _one_stage_each(problem: Problem) -> bool:
-    taking = np.bincount(problem.rank[problem.takes > 0], minlength=problem.ranks)
-    return bool((taking <= 1).all() and (problem.frees >= 0).all())

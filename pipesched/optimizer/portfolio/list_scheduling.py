@@ -19,6 +19,7 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
+from pipesched.optimizer.bounds.longest_paths import paths
 from pipesched.optimizer.convert import producers
 from pipesched.optimizer.portfolio.banker import Room
 from pipesched.optimizer.portfolio.candidates import Meter
@@ -154,33 +155,10 @@ class _Run:
             self.denied.clear()
 
 
-def heads(problem: Problem) -> Ints:
-    """When the first operation of every sequence could start, had each microbatch all ranks to itself."""
-    value = [0] * problem.sequences
-    into: dict[int, list[tuple[int, int]]] = {}
-    for b, a, lag in zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True):
-        into.setdefault(a, []).append((b, lag))
-    done: set[int] = set()
-
-    def settle(q: int) -> None:
-        stack = [q]
-        while stack:
-            top = stack[-1]
-            waits = [b for b, _ in into.get(top, ()) if b not in done]
-            if waits:
-                stack += waits
-            else:
-                value[top] = max((value[b] + int(problem.duration[b]) + lag for b, lag in into.get(top, ())), default=0)
-                done.add(stack.pop())
-
-    for q in range(problem.sequences):
-        settle(q)
-    return np.array(value, dtype=np.int64)
-
-
 def policies(problem: Problem) -> Iterator[tuple[str, Policy]]:
     """A family of policies, the most useful first; the name says what is urgent."""
-    depth, index = heads(problem)[problem.sequence], problem.index
+    alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of each first microbatch
+    depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F
     far = int(depth.max(initial=0)) + 1
     microbatches = problem.placement.microbatches + 1

@@ -143,12 +143,8 @@ def _first(
 def _question(one: Try, limits: Limits) -> Question:
     asked = middle(one.problem, one.objective, one.every, one.period)
     engine = "z3" if limits.engine == "z3" else "cadical"
-    return Question(one.problem, one.objective, engine, kernel=asked, limit=_limit(one), seed=limits.seed)
-
-
-def _limit(one: Try) -> int:
-    """Steps for a question; a large one takes some to be made."""
-    return _LIMIT + _LOADING * one.problem.operations * one.objective
+    steps = _LIMIT + _LOADING * one.problem.operations * one.objective
+    return Question(one.problem, one.objective, engine, kernel=asked, limit=steps, seed=limits.seed)
 
 
 def _named(one: Try) -> str:

@@ -30,10 +30,11 @@ MOST_VARIABLES = 6_000_000  # of one encoding: more does not fit the memory of a
 
 @dataclass(frozen=True)
 class Step:
-    """A question, and how much is to be done for it. key: what it is about, for its next limit."""
+    """A question, and how much may be done for it. role: find or refute; key: what it is about, for its next limit."""
 
     question: Question
     limit: int
+    role: str
     key: object
 
 
@@ -83,12 +84,10 @@ class BoundSchedule:
         engine, key = self._engine("cadical", bound), ("find", self.step > 1)
         if engine is None or not self.lower <= bound <= self._top or self.tried.get(key, 0) >= MOST_TRIES:
             return None
-        step = self._step(Question(self.problem, bound, engine), key)
-        return step if self.step > 1 else self._endless(step)
-
-    def _endless(self, step: Step) -> Step:
-        """What decides all, just below the best, may take as long as it takes."""
-        return replace(step, question=replace(step.question, limit=None)) if self.value is not None else step
+        step = self._step(Question(self.problem, bound, engine), "find", key)
+        if self.step > 1 or self.value is None:
+            return step
+        return replace(step, question=replace(step.question, limit=None))  # just below the best it decides all
 
     @property
     def _top(self) -> int:
@@ -100,7 +99,8 @@ class BoundSchedule:
         """A better bound: the cheapest of what has not been answered yet."""
         if self._top < self.lower:
             return None
-        steps = [self._step(q, key) for q, key in self._refutations(self._top) if self.tried.get(key, 0) < MOST_TRIES]
+        open_ = [(q, key) for q, key in self._refutations(self._top) if self.tried.get(key, 0) < MOST_TRIES]
+        steps = [self._step(question, "refute", key) for question, key in open_]
         return min(steps, key=lambda step: step.limit, default=None)
 
     def _refutations(self, top: int) -> list[tuple[Question, object]]:
@@ -117,10 +117,10 @@ class BoundSchedule:
                     found.append((Question(self.problem, bound, engine, ranks=(rank,)), rank))
         return found
 
-    def _step(self, question: Question, key: object) -> Step:
+    def _step(self, question: Question, role: str, key: object) -> Step:
         size = 0 if question.engine == "cpsat" else self._variables(question.bound, question.ranks)
         limit = (FIRST_LIMIT + LOADING * size) * 3 ** self.tried.get(key, 0)
-        return Step(replace(question, limit=limit, seed=self.seed), limit, key)
+        return Step(replace(question, limit=limit, seed=self.seed), limit, role, key)
 
     def take(self, step: Step, answer: Answer) -> None:
         """An answer is here; `unknown` includes no answer in time. For a schedule that was found there is `found`."""

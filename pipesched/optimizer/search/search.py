@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from pipesched.model.numbers import shown
@@ -143,21 +143,13 @@ def _offer_rounded(state: State, ticks: int, limits: Limits, meter: Meter, progr
             raise KeyboardInterrupt
 
 
-@dataclass(eq=False)
-class Running:
-    """A question that an engine works on."""
-
-    step: Step
-    role: str
-
-
 def _ask_engines(state: State, limits: Limits, heuristics: Iterator[Slice], meter: Meter, progress: Progress) -> None:
     """Ask until the bounds meet, time is up or nothing is left to do."""
     questions = bound_schedule(state.problem, limits.engine, state.lower, state.value, limits.seed)
-    running: dict[int, Running] = {}
+    running: dict[int, Step] = {}
 
     def tick() -> None:
-        state.doing = ", ".join(_named(job.step) for job in running.values())
+        state.doing = ", ".join(map(_named, running.values()))
         progress(state)
 
     with Pool(limits.workers) as pool:
@@ -171,17 +163,17 @@ def _ask_engines(state: State, limits: Limits, heuristics: Iterator[Slice], mete
                 if state.offer(event.name, event.orders) and state.value is not None:
                     questions.found(state.value)
             else:
-                _take(state, questions, running.pop(event.ticket).step, event.answer)
+                _take(state, questions, running.pop(event.ticket), event.answer)
             _drop_stale(lanes, questions, running)
             tick()
 
 
-def _ask(lanes: Lanes, questions: BoundSchedule, running: dict[int, Running]) -> None:
-    for role in ("find", "refute"):
-        if lanes.free and all(job.role != role for job in running.values()):
-            step = questions.find() if role == "find" else questions.refute()
-            if step is not None and all(_same(step, job.step) is False for job in running.values()):
-                running[lanes.ask(step.question)] = Running(step, role)
+def _ask(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> None:
+    for role, next_step in (("find", questions.find), ("refute", questions.refute)):
+        if lanes.free and all(step.role != role for step in running.values()):
+            step = next_step()
+            if step is not None and not any(_same(step, other) for other in running.values()):
+                running[lanes.ask(step.question)] = step
 
 
 def _same(one: Step, two: Step) -> bool:
@@ -207,10 +199,10 @@ def _take(state: State, questions: BoundSchedule, step: Step, answer: Answer) ->
         state.notes.append(note)
 
 
-def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Running]) -> None:
+def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> None:
     """Questions whose answer is known by now."""
-    for ticket, job in list(running.items()):
-        bound = job.step.question.bound
+    for ticket, step in list(running.items()):
+        bound = step.question.bound
         if bound < questions.lower or (questions.value is not None and bound >= questions.value):
             lanes.cancel(ticket)
             del running[ticket]
