@@ -138,7 +138,7 @@ def closed(needs: list[int], ran: list[bool], schedule: Schedule) -> list[bool]:
 
 
 def of_fixture(model: str = "strict") -> tuple[Program, Standstill | None]:
-    program = pipesched.load(FIXTURE)
+    program = pipesched.load(FIXTURE).program
     assert isinstance(program, Program)
     return program, of_program(program, parse_model(model))
 
