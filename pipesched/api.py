@@ -33,7 +33,7 @@ from pipesched.compile import Options
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats import torch_csv
 from pipesched.formats.in_memory import Rows, TorchSchedule
-from pipesched.model import registry
+from pipesched.model import lists
 from pipesched.model.costs import Costs
 from pipesched.model.program import Program
 from pipesched.model.release import Release
@@ -73,7 +73,7 @@ def _maker(name: str) -> Callable[..., Any]:
     return make
 
 
-registry.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))
+lists.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))
 
 
 def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: int | str) -> Schedule:

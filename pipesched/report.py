@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 from pipesched import render
 from pipesched.analysis.idle import bubble, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status
-from pipesched.model import registry
+from pipesched.model import lists
 from pipesched.model.numbers import exact, share, shown
 from pipesched.model.verdict import Verdict
 from pipesched.safe import safe
@@ -222,9 +222,9 @@ class Report:
     def _repr_html_(self) -> str:
         """How a notebook shows it: the picture, and the text."""
         words = f"<pre>{safe(self.text(), 'xml')}</pre>"
-        if self.subject is None or not registry.known("picture"):
+        if self.subject is None or not lists.known("picture"):
             return words
-        return str(registry.make("picture", self.subject)) + words
+        return str(lists.make("picture", self.subject)) + words
 
     def line(self, *, color: bool = False) -> str:
         """The verdict on one line, for many schedules or sizes in one call."""

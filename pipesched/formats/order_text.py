@@ -28,8 +28,8 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats.order_write import write, write_program
 from pipesched.formats.rows import LARGEST, Rows, number, other_stage, place, rank_table, require_dense, require_ranks
 from pipesched.model.columns import Column, Ints
+from pipesched.model.lists import Place
 from pipesched.model.ops import COMPUTES, KIND, LETTERS, Instruction, Op, overlap
-from pipesched.model.origin import Place
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule

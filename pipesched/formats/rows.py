@@ -18,8 +18,8 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes, makes, rank_column
+from pipesched.model.lists import Origin
 from pipesched.model.ops import RECEIVES, SENDS, Op, Result
-from pipesched.model.origin import Origin
 from pipesched.model.placement import OPS_A_RANK, Placement
 from pipesched.source import Span
 

@@ -18,8 +18,8 @@ from pipesched.formats import stream_strict, stream_write
 from pipesched.formats.rows import LARGEST
 from pipesched.formats.stream_strict import end_of, items_of, place_of
 from pipesched.model.columns import Column, Ints
+from pipesched.model.lists import Place
 from pipesched.model.ops import Op
-from pipesched.model.origin import Place
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.source import Source

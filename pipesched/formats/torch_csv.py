@@ -21,8 +21,8 @@ from pipesched.formats import numbered
 from pipesched.formats.rows import Rows, disagreements, peers, place, require_ranks, table_of
 from pipesched.formats.torch_cells import Bad, Columns, cells, parts, read_cell, read_plain_row
 from pipesched.model.columns import Column, Ints
+from pipesched.model.lists import Place
 from pipesched.model.ops import Op
-from pipesched.model.origin import Place
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule

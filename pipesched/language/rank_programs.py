@@ -17,7 +17,7 @@ from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
 from pipesched.language.typecheck import Checked, RankCode
 from pipesched.model.columns import Bools, Column, Ints
-from pipesched.model.origin import Origin, Place
+from pipesched.model.lists import Origin, Place
 from pipesched.model.placement import Placement
 from pipesched.source import Span
 

@@ -24,8 +24,8 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Column, Ints, makes
+from pipesched.model.lists import Origin, Place
 from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
-from pipesched.model.origin import Origin, Place
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipesched.model.columns import Bools, Column, Ints, computes, makes
+from pipesched.model.lists import Origin, Place
 from pipesched.model.ops import Op, Result
-from pipesched.model.origin import Origin, Place
 from pipesched.model.program import Program
 from pipesched.model.torch_versions import WAITS, TorchVersion
 

@@ -5,8 +5,8 @@
     m0 + jK    F F F | F I W   ...   F I W | ...
 
 The kernel of a rank runs K microbatches of each of its stages. Operations of a kind and a stage run in microbatch
-order, so what stands in the longer order is told by the letters alone. That the longer orders are right, and how long
-they take, is the seam certificate's to say, not the kernel's.
+order, so the letters alone say which microbatch each operation is of. That the longer orders are right, and how long
+they take, is for the seam certificate to say.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True)
 class Kernel:
-    """Where the kernel stands in a schedule.
+    """Where the kernel is in a schedule.
 
     microbatches: K. low, high: by rank, the part low .. high of the rank's list, counted from its first operation.
     copies: how many more times it follows there; without these, the schedule is that of the least m, m0.

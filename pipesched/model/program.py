@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.model import registry
-from pipesched.model.columns import Bools, Column, Ints, among, computes, rank_column
+from pipesched.model import lists
+from pipesched.model.columns import Bools, Column, Ints, among, computes
 from pipesched.model.costs import Costs
+from pipesched.model.lists import Nowhere, Origin, Place, RankLists
 from pipesched.model.ops import RECEIVES, SENDS, Compute, Instruction, Op
-from pipesched.model.origin import Nowhere, Origin, Place
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.safe import line as safe
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(RankLists):
     """Instruction lists, one entry an instruction; -1 where a column has no meaning (see `Instruction`).
 
     start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; who believes it
@@ -48,25 +48,6 @@ class Program:
         sizes = f"{len(self)} instructions, {self.messages} messages"
         return f"<Program {safe(self.name)}: {sizes}, {self.stages} stages on {self.ranks} ranks>"
 
-    @property
-    def ranks(self) -> int:
-        return len(self.start) - 1
-
-    @property
-    def stages(self) -> int:
-        return self.placement.stages
-
-    @property
-    def microbatches(self) -> int:
-        return self.placement.microbatches
-
-    def __len__(self) -> int:
-        return len(self.op)
-
-    @cached_property
-    def rank(self) -> Column:
-        return rank_column(self.start)
-
     @cached_property
     def sends(self) -> Bools:
         return among(self.op, SENDS)
@@ -79,10 +60,6 @@ class Program:
     def messages(self) -> int:
         """Messages between ranks: the larger of sends and receives, which are equal in a right program."""
         return max(int(np.count_nonzero(self.sends)), int(np.count_nonzero(self.receives)))
-
-    def step(self, index: int) -> int:
-        """The position of an instruction in its rank's list, from 1."""
-        return index - int(self.start[self.rank[index]]) + 1
 
     def __getitem__(self, index: int) -> Instruction:
         return Instruction(
@@ -131,9 +108,9 @@ class Program:
 
     def _repr_svg_(self) -> str | None:
         """How a notebook shows it: its computes, as far as they run under strict communication."""
-        if not registry.known("picture"):
+        if not lists.known("picture"):
             return None
-        return str(registry.make("picture", self))
+        return str(lists.make("picture", self))
 
     @classmethod
     def from_instructions(

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipesched.model import registry
-from pipesched.model.columns import Bools, Column, Ints, among, rank_column
+from pipesched.model import lists
+from pipesched.model.columns import Bools, Column, Ints, among
 from pipesched.model.costs import Costs
+from pipesched.model.lists import Nowhere, Origin, RankLists
 from pipesched.model.ops import BACKWARDS, Compute, Op
-from pipesched.model.origin import Nowhere, Origin
 from pipesched.model.placement import Placement
 from pipesched.safe import line as safe
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry an operation; start: int64, shape (ranks + 1,). title: what people call it,
@@ -61,21 +61,6 @@ class Schedule:
         return self.title or self.name
 
     @property
-    def ranks(self) -> int:
-        return len(self.start) - 1
-
-    @property
-    def stages(self) -> int:
-        return self.placement.stages
-
-    @property
-    def microbatches(self) -> int:
-        return self.placement.microbatches
-
-    def __len__(self) -> int:
-        return len(self.op)
-
-    @property
     def slots(self) -> int:
         """Operations, with an overlap pair counted once."""
         return len(self) - int(np.count_nonzero(self.joined))
@@ -93,10 +78,6 @@ class Schedule:
         return np.asarray(self.joined | np.append(self.joined[1:], False)[: len(self)])
 
     @cached_property
-    def rank(self) -> Column:
-        return rank_column(self.start)
-
-    @cached_property
     def forward_only(self) -> bool:
         """No backward at all: an inference schedule."""
         return not bool(np.any(among(self.op, BACKWARDS)))
@@ -106,10 +87,6 @@ class Schedule:
         made = replace(self)
         object.__setattr__(made, "program", program)
         return made
-
-    def step(self, index: int) -> int:
-        """The position of an operation in its rank's list, from 1."""
-        return index - int(self.start[self.rank[index]]) + 1
 
     def __getitem__(self, index: int) -> Compute:
         return Compute(
@@ -131,7 +108,7 @@ class Schedule:
 
         costs: of the start and the end of each node; by default 1 each.
         """
-        return registry.make("graph", self, costs)
+        return lists.make("graph", self, costs)
 
     def to_pandas(self, costs: Costs | None = None) -> Any:
         """A row an operation, as a `pandas.DataFrame`: rank, step, op, stage, microbatch, second, start, end, held.
@@ -139,11 +116,11 @@ class Schedule:
         Raises:
             PipeschedError: PS820, pandas is not installed.
         """
-        return registry.make("table", self, costs)
+        return lists.make("table", self, costs)
 
     def _repr_svg_(self) -> str | None:
         """How a notebook shows it; nothing where nobody can draw."""
-        return str(registry.make("picture", self)) if registry.known("picture") else None
+        return str(lists.make("picture", self)) if lists.known("picture") else None
 
     @classmethod
     def from_orders(cls, orders: Sequence[Sequence[Compute]], placement: Placement, name: str = "order") -> Schedule:

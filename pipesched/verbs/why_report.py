@@ -10,9 +10,9 @@ from pipesched import render
 from pipesched.analysis.assumptions import published
 from pipesched.analysis.causes import PARTS
 from pipesched.analysis.idle import bubble, headline, told
+from pipesched.model.lists import Sited
 from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import Op
-from pipesched.model.origin import Sited
 from pipesched.model.schedule import Schedule
 from pipesched.render import clean, sizes
 from pipesched.source import Span

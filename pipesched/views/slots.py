@@ -32,8 +32,8 @@ import numpy as np
 
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Bools, Column, Ints, makes
+from pipesched.model.lists import Sited
 from pipesched.model.ops import LETTERS, Result
-from pipesched.model.origin import Sited
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source, Span
 from pipesched.views.chart import Chart

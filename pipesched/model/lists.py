@@ -1,0 +1,106 @@
+"""What a schedule and a program have in common: a list of operations for each rank, and where each comes from.
+
+A million operations carry no spans. The order keeps what is needed to find the place of the one operation that a
+diagnostic points at: a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
+
+Pictures, graphs and tables of an order are made in layers above it. `pipesched.api`, which sees both, enters here who
+makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Column, Ints, rank_column
+from pipesched.model.placement import Placement
+from pipesched.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A span, and the bindings under which it made the operation (``k = 5, i = 2``, or empty)."""
+
+    span: Span | None = None
+    bindings: str = ""
+
+
+class Origin(Protocol):
+    """Finds the place of the i-th operation (or instruction), counted over all ranks."""
+
+    def place(self, index: int) -> Place: ...
+
+
+@runtime_checkable
+class Sited(Protocol):
+    """An origin in which few spans make many operations, so that it gives the places of all at once."""
+
+    def sited(self) -> tuple[Column, Sequence[Span]]:
+        """The index of each operation's span, shape (operations,), and the spans."""
+        ...
+
+
+class Nowhere:
+    """The origin of what was built by a program: no place at all."""
+
+    def place(self, index: int) -> Place:
+        del index
+        return Place()
+
+
+class RankLists:
+    """Columns with one entry an operation or instruction; those of rank r are at start[r] .. start[r + 1], in order."""
+
+    placement: Placement
+    op: Column
+    start: Ints
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def ranks(self) -> int:
+        return len(self.start) - 1
+
+    @property
+    def stages(self) -> int:
+        return self.placement.stages
+
+    @property
+    def microbatches(self) -> int:
+        return self.placement.microbatches
+
+    @cached_property
+    def rank(self) -> Column:
+        return rank_column(self.start)
+
+    def step(self, index: int) -> int:
+        """The position of an entry in its rank's list, from 1."""
+        return index - int(self.start[self.rank[index]]) + 1
+
+
+_makers: dict[str, Callable[..., Any]] = {}
+
+
+def provide(**makers: Callable[..., Any]) -> None:
+    """Who makes what; each takes the object, and the costs and the release rule to draw it at, or None."""
+    _makers.update(makers)
+
+
+def known(name: str) -> bool:
+    """Whether somebody makes it."""
+    return name in _makers
+
+
+def make(name: str, *arguments: object) -> Any:
+    """What is made of the arguments.
+
+    Raises:
+        PipeschedError: PS820, nobody makes it: `pipesched.api` was never imported.
+    """
+    if name not in _makers:
+        raise fail(Code.NEEDS, f"nothing here makes a {name}", help="import pipesched.api first")
+    return _makers[name](*arguments)
