@@ -18,6 +18,7 @@ from pipesched.__main__ import main
 from pipesched.analysis.idle import bubble
 from pipesched.model.numbers import percent, ratio, share, significant
 from pipesched.model.schedule import Schedule
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 
@@ -35,7 +36,7 @@ def told(command: str, capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=deep(30))
 @given(st.data())
 def test_the_bubble_is_what_of_the_machine_does_not_compute(data: st.DataObject) -> None:
     """Idle time of all ranks, second by second, over that of all ranks; by span over ranks x the largest span."""

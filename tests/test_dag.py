@@ -23,11 +23,12 @@ from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.views import graph, spreadsheet
 from pipesched.views.chart import chart
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
 
-CALM = settings(derandomize=True, deadline=None, max_examples=60)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot of Graphviz is not installed")
 
 
@@ -192,7 +193,7 @@ def test_the_table_is_the_simulated_run(schedule: Schedule, data: st.DataObject)
     ]
 
 
-@settings(CALM, max_examples=40)
+@settings(CALM, max_examples=deep(20))
 @given(strategies.SEEDS)
 def test_broken_orders_have_a_graph_and_a_table(seed: int) -> None:
     """Whatever is missing, twice, misplaced or stuck; what never runs has no times."""

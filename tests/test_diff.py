@@ -23,9 +23,10 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
 from pipesched.verbs import diff_report
 from pipesched.verbs.diff import Difference, differ
+from tests.depth import deep
 from tests.makers import strategies
 
-CALM = settings(derandomize=True, deadline=None, max_examples=300)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(150))
 
 
 def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
@@ -213,7 +214,7 @@ def test_overlap_pairs_of_one_order_only(folder: Path, capsys: pytest.CaptureFix
     assert value["pairs"] == [[{"rank": 0, "operations": ["F0.1+B0.0"], "steps": [2]}], []]
 
 
-@settings(CALM, max_examples=80)
+@settings(CALM, max_examples=deep(40))
 @given(st.integers(0, 2**32 - 1))
 def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> None:
     """Right, broken and shuffled orders: no difference with themselves, and one with any other."""

@@ -16,11 +16,12 @@ from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.views.chart import chart
 from pipesched.views.slots import steps
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
 
-CALM = settings(derandomize=True, deadline=None, max_examples=60)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
 HALF_OF_GPIPE = "schedule half(p, m)\nstage s in 0 .. p on rank s\nrank r { repeat m { F } }\nclaim peak(r) == 1\n"
 
 

@@ -21,10 +21,11 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.report import Report
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 
-CALM = settings(derandomize=True, deadline=None, max_examples=80)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(40))
 
 
 def codes(report: Report) -> list[str]:

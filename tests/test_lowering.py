@@ -29,11 +29,12 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer, simulate, symbolic
 
-CALM = settings(derandomize=True, deadline=None, max_examples=120)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(60))
 BACKWARD = (Op.I, Op.W, Op.B)
 
 

@@ -16,11 +16,12 @@ from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
 
-CALM = settings(derandomize=True, deadline=None, max_examples=120)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(60))
 RULES = {
     "W": ("0", "1"),
     "I": ("1", "0"),

@@ -14,6 +14,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
+from tests.depth import deep
 
 COLUMNS = ("op", "stage", "microbatch", "second", "start")
 PROGRAM_COLUMNS = (*COLUMNS, "peer", "group", "communicator")
@@ -72,7 +73,7 @@ def read(text: str, name: str = "order.txt") -> Schedule | Program:
 
 
 @given(st.lists(batch.map(instructions), min_size=1, max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=deep(150), deadline=None)
 def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
     """read(write_program(x)) == x, column for column, whatever the instructions are."""
     program = Program.from_instructions(lists, nowhere())
@@ -89,7 +90,7 @@ def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
 
 
 @given(st.lists(st.lists(compute.map(lambda x: (x,)) | overlap, max_size=12), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=deep(100), deadline=None)
 def test_schedules_round_trip(ranks: list[list[tuple[Instruction, ...]]]) -> None:
     """read(write(x)) == x, and every operation finds its word."""
     lists = [[x for slot in rank for x in slot] for rank in ranks]

@@ -23,11 +23,12 @@ from pipesched.views.axis import Viewport
 from pipesched.views.chart import chart
 from pipesched.views.slots import phases
 from pipesched.views.text import Text, render
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows, slots
 
-CALM = settings(derandomize=True, deadline=None, max_examples=40)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
 SIZES = [
     ("gpipe", {"p": 4, "m": 8}),
     ("1f1b", {"p": 4, "m": 8}),
@@ -186,7 +187,7 @@ def scaled(text: str) -> Fraction:
     return Fraction(found[2]) / int(found[1])
 
 
-@settings(CALM, max_examples=150)
+@settings(CALM, max_examples=deep(75))
 @given(strategies.schedules(), st.integers(24, 160), st.data())
 def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.DataObject) -> None:
     """At any scale, for all time or a part, on every rank: each kind has its share of it in columns, idle time too, to

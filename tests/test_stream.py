@@ -28,6 +28,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.verbs import emit as emissions
 from pipesched.verbs.verify import verify
+from tests.depth import deep
 from tests.makers import strategies
 
 EMIT = Path(__file__).resolve().parent.parent / "emit" / "v1"
@@ -41,7 +42,7 @@ GOLDEN = {
     "dualpipe": {"p": 4, "m": 8},
     "dualpipev": {"p": 2, "m": 4},
 }
-CALM = settings(derandomize=True, deadline=None, max_examples=80)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(40))
 VALIDATOR = Draft202012Validator(json.loads(asset("emit", "v1", "stream.schema.json").read_text("utf-8")))
 COLUMNS = ("op", "stage", "microbatch", "peer", "second", "start")
 

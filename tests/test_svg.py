@@ -29,13 +29,14 @@ from pipesched.views.axis import Viewport
 from pipesched.views.chart import chart
 from pipesched.views.slots import outline
 from pipesched.views.svg import MAX_OPS, Svg, render
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows
 from tests.test_show import BROKEN, SIZES, loaded, played
 
 GOLDEN = Path(__file__).parent / "golden"
-CALM = settings(derandomize=True, deadline=None, max_examples=40)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
 NS = "{http://www.w3.org/2000/svg}"
 TITLE = re.compile(r"([FIWB]) of stage (\d+), microbatch (\d+) on rank (\d+): (\S+) to (\S+); held ([^;]+)(?:; (.+))?")
 IDS = [name for name, _ in SIZES]

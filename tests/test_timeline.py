@@ -19,12 +19,13 @@ from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows
 
 ENGINES = ("events", "rounds", "chosen")
-CALM = settings(derandomize=True, deadline=None, max_examples=120)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(60))
 
 
 def ran(schedule: Schedule, costs: Costs, how: str) -> Timeline:

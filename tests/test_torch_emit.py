@@ -25,10 +25,11 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import parse_version
 from pipesched.source import Source
 from pipesched.verbs import emit as emissions
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles.torch_runtime import Runtime
 
-CALM = settings(derandomize=True, deadline=None, max_examples=80)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(40))
 ORDERS = Path(__file__).parent / "orders"
 SIZES = [
     ("gpipe", {"p": 3, "m": 4}),

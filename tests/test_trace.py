@@ -20,12 +20,13 @@ from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import trace
 from pipesched.views.chart import chart
+from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
 from tests.oracles.trace_rules import violations
 
-CALM = settings(derandomize=True, deadline=None, max_examples=60)
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
 LIBRARY = {
     "gpipe": {"p": 4, "m": 8},
     "1f1b": {"p": 4, "m": 8},
@@ -153,7 +154,7 @@ def test_an_order_that_stops_is_drawn_as_far_as_it_runs() -> None:
     ]
 
 
-@settings(CALM, max_examples=40)
+@settings(CALM, max_examples=deep(20))
 @given(strategies.SEEDS)
 def test_broken_orders_keep_the_rules(seed: int) -> None:
     """Whatever is missing, twice, misplaced or stuck, the file opens."""
