@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.examine import Examination, Loaded, Options
+from pipesched.examine import Examination, Options
 from pipesched.formats.rows import require_ranks
 from pipesched.inputs import read
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
-from pipesched.readers import TORCH_CSV, reader_of
+from pipesched.readers import Loaded, reader_of
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.targets import TARGETS
@@ -39,10 +39,9 @@ def load(source: Source, options: Options) -> Loaded:
         PipeschedError: PS1xx, PS2xx, PS8xx, everything that keeps it from being one.
     """
     row = reader_of(source)
-    found = row.read(source, **{name: getattr(options, name) for name in row.takes})
-    if isinstance(found, Source):
-        return load(found, options)
-    loaded = Loaded(source.name, *found, torch=row is TORCH_CSV)
+    loaded = row.read(source, **{name: getattr(options, name) for name in row.takes})
+    if isinstance(loaded, Source):
+        return load(loaded, options)
     if loaded.unit is None:
         _require_size(loaded, options.max_ops)
     return loaded

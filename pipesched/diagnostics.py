@@ -183,6 +183,11 @@ class Diagnostic:
         return "warning" if self.code.warning else "error"
 
 
+def fault_in(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
+    """The first error."""
+    return next((found for found in diagnostics if found.severity == "error"), None)
+
+
 def exit_status(found: Iterable[Diagnostic]) -> int:
     """How a command ends that found these: the worst of their statuses."""
     return max((diagnostic.code.status for diagnostic in found), default=0)

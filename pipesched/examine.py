@@ -18,13 +18,14 @@ from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STR
 from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
 from pipesched.language.claims import Facts, Verdict
-from pipesched.language.evaluate import MAX_OPS, Unit
+from pipesched.language.evaluate import MAX_OPS
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import require_counts
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
+from pipesched.readers import Loaded
 from pipesched.report import Claim, Communication, Memory, Parts, Report, Time
 from pipesched.schedule_analysis import Analysis
 
@@ -53,32 +54,6 @@ class Options:
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, a size below 1."""
         require_counts(self.parameters.items())
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a file holds: a compute order, and its messages if it names them. unit: of a .ps file. torch: of a CSV."""
-
-    source: str
-    schedule: Schedule
-    program: Program | None = None
-    unit: Unit | None = None
-    torch: bool = False
-
-    @property
-    def own_costs(self) -> Costs:
-        """The costs that the file gives."""
-        return self.unit.costs if self.unit else Costs()
-
-    def costs(self, asked: Costs | None) -> Costs:
-        """The costs that count: what is asked for, over those of the file."""
-        return self.own_costs if asked is None else asked.over(self.own_costs)
-
-
-def sizes(loaded: Loaded) -> dict[str, int]:
-    """The parameters of a file, or p and m of an order."""
-    schedule = loaded.schedule
-    return dict(schedule.parameters) or {"p": schedule.ranks, "m": schedule.microbatches}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +111,7 @@ class Examination:
             return self._report()
         except PipeschedError as error:
             loaded = self.loaded
-            return Report(loaded.schedule.name, loaded.source, sizes(loaded), diagnostics=error.diagnostics)
+            return Report(loaded.schedule.name, loaded.source, loaded.sizes, diagnostics=error.diagnostics)
 
     def _report(self) -> Report:
         made, loaded = self.analysis, self.loaded
@@ -149,7 +124,7 @@ class Examination:
         return Report(
             schedule.name,
             loaded.source,
-            sizes(loaded),
+            loaded.sizes,
             Parts(
                 schedule.ranks,
                 schedule.stages,

@@ -17,12 +17,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
+from pipesched.model.costs import Costs
 from pipesched.model.ops import KIND
 from pipesched.model.placement import most_ranks
 from pipesched.model.program import Program
@@ -37,12 +38,29 @@ _IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 
-class Read(NamedTuple):
-    """What a text holds. program: of a text with messages. unit: of a .ps file."""
+@dataclass(frozen=True)
+class Loaded:
+    """What a file holds. program: where it names its messages. unit: of a .ps file. torch: it is a torch CSV."""
 
+    source: str
     schedule: Schedule
     program: Program | None = None
     unit: Unit | None = None
+    torch: bool = False
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The parameters of a file, or p and m of an order."""
+        return dict(self.schedule.parameters) or {"p": self.schedule.ranks, "m": self.schedule.microbatches}
+
+    @property
+    def own_costs(self) -> Costs:
+        """The costs that the file gives."""
+        return self.unit.costs if self.unit else Costs()
+
+    def costs(self, asked: Costs | None) -> Costs:
+        """The costs that count: what is asked for, over those of the file."""
+        return self.own_costs if asked is None else asked.over(self.own_costs)
 
 
 @dataclass(frozen=True)
@@ -57,7 +75,7 @@ class Reader:
     title: str
     ending: str | None
     known: Known
-    read: Callable[..., Read | Source]
+    read: Callable[..., Loaded | Source]
     takes: tuple[str, ...] = ()
 
 
@@ -95,12 +113,12 @@ def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
         raise
 
 
-def _ps(source: Source, *, parameters: Mapping[str, int], max_ops: int) -> Read:
+def _ps(source: Source, *, parameters: Mapping[str, int], max_ops: int) -> Loaded:
     unit = at_size(checked(source, max_ops), parameters, max_ops=max_ops)
-    return Read(unit.schedule, unit=unit)
+    return Loaded(source.name, unit.schedule, unit=unit)
 
 
-def _order(source: Source, *, parameters: Mapping[str, int], microbatches: int | None, max_ops: int) -> Read:
+def _order(source: Source, *, parameters: Mapping[str, int], microbatches: int | None, max_ops: int) -> Loaded:
     from pipesched.formats import misread, order_text
 
     _require_sizes_alone(source, parameters)
@@ -109,23 +127,23 @@ def _order(source: Source, *, parameters: Mapping[str, int], microbatches: int |
     if microbatches not in (None, order.placement.microbatches):
         message = f"{source.name} has {order.placement.microbatches} microbatches; {microbatches} were given"
         raise fail(Code.FILE_DISAGREES, message)
-    return _of(order)
+    return _of(source, order)
 
 
-def _torch_csv(source: Source, *, parameters: Mapping[str, int], max_ops: int, **expected: Any) -> Read:
+def _torch_csv(source: Source, *, parameters: Mapping[str, int], max_ops: int, **expected: Any) -> Loaded:
     from pipesched.formats import misread, torch_csv
 
     _require_sizes_alone(source, parameters)
     order = misread.reading(source, "torch-csv", partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
     _require_ranks(source, order, parameters)
-    return _of(order)
+    return _of(source, order, torch=True)
 
 
-def _stream(source: Source, *, parameters: Mapping[str, int]) -> Read:
+def _stream(source: Source, *, parameters: Mapping[str, int]) -> Loaded:
     from pipesched.formats import stream_read
 
     program, own = stream_read.read(source, parameters)
-    return Read(replace(program.computes, parameters=own), program)
+    return Loaded(source.name, replace(program.computes, parameters=own), program)
 
 
 def _answer(source: Source) -> Source:
@@ -134,8 +152,9 @@ def _answer(source: Source) -> Source:
     return answer_read.read(source).schedule
 
 
-def _of(order: Order) -> Read:
-    return Read(order.computes, order) if isinstance(order, Program) else Read(order)
+def _of(source: Source, order: Order, *, torch: bool = False) -> Loaded:
+    schedule, program = (order.computes, order) if isinstance(order, Program) else (order, None)
+    return Loaded(source.name, schedule, program, torch=torch)
 
 
 def _require_sizes_alone(source: Source, parameters: Mapping[str, int]) -> None:

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 from pipesched import render
 from pipesched.analysis.idle import bubble, headline
-from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status
+from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
 from pipesched.model import lists
 from pipesched.model.numbers import exact, share, shown
 from pipesched.model.verdict import Verdict
@@ -203,7 +203,7 @@ class Report:
     @property
     def fault(self) -> Diagnostic | None:
         """The first error."""
-        return next((found for found in self.diagnostics if found.severity == "error"), None)
+        return fault_in(self.diagnostics)
 
     @property
     def exit_status(self) -> int:

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.likeness import Moves, moves
-from pipesched.examine import Examination, Loaded, Options
+from pipesched.examine import Examination, Options
 from pipesched.formats import order_write
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
+from pipesched.readers import Loaded
 from pipesched.verbs import diff_report
 from pipesched.verbs.diff import Difference, differ
 from tests.depth import deep

@@ -16,12 +16,13 @@ from pipesched.analysis import causes as attribution
 from pipesched.analysis.causes import PARTS, causes, critical_path
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
-from pipesched.examine import Examination, Loaded, Options
+from pipesched.examine import Examination, Options
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
+from pipesched.readers import Loaded
 from pipesched.verbs.recognize import recognize
 from pipesched.verbs.why import Why, explained
 from pipesched.verbs.why_report import as_json, text

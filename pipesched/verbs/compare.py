@@ -27,14 +27,15 @@ from pipesched import render
 from pipesched.analysis.assumptions import assumed, remarks, used
 from pipesched.analysis.idle import overhead
 from pipesched.compile import examine, load
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
-from pipesched.examine import Loaded, Options, sizes
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail, fault_in
+from pipesched.examine import Options
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
+from pipesched.readers import Loaded
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs.library import shared
@@ -92,7 +93,7 @@ class Row:
     @property
     def fault(self) -> Diagnostic | None:
         """The first error."""
-        return next((found for found in self.diagnostics if found.severity == "error"), None)
+        return fault_in(self.diagnostics)
 
     @property
     def refused(self) -> bool:
@@ -262,7 +263,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
     return Row(
         source.name,
         label,
-        sizes(loaded),
+        loaded.sizes,
         costs.to_json(),
         time.makespan if time else None,
         time.span if time else None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pipesched import compile
 from pipesched.diagnostics import PipeschedError
-from pipesched.examine import Examination, Options, sizes
+from pipesched.examine import Examination, Options
 from pipesched.lower.torch_actions import torch_actions
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
@@ -63,7 +63,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     if loaded.program is not None and not first.report.ok:
         return Emission(first.report, to)
     if loaded.program is not None and not target.torch:
-        return Emission(first.report, to, loaded.program, sizes(loaded))
+        return Emission(first.report, to, loaded.program, loaded.sizes)
     order = _lowered(first) if target.messages else loaded.schedule
     if order is None:
         return Emission(first.report, to)
@@ -73,7 +73,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     final = first.having(order if isinstance(order, Program) else None, version)
     if not final.report.ok:  # what is wrong with the file itself is reported in its own terms
         return Emission(final.report if first.report.ok else first.report, to)
-    return Emission(final.report, to, order, sizes(loaded), version or DEFAULT)
+    return Emission(final.report, to, order, loaded.sizes, version or DEFAULT)
 
 
 def _written_for(source: Source) -> TorchVersion | None:

@@ -14,7 +14,6 @@ from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
-from pipesched.examine import Loaded
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
@@ -23,6 +22,7 @@ from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.instance import MAX_OPS, PLACEMENTS, Asked, Instance, placement_at, sizes_of
 from pipesched.optimizer.search.state import MOST_SEED, Limits
+from pipesched.readers import Loaded
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.options import costs
@@ -113,8 +113,7 @@ def _target_at(source: Source, request: Request) -> Target:
     _require_right(schedule)
     fused = not bool(np.any((schedule.op == Op.I) | (schedule.op == Op.W)))
     fused = fused if request.fused is None else request.fused
-    sizes = dict(schedule.parameters) or {"p": schedule.ranks, "m": schedule.microbatches}
-    return Target(_instance(request, schedule.placement, loaded.costs(request.costs), fused), loaded, sizes)
+    return Target(_instance(request, schedule.placement, loaded.costs(request.costs), fused), loaded, loaded.sizes)
 
 
 def _require_right(schedule: Schedule) -> None:

@@ -16,7 +16,7 @@ from pipesched import render
 from pipesched.analysis.assumptions import published
 from pipesched.analysis.standstill import Standstill
 from pipesched.compile import examined
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail, fault_in
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact
@@ -87,7 +87,7 @@ class Picture:
     @property
     def fault(self) -> Diagnostic | None:
         """The first error."""
-        return next((found for found in self.diagnostics if found.severity == "error"), None)
+        return fault_in(self.diagnostics)
 
     @property
     def exit_status(self) -> int:

@@ -8,12 +8,13 @@ from os import PathLike, fsdecode
 from pipesched.aliases import known_as
 from pipesched.compile import load
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.examine import Loaded, Options
+from pipesched.examine import Options
 from pipesched.formats.in_memory import single, written
 from pipesched.inputs import read, read_path
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import TorchVersion, installed_version
+from pipesched.readers import Loaded
 from pipesched.source import Source
 
 

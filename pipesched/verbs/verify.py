@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
-from pipesched.examine import Loaded, Options
+from pipesched.examine import Options
 from pipesched.model.numbers import shown
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict, engine_name
-from pipesched.readers import ANSWER, reader_of
+from pipesched.readers import ANSWER, Loaded, reader_of
 from pipesched.report import Claim, Report
 from pipesched.source import Source
 
