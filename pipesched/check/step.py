@@ -136,8 +136,9 @@ def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
         help = "end the list of every rank with STEP, or leave all of them to the caller"
         what = f"rank {rank} has no STEP, and others do: its weights stay as they are"
         yield Diagnostic(Code.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
-    again = [(i, j) for i, j in zip(steps[1:].tolist(), steps[:-1].tolist(), strict=True) if _same_rank(program, i, j)]
-    for (i, before), more in limited(again):
+    same = program.rank[steps[1:]] == program.rank[steps[:-1]]
+    again = zip(steps[1:][same].tolist(), steps[:-1][same].tolist(), strict=True)
+    for (i, before), more in limited(list(again)):
         yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))
     late = np.flatnonzero(np.isin(program.op, _BEFORE_STEP))
     last = dict(zip(program.rank[late].tolist(), late.tolist(), strict=True))
@@ -147,7 +148,3 @@ def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
         yield _finding(
             program, i, f"comes before {program[after]}", more, help, label(program, after, "comes after it")
         )
-
-
-def _same_rank(program: Program, i: int, j: int) -> bool:
-    return int(program.rank[i]) == int(program.rank[j])

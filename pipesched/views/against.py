@@ -71,9 +71,11 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     left = max(map(len, names)) + len(" plan  ")
     longer = max(plan, ran, key=lambda x: x.times.makespan)
     clock = axis(longer, how.width - left, how.viewport, slots.widest(ran, False))
-    coarse = _short_ones(plan, clock) * 4 > plan.schedule.slots
+    lengths = (plan.times.end - plan.times.start)[~plan.schedule.joined]
+    coarse = 4 * int(np.count_nonzero(lengths < float(clock.step))) > plan.schedule.slots
     above, below = _Shared(plan, how, clock, coarse), _Shared(ran, how, clock, coarse)
-    yield from wrap(_title(chart), how.width, break_on_hyphens=False)
+    about = clean(chart.title), sizes(chart.sizes), f" plan: {caption.cost(chart)}"
+    yield from wrap("  ".join(part for part in about if part), how.width, break_on_hyphens=False)
     yield from wrap(summary(chart, run), how.width, break_on_hyphens=False)
     yield ""
     yield " " * left + ruler(clock, ran)
@@ -90,23 +92,12 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     yield from legend(below)
 
 
-def _short_ones(chart: Chart, clock: Axis) -> int:
-    """How many slots are shorter than a column."""
-    lengths = (chart.times.end - chart.times.start)[~chart.schedule.joined]
-    return int(np.count_nonzero(lengths < float(clock.step)))
-
-
 def _unseen(layout: Layout) -> int:
     """How many slots of the part of time that is drawn have no column."""
     clock, times, schedule = layout.axis, layout.chart.times, layout.chart.schedule
     inside = (times.end > clock.begin) & (times.start < clock.end) & ~schedule.joined
     drawn = {i for rank in range(schedule.ranks) for i, _, _ in spans(layout, rank) if i >= 0}
     return int(np.count_nonzero(inside)) - len(drawn)
-
-
-def _title(chart: Chart) -> str:
-    about = clean(chart.title), sizes(chart.sizes), f" plan: {caption.cost(chart)}"
-    return "  ".join(part for part in about if part)
 
 
 def summary(chart: Chart, run: Against) -> str:
@@ -121,7 +112,8 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
     """Where the run leaves the plan: by kind, by stage, by rank."""
     yield f"{'kind':<5}{'cost':>8}{'ran':>8}{'ran / cost':>11}"
     for x in run.kinds:
-        yield f"{x.kind:<4} {decimal(x.planned):>8}{decimal(x.ran):>8}{_ratio(x):>11}"
+        ratio = "-" if x.ratio is None else f"{float(x.ratio):.2f}"
+        yield f"{x.kind:<4} {decimal(x.planned):>8}{decimal(x.ran):>8}{ratio:>11}"
     far = furthest(run)
     if far:
         named = ", ".join(f"{x.kind} of stage {x.stage} {decimal(x.ran)} (cost {decimal(x.planned)})" for x in far)
@@ -201,7 +193,3 @@ def decimal(value: Fraction) -> str:
     if abs(value) >= 1000:
         return f"{float(value):.0f}"
     return f"{float(value):.2f}".rstrip("0").rstrip(".")
-
-
-def _ratio(x: Ratio) -> str:
-    return "-" if x.ratio is None else f"{float(x.ratio):.2f}"

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pipesched.analysis.causes import Causes, causes
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.deviation import Against
 from pipesched.analysis.holdings import Memory
@@ -92,6 +93,11 @@ class Chart:
     @property
     def message(self) -> Ints:
         return self.analysis.ticks.message if self.clock is None else self.clock.message
+
+    @property
+    def causes(self) -> Causes:
+        """What each operation waits for."""
+        return causes(self.schedule, self.dependencies, self.times, self.analysis.ticks)
 
     def time(self, ticks: int) -> Fraction:
         """Ticks in the user's unit."""

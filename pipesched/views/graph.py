@@ -28,7 +28,7 @@ import graphviz  # type: ignore[import-untyped]
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
-from pipesched.analysis.causes import causes, critical_path
+from pipesched.analysis.causes import critical_path
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.safe import safe
@@ -207,7 +207,7 @@ def _last(chart: Chart, rank: int) -> str:
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:
     """The steps of the critical path, from slot to slot, and from a pair's first part to its second."""
-    why = causes(chart.schedule, chart.dependencies, chart.times, chart.analysis.ticks)
+    why = chart.causes
     joined = chart.schedule.joined
     path = [index - int(joined[index]) for index in critical_path(chart.times, why)]
     return {*itertools.pairwise(path), *((index, index) for index in path)}
@@ -221,17 +221,14 @@ def _nodes(made: graphviz.Digraph, chart: Chart) -> None:
         for index in range(int(schedule.start[rank]), int(schedule.start[rank + 1])):
             op = schedule[index]
             fill = look.colour(op.op)
+            filled = {"fillcolor": fill, "fontcolor": "white" if ink(fill) == "#fff" else "black"}
             made.node(
                 names[index],
                 graphviz.escape(str(op)),
                 group=str(rank),
-                **(_filled(fill) if chart.times.start[index] >= 0 else _NEVER),
+                **(filled if chart.times.start[index] >= 0 else _NEVER),
                 tooltip=_tooltip(chart, index),
             )
-
-
-def _filled(fill: str) -> dict[str, str]:
-    return {"fillcolor": fill, "fontcolor": "white" if ink(fill) == "#fff" else "black"}
 
 
 def _tooltip(chart: Chart, index: int) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pipesched.analysis.causes import causes
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES
@@ -78,7 +77,7 @@ def _json(value: object) -> str:
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
     """One entry an operation; what never runs is there, after what runs."""
     schedule, times = chart.schedule, chart.times
-    why = causes(schedule, chart.dependencies, times, chart.analysis.ticks)
+    why = chart.causes
     return {
         "kind": schedule.op,
         "second": schedule.joined.astype(np.int8),

@@ -193,14 +193,11 @@ def labels(texts: Sequence[str], spots: Sequence[tuple[float, float]], frame: Bo
         wide = _LETTER * len(text)
         for left, base in ((x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)):
             box = (left, base - 9, left + wide, base + 2)
-            if text and _within(box, frame) and not any(_overlap(box, other) for other in taken):
+            within = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
+            if text and within and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
                 yield f'<text class="label" x="{left:g}" y="{base:g}">{safe(text, "xml")}</text>'
                 break
-
-
-def _within(box: Box, frame: Box) -> bool:
-    return box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
 
 
 def _overlap(a: Box, b: Box) -> bool:

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -35,7 +34,7 @@ from pipesched.model.columns import Bools, Column, Ints, makes
 from pipesched.model.lists import Sited
 from pipesched.model.ops import LETTERS, Result
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source, Span
+from pipesched.source import Span
 from pipesched.views.chart import Chart
 
 Text = TypeVar("Text")
@@ -165,11 +164,14 @@ class Places:
 def places(schedule: Schedule) -> Places:
     """The places of all operations."""
     spans, site, bound = _sites(schedule)
-    at = [_position(span) for span in spans]
+    at = [(0, 0) if span is None else span.source.position(span.start) for span in spans]
     table = np.array([*at, (0, 0)], dtype=np.int64)
     source = next((span.source for span in spans if span is not None), None)
-    texts = _texts(source, {line for line, _ in at if line}) if source else {}
-    return Places(source.name if source else "", table[site, 0], table[site, 1], texts, bound)
+    if source is None:
+        return Places("", table[site, 0], table[site, 1], {}, bound)
+    texts = {line: source.line(line).strip() for line in sorted({line for line, _ in at if line})}
+    shown = {line: text for line, text in texts.items() if len(text) <= _LONGEST}
+    return Places(source.name, table[site, 0], table[site, 1], shown, bound)
 
 
 def _sites(schedule: Schedule) -> tuple[list[Span | None], Column, tuple[str, ...]]:
@@ -181,15 +183,6 @@ def _sites(schedule: Schedule) -> tuple[list[Span | None], Column, tuple[str, ..
     found = [origin.place(i) for i in range(count)]
     bound = tuple(place.bindings for place in found)
     return [place.span for place in found], np.arange(count), bound if any(bound) else ()
-
-
-def _position(span: Span | None) -> tuple[int, int]:
-    return (0, 0) if span is None else span.source.position(span.start)
-
-
-def _texts(source: Source, lines: set[int]) -> dict[int, str]:
-    shown = ((number, source.line(number).strip()) for number in sorted(lines))
-    return dict(chain((number, text) for number, text in shown if len(text) <= _LONGEST))
 
 
 def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:

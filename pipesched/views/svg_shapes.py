@@ -31,11 +31,6 @@ _WIDE = Fraction(62, 100)  # of a letter, in its size
 _MARGIN = 3
 
 
-def _need(letters: int, size: float) -> Fraction:
-    """The pixels of a label, with its margin."""
-    return _MARGIN + letters * _WIDE * Fraction(size)
-
-
 def _digits(values: Column) -> Column:
     return np.char.str_len(values.astype(np.str_))
 
@@ -108,7 +103,7 @@ class Cells:
         microbatch = str(int(self.chart.schedule.microbatch[i]) + self.style.first)
         stage = f"{self.chart.schedule.stage[i]}." if self.form == "stage" else ""
         text = kind[0] * (self.form != "number") + stage + microbatch
-        if _need(len(text), size) > width:
+        if _MARGIN + len(text) * _WIDE * Fraction(size) > width:
             return ""
         x, y = number(middle[0]), number(middle[1] + Fraction(size) * Fraction(36, 100))
         return f'<text class="c n{kind}" x="{x}" y="{y}" style="font-size:{size}px">{text}</text>'

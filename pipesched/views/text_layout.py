@@ -8,7 +8,6 @@ FFF      too narrow for numbers          12    in colour, too narrow for letters
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,7 +15,7 @@ from math import ceil
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column
+from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
 from pipesched.views import slots
@@ -221,9 +220,8 @@ class Labels:
         number += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
         width = (times.end - times.start) * self.step.denominator // self.step.numerator
         groups = [single & (schedule.op == op) for op in COMPUTES]
-        forms = (form for form, letters in enumerate((1, 0)) if _all_fit(groups, width, number + letters))
-        return next(forms, 2)
 
+        def all_fit(letters: int) -> bool:
+            return all(slots.most_fit(width[group], number[group] + letters) for group in groups)
 
-def _all_fit(groups: Sequence[Bools], width: Column, length: Column) -> bool:
-    return all(slots.most_fit(width[group], length[group]) for group in groups)
+        return next((form for form, letters in enumerate((1, 0)) if all_fit(letters)), 2)

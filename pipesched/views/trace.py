@@ -29,7 +29,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from pipesched.analysis.causes import causes, critical_path
+from pipesched.analysis.causes import critical_path
 from pipesched.model.ops import Op
 from pipesched.safe import safe
 from pipesched.views import caption, slots
@@ -85,7 +85,7 @@ class _Trace:
     @classmethod
     def of(cls, chart: Chart) -> _Trace:
         schedule, times = chart.schedule, chart.times
-        why = causes(schedule, chart.dependencies, times, chart.analysis.ticks)
+        why = chart.causes
         letters = [Op(x).name for x in schedule.op.tolist()]
         columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
         tick = microseconds(chart)
