@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         optimize,
         run,
         show,
-        torch_runtime,
         verify,
         why,
     )
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff import Difference
+    from pipesched.verbs.run import torch_runtime
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
     from pipesched.verbs.why import Why
@@ -84,6 +84,7 @@ _ELSEWHERE = {  # all others are in `api`, the module that tells the nouns who d
     "Rehearsal": "verbs.run_report",
     "Source": "source",
     "Why": "verbs.why",
+    "torch_runtime": "verbs.run",
 }
 
 

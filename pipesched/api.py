@@ -38,7 +38,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
-from pipesched.model.torch_versions import DEFAULT, installed_version
+from pipesched.model.torch_versions import DEFAULT
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs import options, targets, values
@@ -375,34 +375,6 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
     from pipesched.verbs import calibrate as verb
 
     return verb.calibrate(targets.traces(values.files(traces)), given["digits"])
-
-
-def torch_runtime(
-    order: str | PathLike[str], stages: Sequence[Any], n_microbatches: int, loss_fn: Any = None, **options: Any
-) -> Any:
-    """torch's own pipeline runtime with a CSV loaded, refused before its first step if torch lowered it wrong.
-
-    order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
-    torch's schedules, such as ``scale_grads=False``. What torch will run is read back and verified.
-
-    Raises:
-        PipeschedError: what is wrong with the order that torch made.
-    """
-    from pipesched.runtime.torch_engine import torch_runtime as make
-
-    return make(order, stages, n_microbatches, loss_fn, verify=require_right, **options)
-
-
-def require_right(text: str, *, comm: str = "strict") -> Report:
-    """The verdict on a torch CSV with messages, as text, for the torch that is installed.
-
-    Raises:
-        PipeschedError: everything that is wrong with it.
-    """
-    report = verify(Source("torch's lowering", text), comm=comm, torch_version=str(installed_version()))
-    if not report.ok:
-        raise PipeschedError(report.diagnostics)
-    return report
 
 
 def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 import pipesched
-from pipesched import PipeschedError
+from pipesched import PipeschedError, torch_runtime
 from pipesched.__main__ import main
-from pipesched.api import torch_runtime
 from pipesched.compile import Options, read
 from pipesched.runtime import torch_engine
 from pipesched.runtime.launch import Job, Launcher, Outcome
@@ -155,7 +154,7 @@ def test_a_wrong_lowering_is_refused(name: str, ranks: int, microbatches: int, l
 
 @pytest.mark.parametrize(("name", "ranks", "microbatches"), VEES)
 def test_the_public_function_judges(name: str, ranks: int, microbatches: int, tmp_path: Path) -> None:
-    """`pipesched.api.torch_runtime` hands out torch's runtime, or what is wrong with the order in it."""
+    """`pipesched.torch_runtime` hands out torch's runtime, or what is wrong with the order in it."""
     file = tmp_path / "vee.csv"
     file.write_text(torch_csv(name, ranks, microbatches), "utf-8")
     runtime = torch_runtime(file, [fake(ranks)], microbatches)

@@ -17,7 +17,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 from pipesched.targets import TARGETS
 from pipesched.verbs import values
-from pipesched.verbs.values import Not, choice, flag, short, text, whole
+from pipesched.verbs.values import Choice, Not, flag, short, text, whole
 from pipesched.views.views import VIEWS, taking
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ MAX_OPS = 2_000_000
 class Option:
     """An option. read: from a value of Python, and from a text of the command line where `typed` does not say other.
 
-    flags: on the command line, where that is not the name. many: it may be given several times. terminal: it is no
-    keyword of a function; sizes are, as parameters of the schedule.
+    flags: on the command line, where that is not the name. terminal: it is no keyword of a function; sizes are, as
+    parameters of the schedule.
     """
 
     name: str
@@ -43,34 +43,28 @@ class Option:
     default: object = None
     flags: tuple[str, ...] = ()
     typed: Callable[[str], Any] | None = None
-    many: bool = False
     terminal: bool = False
+
+    @property
+    def many(self) -> bool:
+        """Whether it may be given several times."""
+        return self.default == ()
 
 
 _P, _V, _M, _D = SIZES = (
     Option("p", values.sizes, "Ranks.", "N|A,B|A..B", terminal=True),
     Option("v", values.sizes, "Stages of each rank.", "N|A,B|A..B", terminal=True),
     Option("m", values.sizes, "Microbatches.", "N|A,B|A..B", terminal=True),
-    Option("definitions", values.definition, "Any other parameter.", "NAME=N", (), ("-D",), many=True, terminal=True),
+    Option("definitions", values.definition, "Any other parameter.", "NAME=N", (), ("-D",), terminal=True),
 )
 _LIMIT = Option("max_ops", whole, "Refuse more operations [default: 2 million].", "N", MAX_OPS)
-_COST = Option(
-    "cost",
-    values.costs,
-    "Costs of F, I, W, B, C, FB; M: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on].",
-    "F=1,...",
-    terminal=True,
-)
-_COSTS = Option(
-    "costs", values.costs, "Costs from a file, a number or a list by stage each.", "FILE.toml", typed=values.costs_file
-)
+_ONE_EACH = "Costs of F, I, W, B, C, FB; M: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
+_COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
+_BY_STAGE = "Costs from a file, a number or a list by stage each."
+_COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
 _RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
-_CAP = Option(
-    "mem_cap",
-    values.caps,
-    "Most activations that a rank may hold; buffers and parameters are not counted.",
-    "K|K0,K1,...",
-)
+_HELD = "Most activations that a rank may hold; buffers and parameters are not counted."
+_CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
 _COMM = Option("comm", text, "The model whose failure counts.", "MODEL", "strict")
 _CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
 _TORCH = (
@@ -78,17 +72,19 @@ _TORCH = (
     Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
 )
-_ALL = (*SIZES, _LIMIT, *_CHECKS, *_TORCH)
+_ALL, _READ = (*SIZES, _LIMIT, *_CHECKS, *_TORCH), (_LIMIT, *_TORCH)
 
 FORMATS = ("text", "concise", "json", "github")
-_DIGITS = Option(
-    "digits", values.significant, "Significant digits of per cent [default: one decimal].", "N", terminal=True
-)
-_FORMAT = Option("format", choice(*FORMATS), default="text", terminal=True)
+_PER_CENT = "Significant digits of per cent [default: one decimal]."
+_DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
+_FORMAT = Option("format", Choice(*FORMATS), default="text", terminal=True)
 _JSON = Option("json", flag, "--format json; its shape is emit/v1/report.schema.json.", terminal=True)
-_COLOR = Option("color", choice("auto", "always", "never"), default="auto", terminal=True)
+_COLOR = Option("color", Choice("auto", "always", "never"), default="auto", terminal=True)
 _FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o",), terminal=True)
 _OUTPUT = (_FORMAT, _JSON, _COLOR, _FILE)
+_RESULTS = (_DIGITS, *_OUTPUT)
+_SHARE = "Costs are those of 1/p of the model, or of one stage."
+_INSTANTS = "Write when each instruction began and ended, for Perfetto and `calibrate`."
 
 
 def _for(option: str) -> str:
@@ -105,8 +101,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         *_ALL,
         Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
         Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
-        _DIGITS,
-        *_OUTPUT,
+        *_RESULTS,
     ),
     "optimize": (
         replace(_P, help="Ranks [default: 4].", metavar="N", read=whole),
@@ -118,31 +113,26 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(_COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
         _COSTS,
         _RELEASE,
-        Option("objective", choice("makespan", "span"), default="makespan"),
-        Option("backward", choice("split", "fused"), "Split into I and W, or whole [default: split]."),
+        Option("objective", Choice("makespan", "span"), default="makespan"),
+        Option("backward", Choice("split", "fused"), "Split into I and W, or whole [default: split]."),
         Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
         Option("time_limit", values.seconds, None, "SECONDS", 60),
-        Option("engine", choice("auto", "z3", "sat", "cpsat"), default="auto"),
+        Option("engine", Choice("auto", "z3", "sat", "cpsat"), default="auto"),
         Option("seed", whole, "Where chance begins.", "N", 0),
         Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
         Option("proof", text, "Write the refutation to PATH.cnf and PATH.drat.", "PATH"),
         Option("require_proof", flag, "End with 3 if it is optimal on an engine's word alone.", terminal=True),
         Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),
-        _DIGITS,
-        *_OUTPUT,
+        *_RESULTS,
     ),
     "show": (
-        Option(
-            "format",
-            choice(*VIEWS),
-            "[default: by the suffix of -o, else text]",
-        ),
+        Option("format", Choice(*VIEWS), "[default: by the suffix of -o, else text]"),
         _FILE,
         Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
         Option("begin", values.instant, _for("begin") + "draw from this time on.", "T", flags=("--from",)),
         Option("end", values.end, _for("end") + "draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
         Option("ascii", flag, _for("ascii") + "no characters beyond ASCII.", default=False),
-        Option("style", choice("default", "zero-bubble", "megatron"), _for("style") + "the look of a paper."),
+        Option("style", Choice("default", "zero-bubble", "megatron"), _for("style") + "the look of a paper."),
         Option("messages", flag, _for("messages") + "arrows from sender to receiver.", default=False),
         Option("memory", flag, _for("memory") + "what each rank holds, under it.", default=False),
         Option(
@@ -150,9 +140,8 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
             values.files,
             _for("measured") + "a run of it under the plan; a file a rank.",
             "TRACE",
-            (),
             typed=text,
-            many=True,
+            default=(),
         ),
         Option("force", flag, _for("force") + "draw more than 50,000 and 3,000 operations.", default=False),
         *_ALL,
@@ -160,58 +149,37 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(_JSON, help="One object: format, picture, and what is wrong with the file."),
         _COLOR,
     ),
-    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, _DIGITS, *_OUTPUT),
+    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, *_RESULTS),
     "compare": (
         Option("library", flag, "Every built-in schedule too.", None, False, ("--all",)),
-        Option(
-            "cost_per", choice("rank", "stage"), "Costs are those of 1/p of the model, or of one stage.", None, "rank"
-        ),
+        Option("cost_per", Choice("rank", "stage"), _SHARE, None, "rank"),
         Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
         *_ALL,
-        _DIGITS,
-        *_OUTPUT,
+        *_RESULTS,
     ),
-    "diff": (_every("Every line, and every operation on it."), *_ALL, _DIGITS, *_OUTPUT),
+    "diff": (_every("Every line, and every operation on it."), *_ALL, *_RESULTS),
     "emit": (
-        Option("to", choice(*TARGETS), None, None, "stream", ("--target",)),
+        Option("to", Choice(*TARGETS), None, None, "stream", ("--target",)),
         Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),
         *_ALL,
         *_OUTPUT,
     ),
     "run": (
-        Option("net", choice("mlp", "transformer"), default="mlp"),
+        Option("net", Choice("mlp", "transformer"), default="mlp"),
         Option("steps", whole, "Training steps.", "N", 3),
         Option("backend", text, "Of torch.distributed: gloo, nccl.", "NAME", "gloo"),
-        Option("device", choice("cpu", "cuda"), default="cpu"),
-        Option("engine", choice("pipesched", "torch"), default="pipesched"),
+        Option("device", Choice("cpu", "cuda"), default="cpu"),
+        Option("engine", Choice("pipesched", "torch"), default="pipesched"),
         Option("timeout", values.real, "Seconds that are a stall.", "S", 30),
         Option("pace", values.real, "Milliseconds of a cost of 1.", "MS", 20),
         replace(_COST, help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."),
         _COSTS,
         _COMM,
-        Option(
-            "trace",
-            flag,
-            "Write when each instruction began and ended, for Perfetto and `calibrate`.",
-            "FILE",
-            False,
-            typed=text,
-        ),
-        Option(
-            "faults",
-            values.texts,
-            "Break something, to see it reported.",
-            "KIND@RANK[:N]",
-            (),
-            ("--fault",),
-            text,
-            many=True,
-        ),
+        Option("trace", flag, _INSTANTS, "FILE", False, (), text),
+        Option("faults", values.texts, "Break something, to see it reported.", "KIND@RANK[:N]", (), ("--fault",), text),
         *SIZES,
-        _LIMIT,
-        *_TORCH,
-        _DIGITS,
-        *_OUTPUT,
+        *_READ,
+        *_RESULTS,
     ),
     "calibrate": (
         Option("digits", whole, "Significant digits.", "WHOLE", 3),
@@ -222,9 +190,8 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "order": (
         Option("program", flag, "Sends, receives and reductions too.", terminal=True),
         *SIZES,
-        _LIMIT,
-        *_TORCH,
-        replace(_FORMAT, read=choice(*FORMATS, "ps")),
+        *_READ,
+        replace(_FORMAT, read=Choice(*FORMATS, "ps")),
         *_OUTPUT[1:],
     ),
     "fmt": (

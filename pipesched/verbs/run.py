@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from os import PathLike
 from statistics import median
+from typing import Any
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
@@ -160,9 +162,39 @@ def judge(text: str) -> None:
     Raises:
         RunError: the first finding.
     """
+    try:
+        require_right(text)
+    except PipeschedError as error:
+        first = next(found for found in error.diagnostics if found.severity == "error")
+        message = f"torch's lowering: {first.message}"
+        raise RunError(Fault(str(first.code), message, None, first.notes, first.help)) from None
+
+
+def require_right(text: str) -> None:
+    """The verdict on a torch CSV with messages, as text, for the torch that is installed.
+
+    Raises:
+        PipeschedError: everything that is wrong with it.
+    """
     report = verify(Source("torch's lowering", text), Options(torch_version=installed_version()))
-    if (first := report.fault) is not None:
-        raise RunError(Fault(str(first.code), f"torch's lowering: {first.message}", None, first.notes, first.help))
+    if not report.ok:
+        raise PipeschedError(report.diagnostics)
+
+
+def torch_runtime(
+    order: str | PathLike[str], stages: Sequence[Any], n_microbatches: int, loss_fn: Any = None, **options: Any
+) -> Any:
+    """torch's own pipeline runtime with a CSV loaded, refused before its first step if torch lowered it wrong.
+
+    order: the path of a torch CSV, of computes alone or with messages, or a stream. stages, loss_fn, options: as of
+    torch's schedules, such as ``scale_grads=False``. What torch will run is read back and verified.
+
+    Raises:
+        PipeschedError: what is wrong with the order that torch made.
+    """
+    from pipesched.runtime.torch_engine import torch_runtime as make
+
+    return make(order, stages, n_microbatches, loss_fn, verify=require_right, **options)
 
 
 def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Prediction) -> Rehearsal:

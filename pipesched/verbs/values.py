@@ -62,21 +62,16 @@ def flag(value: object) -> bool:
     return bool(value)
 
 
-@dataclass(frozen=True)
 class Choice:
-    """One of a few names."""
+    """The reader of one of a few names."""
 
-    names: tuple[str, ...]
+    def __init__(self, *names: str) -> None:
+        self.names = names
 
     def __call__(self, value: object) -> str:
         if text(value) not in self.names:
             raise Not(value, f"one of {', '.join(self.names)}")
         return str(value)
-
-
-def choice(*names: str) -> Choice:
-    """The reader of one of these."""
-    return Choice(names)
 
 
 def whole(value: object) -> int:
