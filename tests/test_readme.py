@@ -23,9 +23,11 @@ from unittest import mock
 import click
 import pytest
 
+import pipesched
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.cli.app import app
 from pipesched.readers import READERS
+from pipesched.targets import TARGETS
 from pipesched.views.views import VIEWS
 from tests.readers.typed import typed
 
@@ -109,11 +111,18 @@ def checks() -> str:
     return "\n".join(["| what holds | else |", "|---|---|", *rows])
 
 
+def targets() -> str:
+    """A row for each form in which a schedule is written."""
+    rows = [f"| `{row.name}` | `{row.ending}` | {row.title} |" for row in TARGETS.values()]
+    return "\n".join(["| `--target` | | |", "|---|---|---|", *rows])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "options": options,
     "readers": readers,
     "checks": checks,
+    "targets": targets,
 }
 
 
@@ -179,6 +188,21 @@ def test_every_kind_of_picture_is_in_the_guide() -> None:
     suffixes = {suffix for view in VIEWS.values() for suffix in (*view.suffixes, *view.forms)}
 
     assert {suffix for row in rows for suffix in re.findall(r"`(\.\w+)`", row)} == suffixes
+
+
+def test_every_function_is_in_the_guide() -> None:
+    """What the package offers is named in the list of changes, and what is a command too has an example."""
+    guide = (TOP / "pipesched" / "README.md").read_text("utf-8")
+    functions = {name for name in pipesched.__all__ if name.islower()}
+    listed = guide.partition("\n## Changes")[2].partition("Python functions")[2]
+
+    assert set(re.findall(r"`(\w+)`", listed)) == functions
+    assert functions - {"from_torch_csv", "torch_runtime", "load"} == {*app.commands} - {
+        "order",
+        "fmt",
+        "list",
+        "explain",
+    }
 
 
 def anchors(page: Path) -> set[str]:
