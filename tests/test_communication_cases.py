@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from pipesched.analysis import termination as deadlock
+from pipesched.analysis import termination
+from pipesched.analysis.communication import parse_model
 from tests.makers.communication_cases import CASES
 from tests.makers.communication_notation import Case
 from tests.oracles.explorer import MODELS, walk
@@ -20,15 +21,15 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_static_verdict_is_the_published_one(case: Case) -> None:
     """Model by model the program holds or fails as its source says, and needs so many slots."""
     program = case.program()
-    assert {m: deadlock.holds(program, deadlock.parse_model(m)) for m in MODELS} == {m: case.holds(m) for m in MODELS}
-    assert deadlock.least_capacity(program) == case.capacity
+    assert {m: termination.holds(program, parse_model(m)) for m in MODELS} == {m: case.holds(m) for m in MODELS}
+    assert termination.least_capacity(program) == case.capacity
 
 
 @each_case
 def test_a_rank_stops_where_the_case_says(case: Case) -> None:
     """The stuck instructions, and -1 for those that finish."""
     program = case.program()
-    assert {m: tuple(deadlock.stops(program, deadlock.parse_model(m))) for m in case.stuck} == case.stuck
+    assert {m: tuple(termination.stops(program, parse_model(m))) for m in case.stuck} == case.stuck
 
 
 @each_case

@@ -21,7 +21,8 @@ from math import inf
 
 import pytest
 
-from pipesched.analysis import termination as deadlock
+from pipesched.analysis import termination
+from pipesched.analysis.communication import parse_model
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
 from tests.depth import deep
@@ -32,16 +33,16 @@ from tests.oracles.explorer_script import Script
 
 CHAIN = ("strict", "one-stream", "pair-stream", "async"), ("strict", "buffered(1)", "buffered(2)", "buffered(inf)")
 CHUNK = 250
-parse = cache(deadlock.parse_model)
+parse = cache(parse_model)
 
 
 def differences(program: Program, script: Script | None = None) -> list[str]:
     """In words, what the explorer and the static analysis do not agree on."""
     script = script or Script(program)
     expected = {model: explorer.stops(script, model) for model in MODELS}
-    found = {model: tuple(deadlock.stops(program, parse(model))) for model in MODELS}
+    found = {model: tuple(termination.stops(program, parse(model))) for model in MODELS}
     wrong = [f"{m}: explorer {expected[m]}, static {found[m]}" for m in MODELS if expected[m] != found[m]]
-    capacity, static = explorer.least_capacity(script), deadlock.least_capacity(program)
+    capacity, static = explorer.least_capacity(script), termination.least_capacity(program)
     return wrong + ([f"least capacity: explorer {capacity}, static {static}"] if capacity != static else [])
 
 
@@ -83,19 +84,19 @@ def test_what_holds_under_a_stricter_model_holds_under_a_laxer_one() -> None:
     """strict => one-stream => pair-stream => async, and strict => buffered(1) => buffered(2) => buffered(inf)."""
     for case in random_cases(0, deep(500)):
         for models in CHAIN:
-            verdicts = [deadlock.holds(case, parse(model)) for model in models]
+            verdicts = [termination.holds(case, parse(model)) for model in models]
             assert verdicts == sorted(verdicts), (models, verdicts)
 
 
 def test_the_least_capacity_is_the_edge() -> None:
     """buffered(k) holds from the least capacity on and not below; none: not with any number of slots."""
     for case in random_cases(0, deep(250)):
-        capacity = deadlock.least_capacity(case)
+        capacity = termination.least_capacity(case)
         enough = inf if capacity is None else capacity
-        tried = [deadlock.holds(case, parse(f"buffered({k})")) for k in range(1, 6)]
+        tried = [termination.holds(case, parse(f"buffered({k})")) for k in range(1, 6)]
         assert tried == [k >= enough for k in range(1, 6)]
-        assert deadlock.holds(case, parse("buffered(inf)")) == (capacity is not None)
-        assert deadlock.holds(case, parse("strict")) == (capacity == 0)
+        assert termination.holds(case, parse("buffered(inf)")) == (capacity is not None)
+        assert termination.holds(case, parse("strict")) == (capacity == 0)
 
 
 def test_the_mix_can_show_a_fault() -> None:

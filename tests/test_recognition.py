@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.analysis.likeness import likeness, window
+from pipesched.analysis.likeness import likeness, unequal_part
 from pipesched.inputs import built_in
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
@@ -104,8 +104,8 @@ def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
     known = recognize(rewritten(schedule, orders))
     start = int(schedule.start[2])
     assert known is not None and known.name == "zb_h1" and not known.like.whole
-    assert [high - low for low, high in known.like.windows] == [0, 0, 3, 0]
-    assert known.like.windows[2] == (start + 7, start + 10)
+    assert [high - low for low, high in known.like.differing] == [0, 0, 3, 0]
+    assert known.like.differing[2] == (start + 7, start + 10)
     assert known.like.common == Fraction(96 - 2, 96)
     assert "on rank 2 (steps 8 to 10)" in known_text(known, rewritten(schedule, orders))
 
@@ -130,7 +130,7 @@ def test_a_strange_order_is_nobody() -> None:
 @settings(derandomize=True, deadline=None, max_examples=deep(150))
 def test_outside_of_its_window_a_sequence_is_the_other_one(a: list[int], b: list[int]) -> None:
     """What is before the window and after it makes the two the same, and the window is empty for the same ones only."""
-    low, high = window(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
+    low, high = unequal_part(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
     assert ((low, high) == (0, 0) and a == b) or (a != b and (low < high or high == low - 1))
     if high > low:
         tail = len(a) - high
@@ -197,7 +197,7 @@ def is_true(known: Known, mine: Orders, other: Orders) -> None:
         return
     assert reading == "exactly" and mine != other
     low, standing = 0, 0
-    for (begin, end), (a, b) in zip(known.like.windows, pairs, strict=True):
+    for (begin, end), (a, b) in zip(known.like.differing, pairs, strict=True):
         first, last = begin - low, end - low
         if end == begin:
             assert a == b

@@ -78,7 +78,7 @@ def walked(stop: Standstill, program: Program, stops: Sequence[int]) -> None:
             assert link.stand.step - 1 == stops[link.stand.rank] or (len(group) == 1 and -1 not in group)
         if link.until:
             assert str(program.instructions(link.other)[link.until_step - 1]) == link.until
-        assert link.way == 0 or mine_sends(link, mine) == (link.way > 0)
+        assert link.direction == 0 or mine_sends(link, mine) == (link.direction > 0)
 
 
 def mine_sends(link: Link, mine: list[Instruction]) -> bool:

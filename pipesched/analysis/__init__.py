@@ -8,7 +8,7 @@ holdings       what a rank holds: activations, and messages in hand
 likeness       whether two orders are the same but for a part, and the fewest moves from one to the other
 assumptions    which costs the times rest on, and what was assumed of them
 measured_run   a run that was measured: work, waiting, and the costs that follow
-deviation      such a run beside its plan: where it leaves it
+deviation      where such a run leaves its plan
 
 pairing        which send pairs with which receive
 communication  the named communication models

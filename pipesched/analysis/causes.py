@@ -15,7 +15,7 @@ operations and its messages add up to the makespan.
     cool-down   after its last one; all of it on a rank without operations
     waits       between two operations. The end of such a gap is an operation whose input comes from another rank. The
                 chain of causes is followed back from there to the begin of the gap: what lies in the gap is, without a
-                hole, operations of other ranks (`compute`) and messages on their way (`message`).
+                hole, operations of other ranks (`compute`) and messages in transit (`message`).
     imbalance   max over ranks of work - work(r). No order of operations removes it: another rank, with larger or more
                 stages, is busy for so much longer. It is taken out of the four others, first from the waits for
                 computes, then from those for messages, since it arises with every microbatch; then from cool-down and
@@ -96,7 +96,7 @@ class Gaps:
     """Every interval in which a rank idles, by rank, then by time.
 
     begin, end: in ticks. before: the operation that ends the gap, -1 where the rank has done its last. first: whether
-    the rank has done nothing before it. message: ticks of it in which what the rank waits for is on its way.
+    the rank has done nothing before it. message: ticks of it in which what the rank waits for is in transit.
     """
 
     rank: Ints

@@ -1,6 +1,6 @@
 """The shortest cycle of waits among what stopped, contracted to its steps from rank to rank.
 
-The cycle in the event graph may pass hundreds of events; a person needs only where it crosses ranks:
+The cycle in the event graph may pass hundreds of events; a person reads only where it crosses ranks:
 
     rank 0 stands at 2SEND_F1   until rank 1 reaches 3RECV_F1     which is behind 3SEND_B0
     rank 1 stands at 3SEND_B0   until rank 0 reaches 2RECV_B0     which is behind 2SEND_F1

@@ -1,10 +1,10 @@
-"""Which operation needs the output of which.
+"""Which operation depends on the result of which.
 
     F(s) <- F(s-1)      I(s), B(s) <- I(s+1) or B(s+1)      W(s) <- I(s)
     F(0) <- nothing     the last stage's I, B <- its own F
 
-These are the rows of `model.ops`. One producer each, so the dependency graph is a single column beside the order of the
-ranks. Producers on other ranks cost a message; those on the same rank must only stand earlier.
+These are the rows of `model.ops`. Each operation has one producer, so the dependency graph is the order of the ranks
+and a single column. Producers on other ranks cost a message; those on the same rank must only come earlier.
 """
 
 from __future__ import annotations

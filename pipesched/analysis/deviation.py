@@ -1,4 +1,4 @@
-"""A measured run beside the plan that it ran: how long a cost of 1 lasts, and where the run leaves the plan.
+"""A measured run compared with the plan that it ran: how long a cost of 1 lasts, and where the run leaves the plan.
 
     plan   F0 F1 ·  B0 B1          late(op)  = start in the run - start in the plan
     run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, of all operations of a kind, or of a stage's
@@ -27,7 +27,7 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How long some operations took beside their cost. stage: -1 for all of a kind. Both in units, means."""
+    """How long some operations took, and their cost. stage: -1 for all of a kind. Both in units, means."""
 
     kind: str
     stage: int
@@ -75,10 +75,10 @@ class Against:
 
 
 def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measured) -> Against:
-    """The run of a schedule beside its plan.
+    """The run of a schedule compared with its plan.
 
     Raises:
-        PipeschedError: PS817, the run is of another schedule; PS306 is for the caller to tell before.
+        PipeschedError: PS817, the run is of another schedule; the caller has checked that the plan ends (PS306).
     """
     at = _matched(schedule, measured.schedule)
     seen = running(measured)
@@ -94,8 +94,8 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
     allowance = Fraction(int(cost.sum()), 2 * max(int(heads.sum()), 1) * ticks.scale)
     by_kind, by_stage = _ratios(schedule, cost, work, ticks.scale, unit)
     late = _late(schedule, planned, [Fraction(int(x), unit) for x in start.tolist()], allowance)
-    told = tuple(int(x) for x in lengths.tolist())
-    return Against(start, end, unit, step + 1, told, seen.skew, by_kind, by_stage, late, allowance)
+    all_lengths = tuple(int(x) for x in lengths.tolist())
+    return Against(start, end, unit, step + 1, all_lengths, seen.skew, by_kind, by_stage, late, allowance)
 
 
 def _typical(lengths: Ints) -> int:
@@ -111,7 +111,7 @@ def _unit(work: Fraction, cost: Fraction) -> int:
 
 
 def _matched(plan: Schedule, ran: Schedule) -> Ints:
-    """Where each operation of the plan stands in the run.
+    """The index in the run of each operation of the plan.
 
     Raises:
         PipeschedError: PS817.
@@ -124,9 +124,9 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
     ):
         if asked != did:
             raise _differ(f"{did} {words} ran; the schedule has {asked}")
-    orders = [_order(plan, rank) for rank in range(plan.ranks)]
-    others = {order[0]: order for order in (_order(ran, rank) for rank in range(ran.ranks)) if order}
-    where = {compute: i for i, compute in enumerate(_all(ran))}
+    orders = [plan.order(rank) for rank in range(plan.ranks)]
+    others = {order[0]: order for order in (ran.order(rank) for rank in range(ran.ranks)) if order}
+    where = {compute: i for i, compute in enumerate(ran[i] for i in range(len(ran)))}
     for rank, order in enumerate(orders):
         same = others.get(order[0]) if order else None
         if order and same is None:
@@ -137,15 +137,7 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
             theirs = f"ran {same[i]}" if i < len(same) else "ran nothing"
             ours = f"has {order[i]}" if i < len(order) else "ends"
             raise _differ(f"as operation {i + 1} of rank {rank} the schedule {ours}, and the rank {theirs}")
-    return np.array([where[compute] for compute in _all(plan)], dtype=np.int64)
-
-
-def _all(schedule: Schedule) -> list[Compute]:
-    return [schedule[i] for i in range(len(schedule))]
-
-
-def _order(schedule: Schedule, rank: int) -> list[Compute]:
-    return schedule.order(rank)
+    return np.array([where[compute] for compute in (plan[i] for i in range(len(plan)))], dtype=np.int64)
 
 
 def _differ(message: str) -> PipeschedError:

@@ -92,13 +92,13 @@ def headline(makespan: Fraction, span: Fraction, work: Sequence[Fraction], *, sp
 
     ``makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %``
     """
-    parts = [f"makespan {told(makespan, work)}"]
+    parts = [f"makespan {split_length(makespan, work)}"]
     if span != makespan or span_first:
         parts.append(f"span {shown(span)}, bubble by span {share(bubble(span, work))}")
     return ";  ".join(reversed(parts) if span_first else parts)
 
 
-def told(length: Fraction, work: Sequence[Fraction]) -> str:
+def split_length(length: Fraction, work: Sequence[Fraction]) -> str:
     """``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; of uneven work the ranks that idle least and most."""
     part, work = bubble(length, work), tuple(work) or (Fraction(0),)
     if len(set(work)) == 1:

@@ -39,18 +39,18 @@ READINGS = ("exactly", "up to W", "split")
 class Likeness:
     """A reading under which two orders of the same placement are compared.
 
-    windows: per rank the operations of the first order, as a half-open range of all its operations, that differ; empty
+    differing: per rank which operations of the first order differ, as a half-open range of all its operations; empty
     where the rank is the same. common: the share of operations that stand where the other order has them, counted from
-    the begin or, outside of the windows, from the end of a rank; of all operations of the longer order.
+    the begin or, outside of these, from the end of a rank; of all operations of the longer order.
     """
 
     reading: str
-    windows: tuple[tuple[int, int], ...]
+    differing: tuple[tuple[int, int], ...]
     common: Fraction
 
     @property
     def whole(self) -> bool:
-        return all(low >= high for low, high in self.windows)
+        return all(low >= high for low, high in self.differing)
 
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
@@ -82,14 +82,16 @@ def keys(schedule: Schedule) -> Ints:
 def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:
     (a, a_at), (b, b_at) = _under(mine, reading), _under(known, reading)
     a_cut, b_cut = (np.searchsorted(at, x.start).tolist() for x, at in ((mine, a_at), (known, b_at)))
-    windows, common = [], 0
+    differing, common = [], 0
     for rank in range(mine.ranks):
         here, there = a[a_cut[rank] : a_cut[rank + 1]], b[b_cut[rank] : b_cut[rank + 1]]
-        low, high = window(here, there)
+        low, high = unequal_part(here, there)
         common += _standing(here, there, low, high)
         first, last = a_cut[rank] + low, a_cut[rank] + high
-        windows.append((int(a_at[first]), int(a_at[last - 1]) + 1) if last > first else _nothing(mine, rank, low, high))
-    return Likeness(reading, tuple(windows), Fraction(common, max(1, len(a), len(b))))
+        differing.append(
+            (int(a_at[first]), int(a_at[last - 1]) + 1) if last > first else _nothing(mine, rank, low, high)
+        )
+    return Likeness(reading, tuple(differing), Fraction(common, max(1, len(a), len(b))))
 
 
 def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
@@ -99,15 +101,15 @@ def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
-    """The window of a rank that is the same, or (high < low) that lacks what the other has: then all of the rank."""
+    """What differs of a rank that is the same, or (high < low) that lacks what the other has: then all of the rank."""
     begin, end = int(mine.start[rank]), int(mine.start[rank + 1])
     return (begin, begin) if high == low else (begin, max(end, begin + 1))
 
 
-def window(a: Ints, b: Ints) -> tuple[int, int]:
+def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
     """Where a differs from b: outside of a[low:high] both are the same; high < low where b has more there.
 
-    The same sequences have the window (0, 0).
+    The same sequences give (0, 0).
     """
     short = min(len(a), len(b))
     unequal = np.flatnonzero(a[:short] != b[:short])

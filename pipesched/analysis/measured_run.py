@@ -2,11 +2,11 @@
 
     begin ── waits for its input ── computes ── end        in nanoseconds from the first operation of the run
 
-    input made                |-------- on its way --------|
+    input made                |-------- in transit --------|
     operation        begin ---|------ waits ---------------|== works ==| end
                               produced                     start
 
-Where the trace tells how long an operation waited, start is begin + waited. Where it does not, as in torch's records,
+Where the trace records how long an operation waited, start is begin + waited. Where it does not, as in torch's records,
 which hold the wait and the work, an operation starts no earlier than its input is made: what it waited for the message
 itself then counts as work, and only operations whose input was made before they began show their work alone.
 
@@ -39,7 +39,7 @@ from pipesched.model.schedule import Schedule
 class Measured:
     """begin, end, waited: shape (steps, operations); both parts of an overlap pair have its times.
 
-    waited: the part of an operation that it waited for a message, or None where nobody measured that. kernels: whether
+    waited: the part of an operation that it waited for a message, or None where that was not measured. kernels: whether
     a device ran on behind these times.
     """
 
@@ -59,14 +59,14 @@ class Running:
     """Shape (steps, operations) throughout, in nanoseconds; both parts of a pair have the same times.
 
     start, end: of the work, and of the operation. produced: when the input from another rank was made, or the begin of
-    an operation without one. waiting: whether the operation had begun before that. told: whether waits were measured.
+    an operation without one. waiting: whether the operation had begun before that. recorded: whether waits are known.
     """
 
     start: Ints
     end: Ints
     produced: Ints
     waiting: Bools
-    told: bool
+    recorded: bool
 
     @property
     def work(self) -> Ints:
@@ -75,7 +75,7 @@ class Running:
     @property
     def skew(self) -> int:
         """How much later than its use some input was made, by clocks that therefore disagree; 0 if never."""
-        used = self.start if self.told else self.end
+        used = self.start if self.recorded else self.end
         return max(int((self.produced - used).max(initial=0)), 0)
 
 
@@ -127,7 +127,7 @@ class Fit:
 
 
 def fits(measured: Measured) -> list[Fit]:
-    """Every cost that the run tells, by F, I, W, B, FB, C and stage."""
+    """Every cost that follows from the run, by F, I, W, B, FB, C and stage."""
     seen = running(measured)
     kept = _warm(measured)
     found = _computes(measured, seen, kept)
@@ -173,7 +173,7 @@ def _computes(measured: Measured, seen: Running, kept: Bools) -> dict[tuple[str,
 def _samples(seen: Running, kept: Bools, members: list[int]) -> Ints:
     """The work of some operations."""
     work, counts, waiting = seen.work[:, members], kept[:, members], seen.waiting[:, members]
-    if not seen.told and (counts & ~waiting).any():
+    if not seen.recorded and (counts & ~waiting).any():
         counts = counts & ~waiting
     return np.asarray(work[counts] if counts.any() else work.ravel())
 
@@ -194,9 +194,9 @@ def _messages(
     single = dependencies.crosses & ~_paired(measured)
     groups: dict[int, list[int]] = defaultdict(list)
     for step, i in np.argwhere(seen.waiting & kept & single).tolist():
-        way = int(seen.start[step, i] - seen.produced[step, i])
-        if not seen.told:
+        latency = int(seen.start[step, i] - seen.produced[step, i])
+        if not seen.recorded:
             own = computes[Op(int(schedule.op[i])).name, int(schedule.stage[i])]
-            way = int(seen.end[step, i] - seen.produced[step, i] - own.value)
-        groups[int(schedule.stage[dependencies.producer[i]])].append(max(way, 0))
+            latency = int(seen.end[step, i] - seen.produced[step, i] - own.value)
+        groups[int(schedule.stage[dependencies.producer[i]])].append(max(latency, 0))
     return {("C", stage): _fit(("C", stage), np.array(found, dtype=np.int64)) for stage, found in groups.items()}

@@ -31,7 +31,7 @@ NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """A rank that never goes on: its instruction and step, from 1; operation: its index in the schedule, or -1."""
+    """A rank that never continues: its instruction and step, from 1; operation: its index in the schedule, or -1."""
 
     rank: int
     at: str
@@ -43,16 +43,16 @@ class Stand:
 class Link:
     """A step of the cycle: a rank stands there until rank `other` reaches `until`, which is queued behind `behind`.
 
-    needs: what an operation lacks, such as its receive. way: 1 if the message between them goes to `other`, -1 if it
-    comes from there, 0 where there is none to send: a SYNC, or a rank that waits for itself. queue: it is not the rank
-    that stands there but what it has posted; the rank may be elsewhere, or done.
+    needs: what an operation lacks, such as its receive. direction: of the message between them, 1 if it is for `other`,
+    -1 if it comes from there, 0 where there is none to send: a SYNC, or a rank that waits for itself. queue: it is not
+    the rank that stands there but what it has posted; the rank may be elsewhere, or done.
     """
 
     stand: Stand
     other: int
     until: str
     until_step: int
-    way: int
+    direction: int
     needs: str = ""
     behind: str = ""
     queue: bool = False
@@ -60,7 +60,7 @@ class Link:
     @property
     def ends(self) -> tuple[int, int]:
         """The ranks that send and receive the message."""
-        return (self.other, self.stand.rank) if self.way < 0 else (self.stand.rank, self.other)
+        return (self.other, self.stand.rank) if self.direction < 0 else (self.stand.rank, self.other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -
 
 
 def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
-    """A shortest cycle of ranks, from the lowest: where each one stands, and the producer that the next has to run."""
+    """A shortest cycle of ranks, from the lowest: where each one stopped, and the producer that the next has to run."""
     missing = {rank: _missing(schedule, dependencies, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
     ranks = shortest_cycle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
     lowest = ranks.index(min(ranks)) if ranks else 0
@@ -141,11 +141,11 @@ def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timelin
 
 
 def cut(dependencies: Dependencies, ran: Bools) -> Dependencies:
-    """The dependencies of a run that stops: what never ran waits for itself, and all that needs it waits with it."""
+    """The dependencies of a run that stops: what never ran waits for itself, and so does all that depends on it."""
     never = np.flatnonzero(~ran)
-    needs, crosses = dependencies.producer.copy(), dependencies.crosses | ~ran
-    needs[never] = never
-    return replace(dependencies, producer=needs, crosses=crosses)
+    producer, crosses = dependencies.producer.copy(), dependencies.crosses | ~ran
+    producer[never] = never
+    return replace(dependencies, producer=producer, crosses=crosses)
 
 
 def _missing(schedule: Schedule, dependencies: Dependencies, times: Timeline, index: int) -> list[tuple[int, int]]:
@@ -175,15 +175,15 @@ def _link(graph: EventGraph, hop: Hop) -> Link:
     program = graph.program
     message = program.sends | program.receives
     at = hop.here if hop.at < 0 or message[hop.at] else hop.at
-    way = 0
+    direction = 0
     if hop.other != hop.rank and message[hop.here]:
-        way = 1 if program.sends[hop.here] else -1
+        direction = 1 if program.sends[hop.here] else -1
     return Link(
         _stand(program, hop.rank, at - int(program.start[hop.rank])),
         hop.other,
         str(program[hop.there]) if hop.there >= 0 else "",
         program.step(hop.there) if hop.there >= 0 else 0,
-        way,
+        direction,
         "" if at == hop.here else str(program[hop.here]),
         str(program[hop.behind]) if hop.behind >= 0 else "",
         graph.model.posted and hop.at < 0,

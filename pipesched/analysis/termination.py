@@ -21,7 +21,6 @@ from pipesched.analysis.communication import (
     UNBOUNDED,
     Model,
     buffered,
-    parse_model,
 )
 from pipesched.analysis.events import build
 from pipesched.analysis.pairing import Pairing, pair
@@ -57,9 +56,6 @@ def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
         found[asked] = holds(program, asked, pairing)
     yes = tuple(model for model, verdict in found.items() if verdict)
     return Verdicts(yes, tuple(model for model, verdict in found.items() if not verdict), capacity)
-
-
-__all__ = ["holds", "least_capacity", "parse_model", "stops"]
 
 
 def stops(program: Program, model: Model) -> tuple[int, ...]:

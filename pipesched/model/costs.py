@@ -5,8 +5,8 @@
     tC               a message between ranks                  default 0
     tM               what one F holds, 1 on an even stage     default 1
 
-Where some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: a cost of 1 beside
-costs in milliseconds is what nobody means. What was assumed in this way is told where it is used.
+Where some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: nobody
+who gives costs in milliseconds means 1 for the others. What was assumed in this way is reported where it is used.
 
 Each is a number or a list with one entry a stage: of the stage that runs; for tFB the stage of the F; for tC the
 stage that sends. All are integers or `Fraction`; time is counted in ticks of 1 / (common denominator), so that no

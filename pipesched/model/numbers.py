@@ -111,7 +111,7 @@ def plain(value: Fraction | int) -> int | str:
 
 
 def exact(**values: object) -> dict[str, object]:
-    """Numbers, and lists and tables of them, as programs read them: each as it is, and as ``KEY_decimal`` beside it."""
+    """Numbers, and lists and tables of them, as programs read them: each as it is, and as ``KEY_decimal`` after it."""
     made: dict[str, object] = {}
     for key, value in values.items():
         made |= {key: _each(plain, value), f"{key}_decimal": _each(float, value)}
@@ -132,13 +132,13 @@ def single(value: object) -> object:
     """The same without them.
 
     Raises:
-        ValueError: one of them is not the number beside it.
+        ValueError: one of them is not its number.
     """
     if isinstance(value, Mapping):
-        beside = {key: f"{key}_decimal" for key in value if f"{key}_decimal" in value}
-        if any(json.dumps(_each(float, value[key])) != json.dumps(value[name]) for key, name in beside.items()):
+        decimals = {key: f"{key}_decimal" for key in value if f"{key}_decimal" in value}
+        if any(json.dumps(_each(float, value[key])) != json.dumps(value[name]) for key, name in decimals.items()):
             raise ValueError
-        return {key: single(entry) for key, entry in value.items() if key not in beside.values()}
+        return {key: single(entry) for key, entry in value.items() if key not in decimals.values()}
     return [single(entry) for entry in value] if isinstance(value, list) else value
 
 

@@ -36,7 +36,7 @@ def most_stages(max_ops: int) -> int:
 class Placement:
     """Which rank runs a stage for a microbatch.
 
-    rank_of: shape (routes, stages), a rank, or -1 where a file does not tell.
+    rank_of: shape (routes, stages), a rank, or -1 where a file does not say.
     route_of: shape (microbatches,), a route.
     ranks: how many ranks there are.
     """
@@ -87,9 +87,9 @@ class Placement:
     @property
     def bidirectional(self) -> bool:
         """Whether some stage lives on more than one rank."""
-        told = self.rank_of >= 0
-        lowest = np.where(told, self.rank_of, self.ranks).min(axis=0)
-        return bool(np.any(told & (self.rank_of != lowest)))
+        known = self.rank_of >= 0
+        lowest = np.where(known, self.rank_of, self.ranks).min(axis=0)
+        return bool(np.any(known & (self.rank_of != lowest)))
 
 
 def linear(ranks: int, microbatches: int) -> Placement:

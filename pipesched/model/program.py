@@ -78,9 +78,9 @@ class Program(RankLists):
 
     @cached_property
     def computes(self) -> Schedule:
-        """The compute order alone. The parts of an overlap pair stand side by side, or they are two slots."""
+        """The compute order alone. The parts of an overlap pair are neighbours, or they are two slots."""
         compute = computes(self.op)
-        beside = np.concatenate([np.zeros(1, dtype=np.bool_), compute])[: len(self)]
+        after_compute = np.concatenate([np.zeros(1, dtype=np.bool_), compute])[: len(self)]
         at = np.flatnonzero(compute)
         return Schedule(
             self.name,
@@ -89,7 +89,7 @@ class Program(RankLists):
             self.op[at],
             self.stage[at],
             self.microbatch[at],
-            (self.second & beside)[at],
+            (self.second & after_compute)[at],
             np.searchsorted(at, self.start).astype(np.int64),
             _Selected(self.origin, at),
         )

@@ -104,7 +104,7 @@ class Schedule(RankLists):
         return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
 
     def to_networkx(self, costs: Costs | None = None) -> Any:
-        """The graph of needs, messages and order as a `networkx.MultiDiGraph`: a node an operation.
+        """The graph of dependencies, messages and order as a `networkx.MultiDiGraph`: a node an operation.
 
         costs: of the start and the end of each node; by default 1 each.
         """

@@ -74,15 +74,15 @@ class Verdict:
     @property
     def line(self) -> str:
         """The status with its numbers."""
-        told = f"{self.status}: {self.objective} {shown(self.value)}"
+        head = f"{self.status}: {self.objective} {shown(self.value)}"
         if self.status != FOUND:
-            return told + self._for_every
+            return head + self._for_every
         source = f"on the word of {engine_name(self.word)}, not checked" if self.word else f"by {self.by}"
-        return f"{told}, gap {float(100 * self.gap):.1f} %, bound {shown(self.lower)} {source}"
+        return f"{head}, gap {float(100 * self.gap):.1f} %, bound {shown(self.lower)} {source}"
 
     @property
     def because(self) -> str:
-        """``no schedule is shorter: …``; of a word, who told it."""
+        """``no schedule is shorter: …``; of a word, whose it is."""
         if self.word:
             return f"it rests on this: {self.shown_by}"
         if self.status == FOUND:
@@ -126,8 +126,8 @@ def documentation(verdict: Verdict, terms: Terms) -> str:
     """What the printed file says of itself."""
     lines = [f"{verdict.line[0].upper()}{verdict.line[1:]}.", f"For: {terms.text}."]
     if verdict.status != FOUND:
-        told = "It rests on this" if verdict.word else "None is shorter"
-        lines.insert(1, f"{told}: {verdict.shown_by}.")
+        reason = "It rests on this" if verdict.word else "None is shorter"
+        lines.insert(1, f"{reason}: {verdict.shown_by}.")
     if terms.scalar_costs is None:
         lines.append("No claim is made of its times: they hold for these costs, which differ by stage.")
     return "\n".join(fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False) for line in lines)

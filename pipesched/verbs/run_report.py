@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from pipesched import render
-from pipesched.analysis.idle import bubble, told
+from pipesched.analysis.idle import bubble, split_length
 from pipesched.diagnostics import Code, Diagnostic, exit_status
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact, shown
@@ -147,7 +147,10 @@ class Rehearsal:
         time, given = self.emission.report.time, self.predicted.left_out
         if self.predicted.unit:
             left_out = f"; messages count as 0, not {given}" if given.given else ""
-            yield from (f"predicted makespan {told(self.predicted.makespan, time.work)}{left_out}", *time.remarks)
+            yield from (
+                f"predicted makespan {split_length(self.predicted.makespan, time.work)}{left_out}",
+                *time.remarks,
+            )
 
     def _prediction(self, measured: float) -> str:
         """The time that was predicted, if computes had a pace."""

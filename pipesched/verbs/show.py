@@ -173,7 +173,7 @@ def _stopped(stop: Standstill) -> dict[str, object]:
                 "until": x.until or None,
                 "until_step": x.until_step or None,
                 "behind": x.behind or None,
-                "message": {1: "sends", -1: "receives", 0: None}[x.way],
+                "message": {1: "sends", -1: "receives", 0: None}[x.direction],
             }
             for x in stop.cycle
         ],

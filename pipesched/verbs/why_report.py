@@ -9,7 +9,7 @@ from itertools import groupby
 from pipesched import render
 from pipesched.analysis.assumptions import published
 from pipesched.analysis.causes import PARTS
-from pipesched.analysis.idle import bubble, headline, told
+from pipesched.analysis.idle import bubble, headline, split_length
 from pipesched.model.lists import Sited
 from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import Op
@@ -38,7 +38,7 @@ def _head(why: Why) -> str:
     time, made, fault = why.report.parts.time, why.analysis, why.report.fault
     title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
     if time is None:
-        return "\n".join([f"{clean(title)}   stops at {told(made.makespan, why.work())}", *made.remarks])
+        return "\n".join([f"{clean(title)}   stops at {split_length(made.makespan, why.work())}", *made.remarks])
     wrong = "" if fault is None else f"; wrong: {fault.code}"
     return "\n".join([f"{clean(title)}   {headline(time.makespan, time.span, time.work)}{wrong}", *made.remarks])
 
@@ -97,7 +97,7 @@ def known_text(known: Known, schedule: Schedule) -> str:
         cut = " with its backwards in one piece" if bool((schedule.op == Op.B).any()) else " with its backwards split"
         lax = {"up to W": " up to the order of W", "split": cut}
         return known.name + lax.get(known.like.reading, "")
-    differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.windows) if high > low]
+    differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.differing) if high > low]
     if 2 * sum(high - low for _, low, high in differing) > len(schedule):
         return f"{known.name} in {ratio(known.like.common)} of its steps; `pipesched diff` shows what has moved"
     parts = []

@@ -170,7 +170,7 @@ def _stops(chart: Chart) -> list[dict[str, object]]:
 def _cycle(chart: Chart) -> list[dict[str, object]]:
     """The messages between the ranks of the cycle: from whom, to whom; sent is false where neither sends."""
     links = caption.messages(chart.stop) if chart.stop else []
-    return [{"from": x.ends[0], "to": x.ends[1], "sent": x.way != 0} for x in links]
+    return [{"from": x.ends[0], "to": x.ends[1], "sent": x.direction != 0} for x in links]
 
 
 def _name(chart: Chart) -> str:

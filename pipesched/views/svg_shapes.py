@@ -286,6 +286,6 @@ class Stop:
         source, target = x.ends
         edge, lean = self._edge, self._edge + 10 + _LANE * lane
         leaves, arrives = (self.frame.y(rank) + self.frame.row * part for rank, part in ((source, 0.7), (target, 0.3)))
-        head = f' marker-end="url(#{self.scope}q)"' if x.way else ""
+        head = f' marker-end="url(#{self.scope}q)"' if x.direction else ""
         path = f"M{number(edge)} {number(leaves)}H{number(lean)}V{number(arrives)}H{number(edge + 1)}"
         return f'<path class="r"{head} d="{path}"><title>{safe(caption.link(x), "xml")}</title></path>'
