@@ -158,7 +158,7 @@ def test_a_periodic_part_is_what_it_says(engine: str) -> None:
     verdicts = set()
     for window in [(a, a + w, n, k) for a in range(7) for w in (0, 1, 3) for n in (0, 1, 2, 5) for k in (1, 2, 3, 4)]:
         exists = any(periodic(f, window) and periodic(b, window) for f, b in every)
-        answer = decide(Question(problem_of_case(case), bound, engine=engine, kernel=window))
+        answer = decide(Question(problem_of_case(case), bound, engine=engine, repeat=window))
         assert answer.verdict == ("sat" if exists else "unsat"), window
         verdicts.add(exists)
     assert verdicts == {True, False}

@@ -15,7 +15,7 @@ import numpy as np
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.problem import Kernel, Orders, Problem
+from pipesched.optimizer.problem import Orders, Problem, Repeat
 
 
 def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
@@ -182,11 +182,11 @@ def fault(problem: Problem, start: Ints, bound: int) -> str:
     return ""
 
 
-def unperiodic(problem: Problem, start: Ints, kernel: Kernel | None) -> str:
+def unperiodic(problem: Problem, start: Ints, repeat: Repeat | None) -> str:
     """What is wrong with the part that repeats, empty if nothing is or there is none."""
-    if kernel is None:
+    if repeat is None:
         return ""
-    first, last, n, period = kernel
+    first, last, n, period = repeat
     t = np.arange(first, last + 1)
     for q in range(problem.sequences):
         mine = start[problem.first[q] : problem.first[q + 1]]

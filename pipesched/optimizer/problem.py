@@ -214,7 +214,7 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
     )
 
 
-class Kernel(NamedTuple):
+class Repeat(NamedTuple):
     """A part that repeats: for t in first .. last, started by t + period = started by t + so many microbatches."""
 
     first: int
@@ -227,7 +227,7 @@ class Kernel(NamedTuple):
 class Question:
     """Is there a schedule with objective at most `bound` ticks?
 
-    engine: cadical, glucose, z3 or cpsat. ranks: these alone (see `reductions`), None for all. kernel: the schedule is
+    engine: cadical, glucose, z3 or cpsat. ranks: these alone (see `reductions`), None for all. repeat: the schedule is
     to repeat itself there. hint: starts of a known schedule, int64, shape (operations,). proof: where to write PATH.cnf
     and PATH.drat of a refutation. limit: steps after which an engine is to give up, None for never; seed: where its
     choices begin.
@@ -237,7 +237,7 @@ class Question:
     bound: int
     engine: str = "cadical"
     ranks: tuple[int, ...] | None = None
-    kernel: Kernel | None = None
+    repeat: Repeat | None = None
     hint: Ints | None = None
     proof: str | None = None
     limit: int | None = None

@@ -16,7 +16,6 @@ from pipesched.analysis.assumptions import doubts
 from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
 from pipesched.model.numbers import doubled, exact, shown
-from pipesched.model.release import Release
 from pipesched.model.verdict import (
     FOUND,
     INFEASIBLE,
@@ -29,6 +28,7 @@ from pipesched.model.verdict import (
 )
 from pipesched.optimizer import convert
 from pipesched.optimizer.answer.baselines import Known, comparison, table
+from pipesched.optimizer.answer.certificate import claims
 from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic
@@ -211,17 +211,9 @@ class Optimum:
         """What the printed file claims, checked by verify: the peak, and times where a claim can name the costs."""
         if self.spent is None:
             return []
-        rule, costs = _rule(self.instance.release), self.instance.scalar_costs
-        peak = [] if rule is None else [f"peak == {_quotient(max(self.peak))}{rule}"]
-        if costs is None:
-            return peak
-        when = " when " + " and ".join(f"{name} == {_quotient(number)}" for name, number in costs.items())
-        if self.every is not None and self.growth is not None:
-            base, more = map(_quotient, self.growth)
-            known = "==" if self.judged is not None and self.judged.everywhere else "<="
-            return [f"{self.objective} {known} {base} + {more} * (m - {self.every[0]}){when}", *peak]
-        times = {"makespan": self.spent.makespan, "span": self.spent.span}
-        return [*(f"{name} == {_quotient(value)}{when}" for name, value in times.items()), *peak]
+        growth = None if self.every is None or self.growth is None else (self.every[0], *self.growth)
+        everywhere = self.judged is not None and self.judged.everywhere
+        return claims(self.instance, self.spent, max(self.peak), growth, everywhere=everywhere)
 
     @classmethod
     def of(
@@ -327,16 +319,3 @@ def _listed(values: Sequence[Fraction]) -> str:
     if len(texts) > _SHOWN:
         texts = [*texts[: _SHOWN // 2], "…", *texts[-_SHOWN // 2 :]]
     return "  ".join(texts)
-
-
-def _rule(release: Release) -> str | None:
-    """The release rule as a claim names it, with its word; None where claims have no name for it."""
-    if release.name == "W":
-        return ""
-    if "=" not in release.name:
-        return f" release {release.name}"
-    return f" release split:{release.at_weight}" if release.at_weight <= 1 else None
-
-
-def _quotient(value: Fraction) -> str:
-    return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"

@@ -27,7 +27,7 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.bounds.longest_paths import Link
 from pipesched.optimizer.encoding.clauses import TRUE, Encoding, Joins, over
 from pipesched.optimizer.encoding.memory_counters import join, memory
-from pipesched.optimizer.problem import Kernel, Problem
+from pipesched.optimizer.problem import Problem, Repeat
 
 Edges = tuple[Ints, Ints, Ints]
 """(later, earlier, delay): start of later >= start of earlier + delay; int64, one entry an edge."""
@@ -40,7 +40,7 @@ def encode(
     precedences: Edges,
     linked: tuple[int, ...],
     joins: Joins = (),
-    kernel: Kernel | None = None,
+    repeat: Repeat | None = None,
     span: int | None = None,
 ) -> Encoding:
     """The clauses that hold exactly for the starts of a schedule within low .. high.
@@ -52,7 +52,7 @@ def encode(
         precedences: chains, the order of a sequence, and memory where it is one.
         linked: the ranks whose memory is in the precedences.
         joins: what waits for any of several sequences.
-        kernel: a part that is to repeat.
+        repeat: a part that is to repeat itself.
         span: what the span of every rank is at most, if it is asked for.
     """
     made = Encoding(problem, low, high, joins)
@@ -67,8 +67,8 @@ def encode(
             memory(made, rank)
     for q, inputs in joins:
         join(made, q, inputs)
-    if kernel is not None:
-        _periodic(made, kernel)
+    if repeat is not None:
+        _periodic(made, repeat)
     if span is not None:
         for held in problem.on:
             _span(made, held, span)
@@ -140,9 +140,9 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
         made.clauses.add(-first[low - begin : high - begin], -second[low - other : high - other])
 
 
-def _periodic(made: Encoding, kernel: Kernel) -> None:
+def _periodic(made: Encoding, repeat: Repeat) -> None:
     """Counter q at t + T = counter q at t, + n. Below 0 microbatches all have started, past the last one none has."""
-    first, last, n, period = kernel
+    first, last, n, period = repeat
     t = np.arange(first, last + 1)
     for q in range(made.problem.sequences):
         begin, length = int(made.problem.first[q]), int(made.problem.length[q])

@@ -17,7 +17,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.optimizer.encoding.cnf import Edges, ends
 from pipesched.optimizer.engines.sat_engines import NO_LIMIT, Effort, GaveUpError, UnknownError
-from pipesched.optimizer.problem import Kernel, Problem
+from pipesched.optimizer.problem import Problem, Repeat
 
 WORKERS = 2  # ways to search, taken in turn by one thread: what it finds does not depend on which is quicker
 STEPS = 1_000_000  # of a unit of its own deterministic time
@@ -41,7 +41,7 @@ def solve(
     high: Ints,
     edges: Edges,
     linked: tuple[int, ...],
-    kernel: Kernel | None = None,
+    repeat: Repeat | None = None,
     hint: Ints | None = None,
     span: int | None = None,
     effort: Effort = NO_LIMIT,
@@ -57,7 +57,7 @@ def solve(
     require()
     from ortools.sat.python import cp_model
 
-    if kernel is not None:
+    if repeat is not None:
         raise UnknownError("cpsat knows no part that repeats")
     model: Any = cp_model.CpModel()
     starts = [model.new_int_var(a, b, "") for a, b in zip(low.tolist(), high.tolist(), strict=True)]

@@ -82,7 +82,7 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
 
 
 def task(question: Question) -> Task:
-    """The time windows by longest paths, in the whole problem. A kernel does not allow to merge.
+    """The time windows by longest paths, in the whole problem. A part that repeats does not allow to merge.
 
     Those of the span of one rank hold exactly if the span does; for several ranks it is a clause of its own.
     """
@@ -92,7 +92,7 @@ def task(question: Question) -> Task:
     if question.ranks is not None:
         problem, kept = restrict(whole, question.ranks)
     low, high = low[kept], high[kept]
-    merged = (unmerged if question.kernel else merge)(problem, low, high)
+    merged = (unmerged if question.repeat else merge)(problem, low, high)
     return Task(question, problem, kept, low, high, merged, merged_links(problem, merged))
 
 
@@ -135,7 +135,7 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
 
 def _alone(question: Question) -> Answer | None:
     """A rank that has no time for its own work within the span, counted from its first start; None if each has."""
-    if question.proof is not None or question.kernel is not None:
+    if question.proof is not None or question.repeat is not None:
         return None
     for rank in reversed(range(question.problem.ranks)):
         answer = _prepared(replace(question, engine="lattice", ranks=(rank,)), lambda steps: None)
@@ -152,7 +152,7 @@ def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, 
     hint = None if question.hint is None else question.hint[made.kept]
     precedences = edges(problem, links(problem))
     linked, most = linked_ranks(problem), spanned(question)
-    return cp_sat.solve(problem, low, high, precedences, linked, question.kernel, hint, most, effort)
+    return cp_sat.solve(problem, low, high, precedences, linked, question.repeat, hint, most, effort)
 
 
 def spanned(question: Question) -> int | None:
@@ -167,7 +167,7 @@ def clauses(made: Task) -> Encoding:
     precedences, linked = edges(merged.problem, made.links), linked_ranks(merged.problem)
     most = spanned(made.question)
     return encode(
-        merged.problem, merged.low, merged.high, precedences, linked, merged.joins, made.question.kernel, most
+        merged.problem, merged.low, merged.high, precedences, linked, merged.joins, made.question.repeat, most
     )
 
 
@@ -190,7 +190,7 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
 def _believed(made: Task, start: Ints) -> Answer:
     """A model is an answer only if it is a schedule."""
     question = made.question
-    wrong = fault(made.problem, start, question.bound) or unperiodic(made.problem, start, question.kernel)
+    wrong = fault(made.problem, start, question.bound) or unperiodic(made.problem, start, question.repeat)
     if wrong:
         return Answer("unknown", reason=f"internal error: the model of {question.engine} is no schedule: {wrong}")
     return Answer("sat", start if question.ranks is None else None)
@@ -214,8 +214,8 @@ def _comments(question: Question, made: Encoding) -> Iterator[str]:
     bound = problem.time(question.bound)
     yield f"c Is there a schedule of {about} with {problem.objective} at most {bound} ({question.bound} ticks)?\n"
     yield f"c caps by rank, in parts of {problem.part}: {' '.join(map(str, problem.cap.tolist()))}\n"
-    if question.kernel is not None:
-        yield "c repeats from {} to {}: {} microbatches every {} ticks\n".format(*question.kernel)
+    if question.repeat is not None:
+        yield "c repeats from {} to {}: {} microbatches every {} ticks\n".format(*question.repeat)
     yield "c Variable a + k is true if the operation has started by tick t + k; the others are auxiliary.\n"
     if made.joins:
         yield "c The W of a rank with several stages are counted together: microbatch n is the n-th W of the rank.\n"

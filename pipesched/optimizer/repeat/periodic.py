@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import ceil, inf
 
 import numpy as np
@@ -95,20 +96,19 @@ def periodic(
     until: when time is over (monotonic).
     """
     with Pool(limits.workers) as pool:
-        found = _first(instance, _at_the_bound(instance, limits), pool, limits, progress, until)
+        first = partial(_first, instance, pool=pool, limits=limits, progress=progress, until=until)
+        found = first(_at_the_bound(instance, limits))
         if found is None:
-            found = _first(instance, _above(instance), pool, limits, progress, until)
-            while found is not None:  # the same period, with less before and after it
-                shorter = _first(instance, _less(instance, found), pool, limits, progress, until)
-                if shorter is None:
-                    break
-                found = shorter
+            found = first(_above(instance))
+            while found is not None and (shorter := first(_less(instance, found))) is not None:
+                found = shorter  # the same period, with less before and after it
     return found
 
 
 def _first(
     instance: Instance,
     tries: Iterator[Try | Periodic],
+    *,
     pool: Pool,
     limits: Limits,
     progress: Callable[[State], None],
@@ -144,7 +144,7 @@ def _question(one: Try, limits: Limits) -> Question:
     asked = middle(one.problem, one.objective, one.every, one.period)
     engine = "z3" if limits.engine == "z3" else "cadical"
     steps = _LIMIT + _LOADING * one.problem.operations * one.objective
-    return Question(one.problem, one.objective, engine, kernel=asked, limit=steps, seed=limits.seed)
+    return Question(one.problem, one.objective, engine, repeat=asked, limit=steps, seed=limits.seed)
 
 
 def _named(one: Try) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.optimizer import convert
-from pipesched.optimizer.problem import Kernel, Orders, Problem
+from pipesched.optimizer.problem import Orders, Problem, Repeat
 
 MOST_PER_KERNEL = 4  # microbatches
 
@@ -77,11 +77,11 @@ def reach(problem: Problem) -> int:
     return max(duration, int((problem.duration[problem.before] + problem.lag).max(initial=0)))
 
 
-def middle(problem: Problem, bound: int, every: int, period: int) -> Kernel:
+def middle(problem: Problem, bound: int, every: int, period: int) -> Repeat:
     """The part that an engine is asked to repeat, around the middle of a schedule of `bound` ticks."""
     length = period + reach(problem)
     seam = (bound + length - period) // 2
-    return Kernel(seam - length - 1, seam - 1, every, period)
+    return Repeat(seam - length - 1, seam - 1, every, period)
 
 
 def find_seam(problem: Problem, start: Ints) -> Seam | None:
