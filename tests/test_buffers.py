@@ -17,6 +17,8 @@ from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
+pytestmark = pytest.mark.quick
+
 HERE = Path(__file__).parent
 GOOD = sorted((HERE / "torch_fixtures").glob("ok_*.csv"))
 MAKER = {Op.SEND_F: (Op.F,), Op.SEND_B: (Op.I, Op.B), Op.RECV_F: (Op.F,), Op.RECV_B: (Op.I, Op.B)}

@@ -13,6 +13,8 @@ from pipesched.__main__ import main
 from pipesched.assets import asset
 from pipesched.cli import app
 
+pytestmark = pytest.mark.quick
+
 GOLDEN = Path(__file__).parent / "golden"
 VALIDATOR = Draft202012Validator(json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8")))
 

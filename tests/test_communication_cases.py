@@ -14,6 +14,8 @@ from tests.oracles.explorer import MODELS, walk
 from tests.oracles.explorer_machines import machine
 from tests.oracles.explorer_script import Script
 
+pytestmark = pytest.mark.quick
+
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 

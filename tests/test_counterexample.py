@@ -22,6 +22,8 @@ from pipesched.source import Source
 from tests.oracles import simulate
 from tests.readers.cycles import closed, hops, stopped
 
+pytestmark = pytest.mark.quick
+
 PLANTED = """\
 # Interleaved 1F1B; rank 3 runs its first backward right after the forward of the same microbatch.
 schedule planted(p, v = 2, m = 2 * p)

@@ -12,6 +12,8 @@ from pipesched.language.parser import parse
 from pipesched.model.schedule import Schedule
 from tests.makers.chunks import FENCE, Chunk, check, fences
 
+pytestmark = pytest.mark.quick
+
 README = Path(__file__).parents[1] / "grammars" / "README.md"
 GRAMMAR = README.with_name("pipesched.lark")
 BLOCKS = fences(README)

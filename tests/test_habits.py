@@ -14,6 +14,8 @@ import pipesched
 from pipesched.diagnostics import Diagnostic
 from pipesched.source import Source
 
+pytestmark = pytest.mark.quick
+
 HEAD = "schedule x(p, m = 2 * p)"
 STAGE = "stage s in 0 .. p on rank s"
 BODY = "  repeat m { F }\n  repeat m { B }"

@@ -9,9 +9,12 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.quick
 
 TESTS = Path(__file__).resolve().parent
 README = TESTS / "README.md"
@@ -30,6 +33,7 @@ NOUNS = {
 }
 
 
+@cache
 def docstring(name: str) -> str:
     return ast.get_docstring(ast.parse((TESTS / name).read_text("utf-8"))) or ""
 

@@ -24,6 +24,8 @@ from pipesched.model.verdict import Terms
 from tests.makers.instances import given, placement_of
 from tests.oracles.brute import Instance, optimum, random_instance, steps
 
+pytestmark = pytest.mark.quick
+
 OBJECTIVES = ("makespan", "span")
 
 

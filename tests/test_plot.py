@@ -13,6 +13,8 @@ from pipesched.__main__ import main
 from pipesched.views.plot import Point, axis, distinct_notes, front, labels, plot
 from tests.test_compare import exact, rows
 
+pytestmark = pytest.mark.quick
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesched.language.folding import LETTER, LOOP, Folder, spelled
 from tests.depth import deep
+
+pytestmark = pytest.mark.quick
 
 
 @cache

@@ -16,6 +16,8 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.report import Claim, Communication, Memory, Parts, Report, Time
 from pipesched.source import Source
 
+pytestmark = pytest.mark.quick
+
 SCHEMA = json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
 

@@ -12,6 +12,8 @@ from pipesched.runtime.fingerprints import Card, disagreement
 from pipesched.runtime.launch import Break, Outcome, RankResult
 from pipesched.runtime.silence import DONE, IDLE, RUNNING, Beat, Silence
 
+pytestmark = pytest.mark.quick
+
 
 def beat(rank: int, moves: int, state: str = RUNNING, waits: str = "", **more: Any) -> Beat:
     return Beat(Place(rank, 1, 7, "0F1", waits), moves, more.pop("steps", 1), state, **more)

@@ -7,6 +7,8 @@ import pytest
 from pipesched.readers import reader_of
 from pipesched.source import Source
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("name", "text", "expected"),

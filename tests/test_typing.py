@@ -27,9 +27,10 @@ def test_users_code_passes_mypy(tmp_path: Path) -> None:
     """Every file of `typing/` and every Python block of a README, in one run of mypy."""
     files = [str(path) for path in PROGRAMS]
     for readme in READMES:
-        for number, block in enumerate(blocks(readme, "python")):
+        programs = [program(block) for block in blocks(readme, "python")] + blocks(readme, "py")
+        for number, text in enumerate(programs):
             name = "readme_" + "_".join(Path(readme).with_suffix("").parts).replace(".", "_") + f"_{number}.py"
-            (tmp_path / name).write_text(program(block), encoding="utf-8")
+            (tmp_path / name).write_text(text, encoding="utf-8")
             files.append(str(tmp_path / name))
     command = [
         sys.executable,

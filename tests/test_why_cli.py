@@ -16,6 +16,8 @@ from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
 from tests.test_why import played
 
+pytestmark = pytest.mark.quick
+
 
 def order_of(name: str, **sizes: int) -> Schedule:
     schedule = pipesched.load(name, **sizes)
