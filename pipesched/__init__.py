@@ -71,7 +71,7 @@ __all__ = [
     "why",
 ]
 
-_ELSEWHERE = {  # all others are in `api`, the module that tells the nouns who draws them
+_ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Calibration": "verbs.calibrate",
     "Comparison": "verbs.compare",
     "Costs": "model.costs",

@@ -25,14 +25,14 @@ ALIASES = {
     "dualpipe": ("dualpipe",),
     "dualpipev": ("dualpipev", "dualpipecutinhalf"),
 }
-_SAID = {  # of aliases whose name does not tell what they are taken for
+_SAID = {  # what is said of aliases whose name does not show what they are taken for
     "interleavedzerobubble": "its order for one stage of each rank; with several it is not in the library",
 }
 NEAR = {
     "zerobubble": "zero bubble is zb_h1, zb_h2 or zb_v",
     "zb": "zero bubble is zb_h1, zb_h2 or zb_v",
-    "loopedbfs": "`interleaved` has its placement, and goes depth first; `pipesched optimize interleaved` finds others",
-    "breadthfirst": "`interleaved` has its placement, and goes depth first",
+    "loopedbfs": "`interleaved` has its placement, and is depth first; `pipesched optimize interleaved` finds others",
+    "breadthfirst": "`interleaved` has its placement, and is depth first",
     "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
     "pipedream2bw": "PipeDream-2BW trains on old weights; with a flush its order is `1f1b`",
     "chimera": "`dualpipe` has its placement: two routes, each with a copy of every stage",

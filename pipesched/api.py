@@ -246,7 +246,7 @@ def compare(
     """Schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
 
     library: ``--all``, every built-in schedule too. cost_per: costs are those of 1/p of the model (``rank``) or of one
-    ``stage``. A parameter goes to the schedules that have it.
+    ``stage``. A parameter is for the schedules that have it.
 
     Raises:
         PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a file that is not there.
@@ -364,7 +364,7 @@ def run(
 
 
 def calibrate(*traces: File, digits: int = 3) -> Calibration:
-    """The costs of every stage, fitted to a measured run: `result.costs` goes into every other function.
+    """The costs of every stage, fitted to a measured run: `result.costs` is what every other function takes.
 
     traces: what ``run --trace`` writes, or the files of torch's profiler, one a rank.
 

@@ -1,4 +1,4 @@
-"""The group of commands, and how a mistake on the command line is told: with a code, a suggestion and status 2."""
+"""The group of commands, and how a mistake on the command line is reported: with a code, a suggestion and status 2."""
 
 from __future__ import annotations
 
@@ -107,14 +107,14 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.UsageError as error:
-        diagnostics: Sequence[Diagnostic] = [_told(error, arguments)]
+        diagnostics: Sequence[Diagnostic] = [_diagnostic(error, arguments)]
     except PipeschedError as error:
         diagnostics = error.diagnostics
     terminal.complain(diagnostics, *_asked(arguments))
     return exit_status(diagnostics)
 
 
-def _told(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic:
+def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic:
     """click's complaint in our form."""
     if isinstance(error, click.NoSuchOption) and (help := _option_meant(error, arguments)):
         return Diagnostic(Code.USAGE, f"no such option {error.option_name!r}", help=help)

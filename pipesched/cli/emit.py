@@ -43,7 +43,7 @@ def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
         if made.order is None:
             return _refuse(made, out)
         files = _write(made, out, per_rank)
-        _tell(made, out, files, per_rank)
+        _report(made, out, files, per_rank)
     return 0
 
 
@@ -83,16 +83,16 @@ def _write_ranks(emission: Emission, folder: str) -> Iterator[str]:
         yield path
 
 
-def _tell(emission: Emission, out: Output, files: list[str], per_rank: str | None) -> None:
-    """Warnings, and what goes with the file: on stderr, or all in one object."""
+def _report(emission: Emission, out: Output, files: list[str], per_rank: str | None) -> None:
+    """Warnings, and the settings of a trainer: on stderr, or all in one object."""
     settings = list(_settings(emission, files, per_rank))
     if sys.stdout is not None:
         sys.stdout.flush()  # so that on a terminal the settings come after the text
     if out.format == "json":
         text = None if files else "".join(emission.pieces())
         found = [render.as_json(diagnostic) for diagnostic in emission.report.diagnostics]
-        told = {"ok": True, "name": emission.report.name, "target": emission.target, "files": files, "text": text}
-        terminal.write(terminal.dumps({**told, "settings": settings, "diagnostics": found}) + "\n", sys.stdout)
+        entry = {"ok": True, "name": emission.report.name, "target": emission.target, "files": files, "text": text}
+        terminal.write(terminal.dumps({**entry, "settings": settings, "diagnostics": found}) + "\n", sys.stdout)
         return
     if emission.report.diagnostics:
         terminal.complain(emission.report.diagnostics, out.format, out.color_choice)
@@ -101,7 +101,7 @@ def _tell(emission: Emission, out: Output, files: list[str], per_rank: str | Non
 
 
 def _settings(emission: Emission, files: list[str], per_rank: str | None) -> Iterator[str]:
-    """What a trainer has to be told beside the file."""
+    """What a trainer needs besides the file."""
     if emission.order is None:
         return
     if per_rank is not None and TARGETS[emission.target].torch:

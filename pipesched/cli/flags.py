@@ -95,7 +95,7 @@ def output_of(given: Mapping[str, Any]) -> Output:
 
 
 def _read_target(text: str) -> str:
-    """A file or a schedule; of an alias that does not tell it, what it is taken for is said on stderr.
+    """A file or a schedule; of an alias that does not show it, what it is taken for is said on stderr.
 
     Raises:
         PipeschedError: PS225, a size where a file belongs.

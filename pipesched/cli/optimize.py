@@ -35,7 +35,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
     \b
     Caps are in microbatches through 1/p of the model. -o writes the schedule; the verdict, and --json, go to stdout.
-    Exit status: 0 optimal, proved or on an engine's word, which the verdict tells; 1 infeasible; 2 the command line;
+    Exit status: 0 optimal, proved or on an engine's word, which the verdict says; 1 infeasible; 2 the command line;
     3 less is not excluded (a time limit, or interrupted), or not proved with --require-proof.
     """
     ranged, caps = given["mem_cap"] or (False, ())

@@ -15,13 +15,12 @@ from pipesched.cli.terminal import Output
 if TYPE_CHECKING:
     from pipesched.optimizer.search.state import State
 
-FIRST_AFTER = 1.0  # seconds: quick work says nothing
-EVERY = 1.0
+EVERY = 1.0  # seconds: quick work says nothing
 EVERY_LINE = 10.0  # where lines cannot be rewritten
 
 
 class Ticker:
-    """Shows where a search stands."""
+    """Shows how far a search is."""
 
     def __init__(self, out: Output) -> None:
         self.live = sys.stderr is not None and sys.stderr.isatty()

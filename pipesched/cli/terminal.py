@@ -20,7 +20,7 @@ from pipesched import files, render
 from pipesched.diagnostics import Code, Diagnostic, fail
 from pipesched.safe import safe
 
-_CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that is cut short by a closed pipe is not told
+_CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is no error
 
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:
@@ -138,14 +138,6 @@ def replace_with(path: str, pieces: Iterable[str]) -> None:
         files.replace(path, (piece.encode("utf-8", "surrogateescape") for piece in pieces))
     except OSError as error:
         raise fail(Code.USAGE, f"cannot write {path}: {error.strerror or error}") from None
-
-
-def how_far(fault: Diagnostic | None, *, finished: bool) -> str:
-    """Of a wrong order that is drawn or told all the same: what of it that is."""
-    if not finished:
-        return "as far as it runs"
-    blocked = fault is not None and fault.code is Code.DEADLOCK
-    return "as if no send blocked" if blocked else "as it stands"
 
 
 def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None:

@@ -8,7 +8,8 @@ import click
 
 from pipesched import render
 from pipesched.cli import flags
-from pipesched.cli.terminal import dumps, how_far
+from pipesched.cli.terminal import dumps
+from pipesched.diagnostics import Code
 from pipesched.verbs.options import compile_options
 
 
@@ -34,6 +35,7 @@ def why(file: str, *, every: bool, **given: Any) -> int:
         out.line(dumps(found.to_json()) if out.format == "json" else found.text(every=every))
         if (wrong := found.report.fault) is not None:
             fault = render.concise(wrong, source.name)
-            told_as = how_far(wrong, finished=found.analysis.finished)
-            out.complain(f"{fault}; explained {told_as}, `pipesched verify` reports all")
+            far = "as if no send blocked" if wrong.code is Code.DEADLOCK else "as it stands"
+            far = far if found.analysis.finished else "as far as it runs"
+            out.complain(f"{fault}; explained {far}, `pipesched verify` reports all")
         return found.exit_status

@@ -29,7 +29,7 @@ DIGITS = 3
 
 _KERNELS = "there are kernels of a GPU, which may run on after the records that launched them"
 _NANO = 1000  # in a microsecond
-_SKEW = Fraction(1, 100)  # of a step: clocks that disagree by so much are told
+_SKEW = Fraction(1, 100)  # of a step: clocks that disagree by so much are reported
 _FINEST = 9  # decimals that costs may have
 
 
@@ -156,7 +156,7 @@ Values = Mapping[tuple[str, int], Fraction]
 
 
 def _row(key: str, values: Values, measured: Measured, notes: list[str]) -> list[Fraction] | None:
-    """A cost of every stage, with what the run did not tell filled in; None where it told of no stage."""
+    """A cost of every stage, with what the run did not show filled in; None where it showed none."""
     stages = range(measured.schedule.stages)
     known = [stage for stage in stages if (key, stage) in values]
     if not known:
