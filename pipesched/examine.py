@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
-from pipesched.analysis.assumptions import assumed
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
@@ -199,7 +198,7 @@ def _time(made: Analysis) -> Time | None:
     if spent is None:
         return None
     times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
-    return Time(costs.to_json(), *times, assumed(costs, made.costs_used), made.remarks)
+    return Time(costs.to_json(), *times, costs.assumed_of(made.costs_used), made.remarks)
 
 
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:

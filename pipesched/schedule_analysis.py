@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
-from pipesched.analysis.assumptions import remarks, used
 from pipesched.analysis.communication import STRICT, Model
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.holdings import Buffers, Memory, buffers, memory
@@ -24,7 +23,7 @@ from pipesched.analysis.idle import Idle, idle
 from pipesched.analysis.pairing import Pairing, pair
 from pipesched.analysis.standstill import Standstill, cut, of_orders, of_program
 from pipesched.analysis.termination import Verdicts, verdicts
-from pipesched.analysis.timeline import Timeline, timeline
+from pipesched.analysis.timeline import Timeline, costs_used, timeline
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs, Ticks
 from pipesched.model.program import Program
@@ -85,12 +84,12 @@ class Analysis:
     @cached_property
     def costs_used(self) -> frozenset[str]:
         """Which of the costs F, I, W, B and FB the times depend on."""
-        return frozenset(used(self.schedule, self.costs))
+        return frozenset(costs_used(self.schedule, self.costs))
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is assumed of the costs that are used, and what else is to be said of them, in words."""
-        return tuple(remarks(self.costs, self.costs_used))
+        return tuple(self.costs.remarks(self.costs_used))
 
     @cached_property
     def memory(self) -> Memory:

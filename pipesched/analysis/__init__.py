@@ -6,7 +6,6 @@ idle           work, idle time, span
 causes         why each operation starts when it does: the critical path, and where idle time comes from
 holdings       what a rank holds: activations, and messages in hand
 likeness       whether two orders are the same but for a part, and the fewest moves from one to the other
-assumptions    which costs the times rest on, and what was assumed of them
 measured_run   a run that was measured: work, waiting, and the costs that follow
 deviation      where such a run leaves its plan
 

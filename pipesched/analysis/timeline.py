@@ -18,7 +18,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.model.costs import Ticks
+from pipesched.model.costs import Costs, Ticks
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 
@@ -63,6 +63,17 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
     if float(cost.sum(dtype=np.float64)) + float(ticks.message.max(initial=0)) * len(schedule) >= 2.0**62:
         raise fail(Code.COSTS, "the times leave 64 bits", help="use a larger unit of time")
     return np.asarray(cost, dtype=np.int64)
+
+
+def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
+    """The keys of the costs on which the times depend: the kinds that run, and FB for each F and B that overlap."""
+    second = np.flatnonzero(schedule.joined)
+    pairs = second[schedule.op[second] == Op.B]
+    alone = np.ones(len(schedule), dtype=np.bool_)
+    if "FB" in costs.given:
+        alone[pairs] = alone[pairs - 1] = False
+    kinds = {Op(op).name for op in np.unique(schedule.op[alone]).tolist()}
+    return kinds | {"FB"} if len(pairs) else kinds
 
 
 ROUNDS = range(12, 513)  # for so many ranks, numpy's rounds over ranks beat the event loop over slots

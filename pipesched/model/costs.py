@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -29,7 +29,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.model.numbers import number, plain, shown
+from pipesched.model.numbers import exact, number, plain, shown
 from pipesched.model.ops import COMPUTES, LETTERS
 
 Cost: TypeAlias = Fraction | tuple[Fraction, ...]
@@ -132,9 +132,33 @@ class Costs:
         rules = {key: self._rule(key).text for key in UNIT if key not in self.given}
         return rules if "FB" in self.given else {**rules, "FB": "F + B"}
 
+    def assumed_of(self, kinds: Iterable[str]) -> dict[str, str]:
+        """Of the costs of these, those that were assumed."""
+        wanted = set(kinds)
+        return {key: text for key, text in self.assumed.items() if key in wanted}
+
+    def doubts(self, kinds: Iterable[str]) -> Iterator[str]:
+        """In words, what contradicts itself, or is not used, where the times depend on these."""
+        if self.disagreement:
+            yield self.disagreement
+        if "FB" in self.given and "FB" not in kinds:
+            yield "the cost FB is not used: nothing overlaps"
+
+    def remarks(self, kinds: Iterable[str]) -> Iterator[str]:
+        """In words, what was assumed of the costs of these, and the doubts; nothing where all was given."""
+        wanted = set(kinds)
+        if guessed := self.assumed_of(wanted):
+            yield f"assumed: {equations(guessed, self)}"
+        yield from self.doubts(wanted)
+
+    def published(self, kinds: Iterable[str]) -> dict[str, object]:
+        """The costs, and what was assumed of those of these, as programs read it."""
+        remarks = list(self.remarks(kinds))
+        return {**exact(costs=self.to_json()), "assumed_costs": self.assumed_of(kinds), "cost_remarks": remarks}
+
     @property
     def disagreement(self) -> str:
-        """What is to be said where B and I + W are given, and are not the same."""
+        """In words, that B and I + W are given and are not the same; else empty."""
         if not {"I", "W", "B"} <= self.given.keys():
             return ""
         parts = _each(add, self.given["I"], self.given["W"])

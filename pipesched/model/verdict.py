@@ -201,7 +201,7 @@ class Terms:
     @property
     def assumed(self) -> dict[str, str]:
         """The costs that count and were not given, though others were: each with what it follows from."""
-        return {key: text for key, text in self.costs.assumed.items() if key in self.kinds}
+        return self.costs.assumed_of(self.kinds)
 
     @property
     def scalar_costs(self) -> dict[str, Fraction] | None:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipesched import render
-from pipesched.analysis.assumptions import assumed, remarks, used
 from pipesched.analysis.idle import overhead
+from pipesched.analysis.timeline import costs_used
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail, fault_in
 from pipesched.examine import Options
@@ -277,8 +277,8 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         bound(schedule, costs, options, report),
         report.diagnostics,
         bool(set(loaded.own_costs.given) - set(options.costs.given if options.costs else ())),
-        assumed(costs, kinds := used(schedule, costs)),
-        tuple(remarks(loaded.costs(options.costs), kinds)),
+        costs.assumed_of(kinds := costs_used(schedule, costs)),
+        tuple(loaded.costs(options.costs).remarks(kinds)),
     )
 
 

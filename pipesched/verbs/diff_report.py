@@ -7,7 +7,6 @@ from fractions import Fraction
 from itertools import groupby
 
 from pipesched import render
-from pipesched.analysis.assumptions import published
 from pipesched.examine import Examination
 from pipesched.model.numbers import exact, percent
 from pipesched.render import clean
@@ -143,7 +142,7 @@ def as_json(found: Difference) -> dict[str, object]:
 
 
 def _costs(made: Examination) -> dict[str, object]:
-    return published(made.analysis.costs, made.analysis.costs_used)
+    return made.analysis.costs.published(made.analysis.costs_used)
 
 
 def _move_json(move: Move) -> dict[str, object]:

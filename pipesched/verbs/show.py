@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pipesched import render
-from pipesched.analysis.assumptions import published
 from pipesched.analysis.standstill import Standstill
 from pipesched.compile import examined
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail, fault_in
@@ -107,7 +106,7 @@ class Picture:
             "name": made.title,
             "source": self.source,
             "parameters": dict(made.sizes),
-            **published(made.costs, made.analysis.costs_used),
+            **made.costs.published(made.analysis.costs_used),
             **exact(**{name: None if spent is None else getattr(spent, name) for name in figures}),
             "format": self.format,
             "picture": self.drawn,

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import groupby
 
 from pipesched import render
-from pipesched.analysis.assumptions import published
 from pipesched.analysis.causes import PARTS
 from pipesched.analysis.idle import bubble, headline, split_length
 from pipesched.model.lists import Sited
@@ -202,7 +201,7 @@ def as_json(why: Why) -> dict[str, object]:
         "name": made.schedule.name,
         "source": why.examined.loaded.source,
         "parameters": dict(why.report.parameters),
-        **published(made.costs, made.costs_used),
+        **made.costs.published(made.costs_used),
         **exact(makespan=made.makespan, bubble=bubble(made.makespan, why.work()), work=why.work(), idle=why.idle()),
         **exact(split=why.parts()),
         "growth": None if why.growth is None else _growth_json(why.growth),

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from pipesched import render
-from pipesched.analysis.assumptions import doubts
 from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
 from pipesched.model.numbers import doubled, exact, shown
@@ -308,7 +307,7 @@ def _bound_by(state: State) -> str:
 
 
 def _notes(instance: Instance, state: State) -> tuple[str, ...]:
-    notes = [*state.notes, *doubts(instance.costs, instance.kinds)]
+    notes = [*state.notes, *instance.costs.doubts(instance.kinds)]
     if instance.rounded is not None and instance.rounded != instance.caps:
         notes.insert(0, f"the cap binds at {listed_caps(instance.rounded)}: activations come in no smaller pieces")
     return tuple(notes)
