@@ -44,7 +44,7 @@ def lists(program: Program) -> list[list[Instruction]]:
 
 
 def ended(program: Program, stops: Sequence[int]) -> list[bool]:
-    """Of each compute, whether it stands before where its rank stops."""
+    """Of each compute, whether it comes before where its rank stops."""
     return [
         stop < 0 or i < stop
         for instructions, stop in zip(lists(program), stops, strict=True)
@@ -68,14 +68,14 @@ def shuffled(name: str, sizes: dict[str, int], seed: int) -> Program:
 
 
 def walked(stop: Standstill, program: Program, stops: Sequence[int]) -> None:
-    """The cycle goes round: each rank stands where it stops, and waits for what the next one has still before it."""
+    """The cycle closes: each rank is blocked where it stops, and waits for what the next one has still before it."""
     for link, after in zip(stop.cycle, stop.cycle[1:] + stop.cycle[:1], strict=True):
-        assert link.other == after.stand.rank
-        mine = program.instructions(link.stand.rank)
-        assert str(mine[link.stand.step - 1]) == link.stand.at
+        assert link.other == after.blocked.rank
+        mine = program.instructions(link.blocked.rank)
+        assert str(mine[link.blocked.step - 1]) == link.blocked.at
         if not link.queue:  # of a fused batch any member may be told
-            group = {mine[link.stand.step - 1].group, mine[stops[link.stand.rank]].group}
-            assert link.stand.step - 1 == stops[link.stand.rank] or (len(group) == 1 and -1 not in group)
+            group = {mine[link.blocked.step - 1].group, mine[stops[link.blocked.rank]].group}
+            assert link.blocked.step - 1 == stops[link.blocked.rank] or (len(group) == 1 and -1 not in group)
         if link.until:
             assert str(program.instructions(link.other)[link.until_step - 1]) == link.until
         assert link.direction == 0 or mine_sends(link, mine) == (link.direction > 0)
@@ -83,7 +83,7 @@ def walked(stop: Standstill, program: Program, stops: Sequence[int]) -> None:
 
 def mine_sends(link: Link, mine: list[Instruction]) -> bool:
     """Whether the rank has the sending end of the message it waits with."""
-    end = link.needs or link.stand.at
+    end = link.needs or link.blocked.at
     return next(x for x in mine if str(x) == end).op.send
 
 
@@ -99,7 +99,7 @@ def test_what_runs_is_what_every_interleaving_runs(first: int) -> None:
             assert (found is None) == (set(stops) <= {-1})
             if found is not None:
                 assert found.ran.tolist() == ended(case, stops)
-                assert [x.rank for x in found.stands] == [rank for rank, stop in enumerate(stops) if stop >= 0]
+                assert [x.rank for x in found.blocked] == [rank for rank, stop in enumerate(stops) if stop >= 0]
                 walked(found, case, stops)
 
 

@@ -30,7 +30,7 @@ NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class Blocked:
     """A rank that never continues: its instruction and step, from 1; operation: its index in the schedule, or -1."""
 
     rank: int
@@ -41,14 +41,14 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A step of the cycle: a rank stands there until rank `other` reaches `until`, which is queued behind `behind`.
+    """A step of the cycle: a rank is blocked until rank `other` reaches `until`, which is queued behind `behind`.
 
     needs: what an operation lacks, such as its receive. direction: of the message between them, 1 if it is for `other`,
     -1 if it comes from there, 0 where there is none to send: a SYNC, or a rank that waits for itself. queue: it is not
-    the rank that stands there but what it has posted; the rank may be elsewhere, or done.
+    the rank that is blocked but what it has posted; the rank may be elsewhere, or done.
     """
 
-    stand: Stand
+    blocked: Blocked
     other: int
     until: str
     until_step: int
@@ -60,19 +60,19 @@ class Link:
     @property
     def ends(self) -> tuple[int, int]:
         """The ranks that send and receive the message."""
-        return (self.other, self.stand.rank) if self.direction < 0 else (self.stand.rank, self.other)
+        return (self.other, self.blocked.rank) if self.direction < 0 else (self.blocked.rank, self.other)
 
 
 @dataclass(frozen=True, eq=False)
 class Standstill:
-    """ran: whether each operation of the schedule ends. stands: every rank that does not, in order.
+    """ran: whether each operation of the schedule ends. blocked: every rank that does not, in order.
 
     cycle: empty where a rank waits for a message that nobody sends or takes. model: empty if none helps.
     """
 
     model: str
     ran: Bools
-    stands: tuple[Stand, ...]
+    blocked: tuple[Blocked, ...]
     cycle: tuple[Link, ...]
 
     @property
@@ -85,16 +85,16 @@ class Standstill:
         return f"under {self.model or 'every model'}"
 
     @property
-    def waiting(self) -> tuple[Stand, ...]:
+    def waiting(self) -> tuple[Blocked, ...]:
         """Every rank that waits, or whose queue does, once, by rank: those of the cycle where that has them."""
-        by_rank = {x.rank: x for x in self.stands}
-        by_rank |= {link.stand.rank: link.stand for link in reversed(self.cycle)}
+        by_rank = {x.rank: x for x in self.blocked}
+        by_rank |= {link.blocked.rank: link.blocked for link in reversed(self.cycle)}
         return tuple(by_rank[rank] for rank in sorted(by_rank))
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """Those of the cycle, in its order."""
-        return tuple(dict.fromkeys(link.stand.rank for link in self.cycle))
+        return tuple(dict.fromkeys(link.blocked.rank for link in self.cycle))
 
 
 def together(ranks: Sequence[int]) -> str:
@@ -111,21 +111,21 @@ def of_program(program: Program, model: Model) -> Standstill | None:
     graph = build(program, model, pair(program))
     if all(stop < 0 for stop in graph.stops):
         return None
-    stands = (_stand(program, rank, stop) for rank, stop in enumerate(graph.stops) if stop >= 0)
+    blocked = (_blocked(program, rank, stop) for rank, stop in enumerate(graph.stops) if stop >= 0)
     hops = Cycle(graph).hops()
     alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # its own peer, which is no cycle
     cycle = () if alone else tuple(_link(graph, hop) for hop in hops)
-    return Standstill(str(model), graph.fired[: len(program)][computes(program.op)], tuple(stands), cycle)
+    return Standstill(str(model), graph.fired[: len(program)][computes(program.op)], tuple(blocked), cycle)
 
 
 def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Standstill:
     """Where compute orders stop that wait for each other, whatever the messages."""
-    stands = tuple(_at(schedule, index) for index in times.stuck if index >= 0)
+    blocked = tuple(_at(schedule, index) for index in times.stuck if index >= 0)
     links = tuple(
         Link(_at(schedule, part), int(schedule.rank[producer]), str(schedule[producer]), schedule.step(producer), -1)
         for part, producer in compute_cycle(schedule, dependencies, times)
     )
-    return Standstill("", times.start >= 0, stands, links)
+    return Standstill("", times.start >= 0, blocked, links)
 
 
 def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
@@ -157,17 +157,17 @@ def _missing(schedule: Schedule, dependencies: Dependencies, times: Timeline, in
     return [(part, producer) for part, producer in inputs if times.end[producer] < 0]
 
 
-def _at(schedule: Schedule, index: int) -> Stand:
-    return Stand(int(schedule.rank[index]), str(schedule[index]), schedule.step(index), index)
+def _at(schedule: Schedule, index: int) -> Blocked:
+    return Blocked(int(schedule.rank[index]), str(schedule[index]), schedule.step(index), index)
 
 
-def _stand(program: Program, rank: int, stop: int) -> Stand:
+def _blocked(program: Program, rank: int, stop: int) -> Blocked:
     index = int(program.start[rank]) + stop
     if index == int(program.start[rank + 1]):
-        return Stand(rank, "the end of its list", stop)
+        return Blocked(rank, "the end of its list", stop)
     compute = computes(program.op[: index + 1])
     operation = int(np.count_nonzero(compute[:index])) if compute[index] else -1
-    return Stand(rank, str(program[index]), stop + 1, operation)
+    return Blocked(rank, str(program[index]), stop + 1, operation)
 
 
 def _link(graph: EventGraph, hop: Hop) -> Link:
@@ -179,7 +179,7 @@ def _link(graph: EventGraph, hop: Hop) -> Link:
     if hop.other != hop.rank and message[hop.here]:
         direction = 1 if program.sends[hop.here] else -1
     return Link(
-        _stand(program, hop.rank, at - int(program.start[hop.rank])),
+        _blocked(program, hop.rank, at - int(program.start[hop.rank])),
         hop.other,
         str(program[hop.there]) if hop.there >= 0 else "",
         program.step(hop.there) if hop.there >= 0 else 0,

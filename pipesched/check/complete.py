@@ -130,7 +130,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
 
 
 def _lacks(dependencies: Dependencies, op: Op) -> Bools:
-    """By (stage, microbatch): whether what a kind makes is missing, and no more: of I, not the W beside it too."""
+    """By (stage, microbatch): whether what a kind makes is missing, and no more: of I, not the W with it."""
 
     def missing(op: Op) -> Bools:
         return np.asarray(np.all([dependencies.made[result] < 0 for result in op.kind.makes], axis=0))

@@ -161,12 +161,12 @@ def _stopped(stop: Standstill) -> dict[str, object]:
     """Where a run never ends: the ranks that do not, and the cycle; steps count from 1."""
     return {
         "model": stop.model or None,
-        "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.stands],
+        "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.blocked],
         "cycle": [
             {
-                "rank": x.stand.rank,
-                "at": x.stand.at,
-                "step": x.stand.step,
+                "rank": x.blocked.rank,
+                "at": x.blocked.at,
+                "step": x.blocked.step,
                 "needs": x.needs or None,
                 "other": x.other,
                 "until": x.until or None,

@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.analysis.idle import Idle, headline
-from pipesched.analysis.standstill import Link, Stand, Standstill, together
+from pipesched.analysis.standstill import Blocked, Link, Standstill, together
 from pipesched.model.numbers import share, shown
 from pipesched.views.chart import Chart
 
@@ -75,7 +75,7 @@ def stopped(chart: Chart, stop: Standstill) -> str:
     when = f"stops at {shown(chart.makespan)}"
     if stop.cycle:
         return f"deadlock {stop.code} {stop.under}: {together(stop.ranks)}; {when}"
-    ranks = [str(stand.rank) for stand in stop.stands]
+    ranks = [str(x.rank) for x in stop.blocked]
     listed = ", ".join(ranks[:4]) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
     who = f"rank {listed} never finishes" if len(ranks) == 1 else f"ranks {listed} never finish"
     return f"{when} {stop.under}: {who}"
@@ -85,34 +85,34 @@ def link(x: Link) -> str:
     """A step of the cycle."""
     lacks = f", which needs {x.needs}" if x.needs else ""
     behind = f", queued behind {x.behind}" if x.behind else ""
-    return f"{'the queue of ' * x.queue}{stand(x.stand)}{lacks}: {_until(x)}{behind}"
+    return f"{'the queue of ' * x.queue}{blocked(x.blocked)}{lacks}: {_until(x)}{behind}"
 
 
-def stand(x: Stand) -> str:
+def blocked(x: Blocked) -> str:
     """Where a rank stops."""
     return f"rank {x.rank} stops at {x.at}" + (f" (step {x.step})" if x.step else "")
 
 
-def others(stop: Standstill) -> list[Stand]:
+def others(stop: Standstill) -> list[Blocked]:
     """The ranks that stop because those of the cycle do, or because nobody sends or takes what they wait for."""
-    return [x for x in stop.stands if x.rank not in stop.ranks]
+    return [x for x in stop.blocked if x.rank not in stop.ranks]
 
 
 def messages(stop: Standstill) -> list[Link]:
     """The steps of the cycle between two ranks."""
-    return [x for x in stop.cycle if x.other != x.stand.rank]
+    return [x for x in stop.cycle if x.other != x.blocked.rank]
 
 
 @dataclass(frozen=True)
 class Mark:
     """What is drawn in the row of a rank that never ends; link: its step of the cycle, if it is of that."""
 
-    stand: Stand
+    blocked: Blocked
     link: Link | None
 
     @property
     def rank(self) -> int:
-        return self.stand.rank
+        return self.blocked.rank
 
     @property
     def cycle(self) -> bool:
@@ -122,21 +122,21 @@ class Mark:
     def words(self) -> str:
         """In its row: its instruction, and what that waits for."""
         x = self.link
-        return f"{x.needs or x.stand.at} waits for {x.until}" if x is not None and x.until else self.stand.at
+        return f"{x.needs or x.blocked.at} waits for {x.until}" if x is not None and x.until else self.blocked.at
 
     @property
     def sentence(self) -> str:
         """For who points at it."""
-        return link(self.link) if self.link is not None else stand(self.stand)
+        return link(self.link) if self.link is not None else blocked(self.blocked)
 
 
 def marks(stop: Standstill | None) -> list[Mark]:
     """Of every rank that never ends, by rank."""
-    links = {} if stop is None else {x.stand.rank: x for x in reversed(stop.cycle)}
+    links = {} if stop is None else {x.blocked.rank: x for x in reversed(stop.cycle)}
     return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]
 
 
 def _until(x: Link) -> str:
-    if x.other == x.stand.rank:
+    if x.other == x.blocked.rank:
         return f"completes only together with {x.until} (step {x.until_step})"
     return f"waits until rank {x.other} reaches {x.until} (step {x.until_step})" if x.until else "waits"

@@ -79,7 +79,7 @@ def graph(chart: Chart) -> Graph:
 def stops(chart: Chart) -> dict[int, tuple[str, str]]:
     """By rank of the cycle: the node at which it stops, an operation or a node of its own, and its name."""
     names, links = node_names(chart), reversed(chart.stop.cycle if chart.stop else ())
-    at = {link.stand.rank: link.stand for link in links}
+    at = {link.blocked.rank: link.blocked for link in links}
     return {rank: (names[x.operation] if x.operation >= 0 else f"r{rank}stop", x.at) for rank, x in sorted(at.items())}
 
 
@@ -87,7 +87,7 @@ def cycle(chart: Chart) -> list[tuple[str, str, str]]:
     """Who waits for whom in the cycle, as nodes, and in words."""
     at = stops(chart)
     links = chart.stop.cycle if chart.stop else ()
-    return [(at[x.stand.rank][0], at[x.other][0], caption.link(x)) for x in links]
+    return [(at[x.blocked.rank][0], at[x.other][0], caption.link(x)) for x in links]
 
 
 def graphml(chart: Chart) -> str:

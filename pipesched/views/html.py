@@ -153,7 +153,7 @@ def trouble(chart: Chart) -> str:
     if chart.stop is None:
         return ""
     never = int(np.count_nonzero(chart.times.start < 0))
-    said = [caption.link(x) for x in chart.stop.cycle] or [caption.stand(x) for x in chart.stop.stands]
+    said = [caption.link(x) for x in chart.stop.cycle] or [caption.blocked(x) for x in chart.stop.blocked]
     more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
     many = f"{never} operations never run" if never else "all operations run"
     return f"{many}, drawn as far as it runs: {'; '.join(said[:4])}{more}"
@@ -162,7 +162,7 @@ def trouble(chart: Chart) -> str:
 def _stops(chart: Chart) -> list[dict[str, object]]:
     """Each rank that never ends: words for its row, its instruction, the whole sentence, whether it is of the cycle."""
     return [
-        {"rank": x.rank, "words": x.words, "at": x.stand.at, "told": x.sentence, "cycle": x.cycle}
+        {"rank": x.rank, "words": x.words, "at": x.blocked.at, "told": x.sentence, "cycle": x.cycle}
         for x in caption.marks(chart.stop)
     ]
 

@@ -1,6 +1,6 @@
 """A small scatter plot as SVG, by hand: the same points give the same bytes.
 
-bubble |  x gpipe                  a series has a shape, a colour; without colour the shape tells them apart,
+bubble |  x gpipe                  a series has a shape, a colour (the shape alone is distinct too),
 ratio  |                           and a line through its points in the order in which they are given
        |        o 1f1b             left and below is better: the points that no other one beats can be joined
        +-----------------

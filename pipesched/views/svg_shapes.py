@@ -237,7 +237,7 @@ class Stop:
         """Messages that pass each other have lanes of their own."""
         busy: list[set[int]] = []
         lanes: dict[Link, int] = {}
-        for x in sorted(caption.messages(self.stop), key=lambda x: abs(x.other - x.stand.rank)):
+        for x in sorted(caption.messages(self.stop), key=lambda x: abs(x.other - x.blocked.rank)):
             low, high = sorted(x.ends)
             rows = set(range(low, high + 1))
             lane = next((i for i, taken in enumerate(busy) if not taken & rows), len(busy))

@@ -229,7 +229,7 @@ def stopped(layout: Layout) -> Iterator[str]:
     if stop is None:
         return
     lines = [(f"{layout.cross} {caption.link(x)}", True) for x in stop.cycle]
-    rest = [(f"{layout.wait} {caption.stand(x)}", False) for x in caption.others(stop)]
+    rest = [(f"{layout.wait} {caption.blocked(x)}", False) for x in caption.others(stop)]
     for line, red in [*lines[:NAMED], *rest[:NAMED]]:
         first, *more = wrap(line, layout.how.width, break_on_hyphens=False, subsequent_indent="  ")
         yield alarm(first[0]) + first[1:] if red and layout.how.color else first

@@ -173,7 +173,7 @@ class _Trace:
         last = self.tick * self.chart.times.makespan
         looks = {"cname": "terrible"} if mark.cycle else {}
         args = {"waits": mark.sentence, "cycle": mark.cycle}
-        name = f"stops at {mark.stand.at}"
+        name = f"stops at {mark.blocked.at}"
         length = last + self.tick * self.chart.scale - when
         yield _json({"ph": "X", "dur": length, **about, "name": name, **looks, "args": args})
         first = sum(map(len, self.messages)) + 1
