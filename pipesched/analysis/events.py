@@ -112,7 +112,7 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
         edges += stream_edges(program, model, head, done)
     source = np.concatenate([a for a, _ in edges]).astype(np.int64)
     target = np.concatenate([b for _, b in edges]).astype(np.int64)
-    never = np.unique(done[ends[pairing.partner[ends] < 0]])
+    never, _ = np.unique(done[ends[pairing.partner[ends] < 0]], return_index=True)  # sorts: hashing a million is slow
     nodes = max(size + ranks, int(done.max(initial=-1)) + 1)
     return EventGraph(program, pairing, model, nodes, source, target, never, done, head)
 

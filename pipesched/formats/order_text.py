@@ -45,21 +45,23 @@ class WordOrigin:
         self._source = source
         self._lines = lines
         self._start = start.tolist()
-        self._ranks: dict[int, list[Span]] = {}
+        self._ranks: dict[int, Ints] = {}
 
     def place(self, index: int) -> Place:
         rank = bisect_right(self._start, index) - 1
         if rank not in self._ranks:
-            self._ranks[rank] = list(self._spans(self._lines[rank]))
-        return Place(self._ranks[rank][index - self._start[rank]])
+            self._ranks[rank] = self._starts(self._lines[rank])
+        start = int(self._ranks[rank][index - self._start[rank]])
+        part = _PART.match(self._source.text, start)
+        return Place(self._source.span(start, part.end() if part else start))
 
-    def _spans(self, line: int) -> Iterator[Span]:
-        for word in words(self._source, line):
-            at = word.start
-            for part in word.text.split("+"):
-                if part not in ("(", ")"):
-                    yield self._source.span(at, at + len(part))
-                at += len(part) + 1
+    def _starts(self, line: int) -> Ints:
+        """Where the instructions of a line begin."""
+        text = uncommented(self._source, line)
+        head = _HEAD.match(text)
+        offset = self._source.line_starts[line - 1]
+        found = _PART.finditer(text, head.end() if head else len(text))
+        return np.fromiter((offset + part.start() for part in found), dtype=np.int64)
 
 
 def read(source: Source, most_ranks: int = RANKS) -> Schedule | Program:
@@ -235,6 +237,7 @@ COLUMNS = ("op", "stage", "microbatch", "peer", "group", "communicator", "second
 
 _HEAD = re.compile(r"[ \t]*rank[ \t]+([0-9]{1,7})[ \t]*:")
 _WORD = re.compile(r"[^ \t\r]+")
+_PART = re.compile(r"[^ \t\r\n#+()]+")  # an instruction: one of the two of an overlap pair, no bracket of a batch
 
 _NUMBERS = r"[0-9]{1,7}\.[0-9]{1,7}"
 _COMPUTES = re.compile(rf"[ \t]*(?:(?:F{_NUMBERS}\+[BI]{_NUMBERS}|{KIND}{_NUMBERS})(?:[ \t]+|$))*")

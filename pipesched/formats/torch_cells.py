@@ -25,7 +25,7 @@ SHAPE = "a cell is STAGE TYPE MICROBATCH, as in 0F3, 2SEND_B0, 1UNSHARD or (3F0;
 
 _BLANKS = " \t"
 _QUOTED = re.compile(r'"([^"]*)"[ \t]*(?=,|$)')
-_PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in sorted(ACTIONS))})([0-9]*)")
+PLAIN = re.compile(rf"([0-9]+)({'|'.join(op.name for op in sorted(ACTIONS))})([0-9]*)")
 _OVERLAP = re.compile(r"\([ \t]*([0-9]+F[0-9]+)[ \t]*;[ \t]*([0-9]+[BI][0-9]+)[ \t]*\)OVERLAP_F_B")
 
 Entry = tuple[Op, int, int]
@@ -79,7 +79,7 @@ def read_cell(text: str, version: TorchVersion) -> list[Entry] | Bad:
     pair = _OVERLAP.fullmatch(text)
     entries = []
     for part in (pair[1], pair[2]) if pair else (text,):
-        match = _PLAIN.fullmatch(part)
+        match = PLAIN.fullmatch(part)
         if match is None:
             return Bad(_reading(text, version), _advice(text))
         entry = _entry(match)
@@ -140,13 +140,13 @@ def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
 
 def _advice(text: str) -> str:
     """What to write instead, where that is plain."""
-    if _PLAIN.fullmatch(text.upper()) or _OVERLAP.fullmatch(text.upper()):
+    if PLAIN.fullmatch(text.upper()) or _OVERLAP.fullmatch(text.upper()):
         return f"torch's letters are upper case: {_short(text.upper())}"
     if not text.isascii() or not text.isprintable():
         odd = next(c for c in text if not c.isascii() or not c.isprintable())
         return f"remove the character U+{ord(odd):04X}"
     pieces = re.split(r"[ ;,|]+", text)
-    if len(pieces) > 1 and all(_PLAIN.fullmatch(piece) for piece in pieces):
+    if len(pieces) > 1 and all(PLAIN.fullmatch(piece) for piece in pieces):
         return f"put a comma between actions: {','.join(pieces[:4])}"
     return SHAPE
 

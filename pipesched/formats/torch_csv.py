@@ -10,8 +10,9 @@ Source: ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_loa
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate, compress
 from pathlib import PurePath
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
 from pipesched.formats.rows import Rows, disagreements, peers, place, require_ranks, table_of
-from pipesched.formats.torch_cells import Bad, Columns, cells, parts, read_cell, read_plain_row
+from pipesched.formats.torch_cells import PLAIN, Bad, Cell, Columns, cells, parts, read_cell, read_plain_row
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
 from pipesched.model.ops import Op
@@ -155,10 +156,14 @@ def _row(source: Source, line: int, version: TorchVersion, problems: list[Diagno
 
 
 def _exact_row(source: Source, line: int, row: str, version: TorchVersion, problems: list[Diagnostic]) -> Columns:
-    """A row cell by cell: for what the fast reader declines."""
+    """A row cell by cell: for what the fast reader declines. Where the rest is plain, the odd cells are enough."""
+    if (odd := _odd_cells(row, version)) and any(isinstance(read_cell(cell.text, version), Bad) for _, cell in odd):
+        here: Iterable[tuple[int, Cell]] = odd
+    else:
+        here = enumerate(cells(row), 1)
     found: list[tuple[int, int, int, bool]] = []
     offset = source.line_starts[line - 1]
-    for number, cell in enumerate(cells(row), 1):
+    for number, cell in here:
         if not cell.text:
             continue
         entries = read_cell(cell.text, version)
@@ -171,6 +176,20 @@ def _exact_row(source: Source, line: int, row: str, version: TorchVersion, probl
         found.extend((op, stage, microbatch, i > 0) for i, (op, stage, microbatch) in enumerate(entries))
     op, stage, microbatch, second = np.array(found, dtype=np.int32).reshape(-1, 4).T
     return op.astype(np.int8), stage, microbatch, second.astype(np.bool_)
+
+
+def _odd_cells(row: str, version: TorchVersion) -> list[tuple[int, Cell]]:
+    """The cells that are not plain, by number, if those that are plain are right; else none."""
+    texts = row.split(",")
+    plain = [PLAIN.fullmatch(text) is not None for text in texts]
+    if '"' in row or read_plain_row(",".join(compress(texts, plain)), version) is None:
+        return []
+    starts = accumulate((len(text) + 1 for text in texts), initial=0)
+    return [
+        (number, Cell(text.strip(" \t"), start + len(text) - len(text.lstrip(" \t"))))
+        for number, (text, start, known) in enumerate(zip(texts, starts, plain, strict=False), 1)
+        if not known
+    ]
 
 
 def _bad_cell(bad: Bad, span: Span, line: int, number: int) -> Diagnostic:

@@ -15,7 +15,7 @@ from pipesched.diagnostics import Code, Label
 from pipesched.language import ast
 from pipesched.language.execution import Loop
 from pipesched.language.scope import Binding, Scope
-from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, placed
+from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, place_of, placed
 from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.source import Span
 
@@ -79,7 +79,7 @@ class Statements:
 
     def _site(self, op: str, node: ast.Node) -> python.Constant:
         self.sites.append(Site(op, node.span))
-        return placed(node, python.Constant(len(self.sites) - 1))
+        return python.Constant(len(self.sites) - 1, None, **place_of(node))
 
     def _operation(self, node: ast.Operation, scope: Scope) -> tuple[list[python.stmt], int]:
         site = self._site(node.op, node)
@@ -90,7 +90,7 @@ class Statements:
         if node.microbatch is not None and node.chunk is None:
             arguments.insert(0, placed(node, python.Constant(None)))
         form = "_at" if node.microbatch is not None else "_only" if node.chunk is None else ""
-        code = placed(node, python.Expr(call(node, node.op + form, site, *arguments)))
+        code = python.Expr(call(node, node.op + form, site, *arguments), **place_of(node))
         return [code], STATEMENT + sum(term.cost for term in terms)
 
     def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:

@@ -104,7 +104,9 @@ class Words:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        ordered = sorted(self.terminals, key=lambda t: (-t.pattern.max_width, -len(t.pattern.value)))
+        ordered = sorted(
+            (t for t in self.terminals if t.name != "GAP"), key=lambda t: (-t.pattern.max_width, -len(t.pattern.value))
+        )
         known = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in ordered)
         begins = re.escape("".join({text[0] for text in self.kinds} | set('"#<>!*%.')))
         return re.compile(rf"(?P<DOTS>\.{{3,}})|{known}|(?P<{UNKNOWN}>\w+|[^\w\s{begins}]+|(?s:.))")

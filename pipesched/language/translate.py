@@ -54,9 +54,14 @@ _SAME: dict[str, python.cmpop] = {"==": python.Eq(), "!=": python.NotEq()}
 Made = TypeVar("Made", bound=python.AST)
 
 
+def place_of(node: ast.Node) -> dict[str, int]:
+    """The place of a .ps node as Python's nodes have it: offsets stand for lines."""
+    return {"lineno": node.span.start + 1, "end_lineno": node.span.end + 1, "col_offset": 0, "end_col_offset": 0}
+
+
 def placed(node: ast.Node, made: Made) -> Made:
     """Give a Python node, and what was newly made below it, the place of a .ps node."""
-    place = {"lineno": node.span.start + 1, "end_lineno": node.span.end + 1, "col_offset": 0, "end_col_offset": 0}
+    place = place_of(node)
     fresh: list[python.AST] = [made]
     while fresh:
         part = fresh.pop()
@@ -86,7 +91,11 @@ class Term:
 
 def call(node: ast.Node, function: str, *arguments: python.expr) -> python.Call:
     """``function(arguments)`` at the place of `node`."""
-    return placed(node, python.Call(python.Name(function, python.Load()), list(arguments), []))
+    place = place_of(node)
+    for argument in arguments:
+        if "lineno" not in vars(argument):
+            placed(node, argument)
+    return python.Call(python.Name(function, python.Load(), **place), list(arguments), [], **place)
 
 
 @dataclass(frozen=True, slots=True)
