@@ -87,7 +87,8 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
     work = np.median(seen.work[1:] if measured.steps > 1 else seen.work, axis=0)[at]
     cost = slot_costs(schedule, ticks)
     heads = ~schedule.joined
-    unit = _unit(Fraction(float(work[heads].sum())), Fraction(int(cost.sum()), ticks.scale))
+    whole = Fraction(int(cost.sum()), ticks.scale)
+    unit = max(round(Fraction(float(work[heads].sum())) / whole), 1) if whole else 1
     zero = int(measured.begin[step].min())
     start, end = seen.start[step][at] - zero, seen.end[step][at] - zero
     planned = [Fraction(int(x), ticks.scale) for x in times.start.tolist()]
@@ -103,11 +104,6 @@ def _typical(lengths: Ints) -> int:
     later = np.arange(len(lengths))[1:] if len(lengths) > 1 else np.arange(len(lengths))
     order = later[np.argsort(lengths[later], kind="stable")]
     return int(order[(len(order) - 1) // 2])
-
-
-def _unit(work: Fraction, cost: Fraction) -> int:
-    """Nanoseconds of a cost of 1, at least one."""
-    return max(round(work / cost), 1) if cost else 1
 
 
 def _matched(plan: Schedule, ran: Schedule) -> Ints:

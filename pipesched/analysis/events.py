@@ -131,17 +131,12 @@ def _buffer_edges(program: Program, pairing: Pairing, done: Ints, capacity: int 
     sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
     edges = [(done[sends], done[pairing.partner[sends]])]
     sides = (np.flatnonzero(side & (pairing.channel >= 0)) for side in (program.sends, program.receives))
-    edges += [_shifted(pairing, side, done, 1) for side in sides]
+    edges += [(done[before], done[after]) for before, after in (_shift(pairing, side, 1) for side in sides)]
     if capacity is not None:
         index, later = _shift(pairing, np.flatnonzero(program.sends & (pairing.channel >= 0)), capacity)
         freed = pairing.partner[index]
         edges.append((done[freed[freed >= 0]], done[later[freed >= 0]]))
     return edges
-
-
-def _shifted(pairing: Pairing, index: Ints, done: Ints, by: int) -> tuple[Ints, Ints]:
-    before, after = _shift(pairing, index, by)
-    return done[before], done[after]
 
 
 def _shift(pairing: Pairing, index: Ints, by: int) -> tuple[Ints, Ints]:

@@ -111,16 +111,20 @@ def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
 
     The same sequences give (0, 0).
     """
-    short = min(len(a), len(b))
-    unequal = np.flatnonzero(a[:short] != b[:short])
-    if not len(unequal) and len(a) == len(b):
+    low, tail = _common_ends(a, b)
+    if low == len(a) == len(b):
         return 0, 0
-    low = int(unequal[0]) if len(unequal) else short
-    rest = short - low
-    back = np.flatnonzero(a[::-1][:rest] != b[::-1][:rest])
-    tail = int(back[0]) if len(back) else rest
     high = len(a) - tail
     return (low, high) if high > low else (low, low - 1)
+
+
+def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
+    """How many elements are the same at the begin, and how many of the others at the end."""
+    short = min(len(a), len(b))
+    unequal = np.flatnonzero(a[:short] != b[:short])
+    low = int(unequal[0]) if len(unequal) else short
+    back = np.flatnonzero(a[::-1][: short - low] != b[::-1][: short - low])
+    return low, int(back[0]) if len(back) else short - low
 
 
 def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
@@ -164,9 +168,7 @@ def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
     """From a to b; elements are equal numbers, and the i-th of equal ones is the i-th. heavy: of each element of b."""
     if len(a) == len(b) and np.array_equal(a, b):
         return Moves()
-    short = min(len(a), len(b))
-    low = _common(a[:short], b[:short])
-    tail = _common(a[low:][::-1], b[low:][::-1])
+    low, tail = _common_ends(a, b)
     here, there = _numbered(a[low : len(a) - tail].tolist()), _numbered(b[low : len(b) - tail].tolist())
     at = {element: i for i, element in enumerate(here)}
     both = [(at[element], i) for i, element in enumerate(there) if element in at]
@@ -178,13 +180,6 @@ def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
         tuple(low + i for i, element in enumerate(here) if element not in kept),
         tuple(low + j for j, element in enumerate(there) if element not in kept),
     )
-
-
-def _common(a: Ints, b: Ints) -> int:
-    """How many elements at the begin are the same."""
-    short = min(len(a), len(b))
-    unequal = np.flatnonzero(a[:short] != b[:short])
-    return int(unequal[0]) if len(unequal) else short
 
 
 def _numbered(values: list[int]) -> list[tuple[int, int]]:
