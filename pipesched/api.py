@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -59,18 +60,11 @@ File: TypeAlias = str | PathLike[str] | Source
 Number: TypeAlias = int | float | str | Fraction
 Caps: TypeAlias = Number | Sequence[Number] | None
 CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Sequence[Number]] | None
-Placed: TypeAlias = Sequence[int] | None
 
 
 def _maker(name: str) -> Callable[..., Any]:
     """A function of `pipesched.verbs.show`, which is imported with the first picture."""
-
-    def make(*arguments: Any) -> Any:
-        from pipesched.verbs import show
-
-        return getattr(show, name)(*arguments)
-
-    return make
+    return lambda *arguments: getattr(import_module("pipesched.verbs.show"), name)(*arguments)
 
 
 lists.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))

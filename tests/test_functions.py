@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.cli.app import app
 from pipesched.verbs.options import COMMANDS, Option
 
 VERBS = ("verify", "optimize", "show", "why", "compare", "diff", "emit", "run", "calibrate")
@@ -34,6 +36,14 @@ def test_a_function_has_the_options_of_its_command(verb: str) -> None:
         x.name: x.default for x in keywords(verb).values()
     }
     assert ("parameters" in given) == any(option.name == "definitions" for option in COMMANDS[verb])
+
+
+def test_a_command_has_the_options_of_the_table() -> None:
+    """All of them, in its order, and no other: none is declared anywhere else."""
+    made = {
+        name: [x.name for x in command.params if isinstance(x, click.Option)] for name, command in app.commands.items()
+    }
+    assert made == {name: [option.name for option in rows] for name, rows in COMMANDS.items()}
 
 
 def test_an_option_has_one_meaning_everywhere() -> None:
