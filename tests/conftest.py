@@ -18,21 +18,27 @@ from tests.readers.browser import Page, browser, executable
 
 # Files that take longest, first: the others then fill the ends of all workers.
 LONG = (
-    "test_optimize.py",
-    "test_engines.py",
-    "test_guard.py",
+    "test_torch_engine.py",
+    "test_runtime_deadlock.py",
+    "test_run.py",
     "test_faults.py",
+    "test_guard.py",
+    "test_engines.py",
+    "test_optimize.py",
+    "test_deadlock_explorer.py",
     "test_runtime_steps.py",
-    "test_runtime_buffers.py",
+    "test_runtime_gradients.py",
+    "test_runtime_trainers.py",
+    "test_runtime_variants.py",
+    "test_isolation.py",
+    "test_parser.py",
     "test_portfolio.py",
-    "test_page_moves.py",
-    "test_page.py",
     "test_cross_check.py",
     "test_hostile.py",
     "test_mutants.py",
-    "test_spans.py",
-    "test_optimum.py",
-    "test_bounds.py",
+    "test_lowering.py",
+    "test_page_moves.py",
+    "test_page.py",
 )
 
 
