@@ -76,7 +76,6 @@ def test_a_schedule_its_file_and_its_program_get_one_verdict() -> None:
     """verify of a name, of what was loaded from it, and of the program made of that: the same figures."""
     whole = pipesched.verify("zb_h1", p=4, m=6, costs="F=2,I=3,W=1")
     schedule = pipesched.load("zb_h1", p=4, m=6)
-    assert isinstance(schedule, Schedule)
     for target in (schedule, compiler.lower(schedule)):
         report = pipesched.verify(target, costs="F=2,I=3,W=1")
         assert report.ok and report.time == whole.time and report.memory is not None
@@ -170,7 +169,6 @@ def test_a_schedule_made_by_hand_is_verified() -> None:
     """Operations and placement as records: no file is needed, and diagnostics have no span then."""
     placement = Placement(np.array([[0, 1]]), np.array([0, 0]), 2)
     schedule = pipesched.load(Source("x.csv", CSV))
-    assert isinstance(schedule, Schedule)
     made = Schedule.from_orders([schedule.order(0), schedule.order(1)[:-1]], placement, "mine")
     report = pipesched.verify(made)
     assert [d.code for d in report.diagnostics] == ["PS301"] and report.name == "mine"

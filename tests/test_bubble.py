@@ -17,7 +17,6 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.idle import bubble
 from pipesched.model.numbers import percent, ratio, share, significant
-from pipesched.model.schedule import Schedule
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
@@ -244,6 +243,5 @@ def test_large_fractions_are_not_shown(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_schedule_in_memory_has_the_same_bubble() -> None:
     """The report of an object and that of its file."""
     schedule = pipesched.load("zb_v", p=4, m=8)
-    assert isinstance(schedule, Schedule)
     one, two = pipesched.verify(schedule).time, pipesched.verify("zb_v", p=4, m=8).time
     assert one is not None and two is not None and (one.bubble, one.span_bubble) == (two.bubble, two.span_bubble)

@@ -15,7 +15,6 @@ from pipesched.compile import lower
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
 
 pytestmark = pytest.mark.quick
 
@@ -65,7 +64,6 @@ def moved(program: Program, seed: int) -> Program:
 def test_the_counts_are_those_of_a_walk(name: str) -> None:
     """Of the lowering, and of the same with messages moved about."""
     schedule = pipesched.load(name, p=4, m=8)
-    assert isinstance(schedule, Schedule)
     program = lower(schedule)
     dependencies = Dependencies.of(schedule)
     times = timeline(schedule, dependencies, Costs().ticks(schedule.stages))

@@ -139,7 +139,6 @@ def test_the_figures_are_those_of_verify(capsys: pytest.CaptureFixture[str]) -> 
 def test_two_routes_double_the_parameters(name: str, p: int, v: int | None, held: Fraction) -> None:
     """A rank holds 1/p of the model, however it is cut; with a copy for each of two routes twice as much."""
     schedule = pipesched.load(name, p=p, m=16, **({} if v is None else {"v": v}))
-    assert isinstance(schedule, Schedule)
     assert share(schedule.placement) == held
 
 
@@ -171,7 +170,6 @@ def test_a_random_order_is_not_below_the_bound(folder: Path, capsys: pytest.Capt
     """Orders of ZB-H1's operations at random places of a rank, as the simulation times them."""
     rng = random.Random(5)
     schedule = pipesched.load("zb_h1", p=3, m=4)
-    assert isinstance(schedule, Schedule)
     bound = exact(rows(capsys, "zb_h1", "--p", "3", "--m", "4")[0]["lower_bound"])
     finished = 0
     for _ in range(60):

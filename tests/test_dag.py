@@ -32,12 +32,6 @@ CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot of Graphviz is not installed")
 
 
-def built(name: str, **sizes: int) -> Schedule:
-    made = pipesched.load(name, **sizes)
-    assert isinstance(made, Schedule)
-    return made
-
-
 @CALM
 @given(strategies.schedules())
 def test_the_graph_has_an_edge_for_every_input_and_every_neighbour(schedule: Schedule) -> None:
@@ -92,7 +86,7 @@ def test_the_longest_path_of_the_graph_is_the_makespan(schedule: Schedule, data:
 
 def test_graphml_is_read_back_as_the_same_graph() -> None:
     """Nodes, edges and what they carry survive the file."""
-    drawn = chart(built("dualpipe", p=4, m=8), Costs.parse("F=1/2,C=1"))
+    drawn = chart(pipesched.load("dualpipe", p=4, m=8), Costs.parse("F=1/2,C=1"))
     back, made = nx.parse_graphml(graph.graphml(drawn)), graph.graph(drawn)
     assert dict(back.nodes(data=True)) == dict(made.nodes(data=True))
     assert sorted(back.edges(data=True), key=str) == sorted(made.edges(data=True), key=str)
@@ -100,7 +94,7 @@ def test_graphml_is_read_back_as_the_same_graph() -> None:
 
 def test_dot_is_text_and_deterministic() -> None:
     """Every operation once, an arrow or line for every edge of the graph, the same bytes each time."""
-    drawn = chart(built("zb_h1", p=3, m=4))
+    drawn = chart(pipesched.load("zb_h1", p=3, m=4))
     text = graph.dot(drawn)
     made = graph.graph(drawn)
     assert text == graph.dot(drawn)
@@ -111,7 +105,7 @@ def test_dot_is_text_and_deterministic() -> None:
 
 def test_the_red_edges_are_a_critical_path() -> None:
     """They lead from an operation that starts at 0 to one that ends last, each right after the one before it."""
-    drawn = chart(built("1f1b", p=3, m=4), Costs.parse("C=1/2"))
+    drawn = chart(pipesched.load("1f1b", p=3, m=4), Costs.parse("C=1/2"))
     text, about = graph.dot(drawn), graph.graph(drawn).nodes
     red = re.findall(r'^\t(r\d+s\d+) -> (r\d+s\d+) \[.*color="#d62728"', text, re.MULTILINE)
     following = dict(red)
@@ -128,7 +122,7 @@ def test_the_red_edges_are_a_critical_path() -> None:
 @needs_dot
 def test_svg_and_png_are_drawn_where_dot_is() -> None:
     """SVG is XML with a group for each operation and edge; PNG begins with its mark."""
-    drawn = chart(built("gpipe", p=2, m=2))
+    drawn = chart(pipesched.load("gpipe", p=2, m=2))
     text, picture = graph.drawn(drawn, "svg"), graph.drawn(drawn, "png")
     assert text is not None and picture is not None
     groups = [x.get("class") for x in ET.fromstring(text).iter("{http://www.w3.org/2000/svg}g")]
@@ -139,14 +133,14 @@ def test_svg_and_png_are_drawn_where_dot_is() -> None:
 def test_without_dot_there_is_no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     """None, not an error: the caller has DOT to give."""
     monkeypatch.setenv("PATH", "")
-    drawn = chart(built("gpipe", p=2, m=2))
+    drawn = chart(pipesched.load("gpipe", p=2, m=2))
     assert graph.drawn(drawn, "svg") is None and graph.drawn(drawn, "png") is None
     assert graph.dot(drawn).startswith("digraph")
 
 
 def test_a_graph_that_nobody_could_read_is_refused_unless_forced() -> None:
     """PS815 above the limit, with the way out; GraphML has no such limit."""
-    drawn = chart(built("1f1b", p=8, m=graph.MAX_OPS // 16 + 1))
+    drawn = chart(pipesched.load("1f1b", p=8, m=graph.MAX_OPS // 16 + 1))
     with pytest.raises(PipeschedError, match="PS815"):
         graph.dot(drawn)
     assert graph.dot(drawn, force=True).count("label=") >= len(drawn.schedule)
@@ -156,7 +150,7 @@ def test_a_graph_that_nobody_could_read_is_refused_unless_forced() -> None:
 @needs_dot
 def test_a_title_is_text_whatever_it_holds() -> None:
     """Quotes, backslashes, angles and braces of a name reach the file as they are."""
-    schedule = built("gpipe", p=2, m=2)
+    schedule = pipesched.load("gpipe", p=2, m=2)
     for title in ('a"b', "a\\nb", "<b>", "{x|y}", "a-b c", "strict", "4"):
         text = graph.dot(chart(schedule, title=title))
         done = subprocess.run(["dot", "-Tdot_json"], input=text, capture_output=True, text=True, timeout=30, check=True)

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.deviation import against
 from pipesched.analysis.measured_run import Measured
@@ -24,8 +25,7 @@ from pipesched.views import plot, svg
 from pipesched.views.chart import chart
 from pipesched.views.palette import STYLES, shade
 from tests.readers.browser import Page
-from tests.readers.pages import Opened, built, place
-from tests.test_show import loaded
+from tests.readers.pages import Opened, place
 from tests.test_standstill import of_fixture
 from tests.test_svg import NS
 from tests.test_svg_styles import luminance
@@ -43,16 +43,16 @@ def measured() -> str:
     """A plan and a run of it, one above the other."""
     import numpy as np
 
-    plan = chart(loaded("1f1b", p=2, m=3))
+    plan = chart(pipesched.load("1f1b", p=2, m=3))
     times = np.stack([plan.times.start, plan.times.end])[:, None, :] * 1000
     run = against(plan.schedule, plan.times, plan.costs.ticks(2), Measured(plan.schedule, *times, None))
     return laid_over.figure(plan, run)
 
 
 FIGURES = {
-    "default": lambda: svg.render(chart(loaded("zb_h1", p=4, m=8)), svg.Svg(memory=True, messages=True)),
-    "zero-bubble": lambda: svg.render(chart(loaded("zb_h1", p=4, m=8)), svg.Svg(style="zero-bubble")),
-    "megatron": lambda: svg.render(chart(loaded("interleaved", p=2, v=2, m=4)), svg.Svg(style="megatron")),
+    "default": lambda: svg.render(chart(pipesched.load("zb_h1", p=4, m=8)), svg.Svg(memory=True, messages=True)),
+    "zero-bubble": lambda: svg.render(chart(pipesched.load("zb_h1", p=4, m=8)), svg.Svg(style="zero-bubble")),
+    "megatron": lambda: svg.render(chart(pipesched.load("interleaved", p=2, v=2, m=4)), svg.Svg(style="megatron")),
     "stopped": stopped,
     "measured": measured,
     "note": lambda: svg.note("too large"),
@@ -93,7 +93,7 @@ def test_a_figure_stands_on_a_ground_of_its_own(name: str, scheme: str, tab: Pag
 @pytest.mark.parametrize("chunks", [2, 3, 4, 8])
 def test_chunks_have_shades_of_their_own(chunks: int) -> None:
     """In a figure every chunk of a kind has another fill, and of more than two the stage stands in the label."""
-    root = ElementTree.fromstring(svg.render(chart(loaded("interleaved", p=2, v=chunks, m=2))))
+    root = ElementTree.fromstring(svg.render(chart(pipesched.load("interleaved", p=2, v=chunks, m=2))))
     look = STYLES["default"]
     sheet = root.find(f"{NS}style").text or ""  # type: ignore[union-attr]
     for op in COMPUTES:
@@ -197,7 +197,7 @@ def phone(tab: Page) -> Iterator[Page]:
 @pytest.mark.parametrize("name", ["1f1b", "dualpipe"])
 def test_a_phone_is_told_to_tap(name: str, phone: Page, opened: Opened) -> None:
     """No word of hovering or of keys, and all that a tap tells is in sight."""
-    page = opened(chart(built(name, p=4, m=8), Costs.parse("F=10,B=7/3")))
+    page = opened(chart(pipesched.load(name, p=4, m=8), Costs.parse("F=10,B=7/3")))
     page.size(390, 800)
     page.settle()
     words = "document.getElementById('detail').textContent + document.getElementById('keys').textContent"
@@ -218,7 +218,7 @@ def test_a_phone_is_told_to_tap(name: str, phone: Page, opened: Opened) -> None:
 
 def test_boxes_of_a_page_are_named_alike(opened: Opened) -> None:
     """Forwards of 1 and backwards of 6: whole names where the forwards have room for them, else numbers alone."""
-    page = opened(chart(built("1f1b", p=2, m=8), Costs.parse("F=1,B=6")))
+    page = opened(chart(pipesched.load("1f1b", p=2, m=8), Costs.parse("F=1,B=6")))
     assert page.evaluate("pipesched.name(0)") == "0"
     for _ in range(4):
         page.key("+")

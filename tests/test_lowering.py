@@ -283,7 +283,6 @@ def _finishes(schedule: Schedule) -> bool:
 def test_an_instruction_points_at_the_line_of_its_operation() -> None:
     """A SEND stands where its producer does in the file, a RECV where its consumer does."""
     schedule = pipesched.load("zb_h1", p=3, m=4)
-    assert isinstance(schedule, Schedule)
     program = compiler.lower(schedule)
     places = {(int(schedule.rank[i]), str(schedule[i])): schedule.origin.place(i) for i in range(len(schedule))}
     for i in np.flatnonzero(program.sends | program.receives).tolist():

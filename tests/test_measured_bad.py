@@ -12,7 +12,6 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.model.schedule import Schedule
 from tests.makers.measured_runs import (
     COSTS,
     DATA,
@@ -91,7 +90,6 @@ OTHERS = {
 def test_a_run_of_other_sizes_is_told(sizes: tuple[str, ...], tmp_path: Path, capsys: Captured) -> None:
     """PS817 with both numbers."""
     made = pipesched.load("1f1b", p=2, m=2)
-    assert isinstance(made, Schedule)
     files = written(tmp_path, played(made, COSTS, torch=False), torch=False)
     assert main(["show", "1f1b", *sizes, "--measured", *files, "--json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
@@ -102,7 +100,6 @@ def test_a_run_of_other_sizes_is_told(sizes: tuple[str, ...], tmp_path: Path, ca
 def test_a_run_of_another_schedule_is_told(other: str, tmp_path: Path, capsys: Captured) -> None:
     """PS817 names the first operation that differs."""
     made = pipesched.load("1f1b", p=2, m=4)
-    assert isinstance(made, Schedule)
     files = written(tmp_path, played(made, COSTS, torch=False), torch=False)
     assert main(["show", other, "--p", "2", "--m", "4", "--measured", *files, "--json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
@@ -112,7 +109,6 @@ def test_a_run_of_another_schedule_is_told(other: str, tmp_path: Path, capsys: C
 def test_the_trace_of_a_copy_is_told(tmp_path: Path, capsys: Captured) -> None:
     """Two data-parallel copies of one rank are not one pipeline."""
     made = pipesched.load("1f1b", p=2, m=2)
-    assert isinstance(made, Schedule)
     events = played(made, COSTS, torch=True)
     files = written(tmp_path, [events[0], events[1], events[0]], torch=True)
     assert main(["calibrate", files[2], files[0]]) == 1

@@ -61,7 +61,6 @@ def invented(seed: int) -> Callable[[], Schedule | Program]:
 def forwards() -> Schedule:
     """Inference: GPipe without its backwards."""
     schedule = pipesched.load("gpipe", p=3, m=3)
-    assert isinstance(schedule, Schedule)
     orders = [[Compute(x.op, x.stage, x.microbatch) for x in o if x.op is Op.F] for o in simulate.orders_of(schedule)]
     return Schedule.from_orders(orders, schedule.placement, "forwards")
 

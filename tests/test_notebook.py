@@ -24,7 +24,7 @@ from pipesched.views.chart import chart
 from pipesched.views.svg import render
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
-from tests.test_show import SIZES, loaded
+from tests.test_show import SIZES
 
 NOTEBOOK = Path(__file__).parent.parent / "schedules" / "schedule.ipynb"
 
@@ -76,7 +76,7 @@ def test_the_notebook_holds_no_outputs() -> None:
 
 def test_a_schedule_shows_itself_as_a_figure() -> None:
     """The figure of `pipesched show`, whether it was loaded, read from a stream, or built by hand."""
-    schedule = loaded("1f1b", p=2, m=3)
+    schedule = pipesched.load("1f1b", p=2, m=3)
     stream = pipesched.load(pipesched.Source("x.json", pipesched.emit("1f1b", p=2, m=3)))
     order = pipesched.Schedule.from_orders([schedule.order(0), schedule.order(1)], schedule.placement)
 
@@ -91,7 +91,7 @@ def test_figures_on_one_page_leave_each_other_alone() -> None:
     """Every rule of a sheet begins with the figure's own class, and other colours have another class."""
     found = []
     for name, sizes in SIZES:
-        root = ElementTree.fromstring(loaded(name, **sizes)._repr_svg_() or "")
+        root = ElementTree.fromstring(pipesched.load(name, **sizes)._repr_svg_() or "")
         (sheet,) = (e.text or "" for e in root.iter("{http://www.w3.org/2000/svg}style"))
         light, dark = sheet.split("@media(prefers-color-scheme:dark){")
         own = f".{root.attrib['class']} "
@@ -104,7 +104,7 @@ def test_figures_on_one_page_leave_each_other_alone() -> None:
 
 def test_what_is_too_large_is_told_instead_of_drawn() -> None:
     """A cell never raises: half a million operations are a line of words."""
-    drawn = loaded("interleaved", p=64, v=4, m=1024)._repr_svg_() or ""
+    drawn = pipesched.load("interleaved", p=64, v=4, m=1024)._repr_svg_() or ""
     words = [e.text for e in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
     assert words == ["interleaved: 524,288 operations make no figure; 50,000 are drawn"]
 
@@ -124,7 +124,7 @@ def test_a_report_shows_picture_and_words() -> None:
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
 def test_the_graph_has_every_operation_and_every_need(name: str, sizes: dict[str, int]) -> None:
     """Nodes are operations with the simulated times; needs and messages are the producers; no path goes round."""
-    schedule = loaded(name, **sizes)
+    schedule = pipesched.load(name, **sizes)
     graph = schedule.to_networkx()
     run = simulate.run(schedule, rows(Costs(), schedule.stages))
     made_by = simulate.producers(run.orders, schedule.stages)
@@ -152,7 +152,7 @@ def test_the_table_has_a_row_an_operation(monkeypatch: pytest.MonkeyPatch) -> No
     module = ModuleType("pandas")
     module.DataFrame = Frame  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pandas", module)
-    schedule, costs = loaded("zb_h1", p=2, m=2), Costs({"F": Fraction(3, 2)})
+    schedule, costs = pipesched.load("zb_h1", p=2, m=2), Costs({"F": Fraction(3, 2)})
     run = simulate.run(schedule, rows(costs, 2))
     table = schedule.to_pandas(costs)
 
@@ -169,14 +169,13 @@ def test_without_pandas_there_is_no_table(monkeypatch: pytest.MonkeyPatch) -> No
     """PS820 says what to install."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(PipeschedError, match="PS820") as raised:
-        loaded("1f1b", p=2, m=2).to_pandas()
+        pipesched.load("1f1b", p=2, m=2).to_pandas()
     assert raised.value.diagnostics[0].help == "pip install pandas"
 
 
 def test_what_never_runs_has_no_time() -> None:
     """In the graph its times are -1, and an order that waits for itself is drawn as far as it runs."""
     schedule = pipesched.load(pipesched.Source("x.txt", "rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n"))
-    assert isinstance(schedule, Schedule)
     assert [end for _, end in schedule.to_networkx().nodes(data="end")] == [1, -1, -1, -1, -1, -1, -1, -1]
     assert "stops at 1" in (schedule._repr_svg_() or "")
 

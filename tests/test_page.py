@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import pipesched
 from pipesched.analysis.causes import causes, critical_path
 from pipesched.model.columns import Column
 from pipesched.model.costs import Costs
@@ -25,7 +26,7 @@ from pipesched.views.chart import chart
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
-from tests.readers.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
+from tests.readers.pages import ALL_SIX, Opened, colours, label, place, play, tip
 
 
 def columns(text: str) -> dict[str, Column]:
@@ -36,7 +37,7 @@ def columns(text: str) -> dict[str, Column]:
 
 def test_columns_are_the_schedule() -> None:
     """Read back from the text: one entry an operation in each column, equal to the schedule's own."""
-    schedule = built("dualpipe", p=4, m=8)
+    schedule = pipesched.load("dualpipe", p=4, m=8)
     found = columns(html.render(chart(schedule)))
     for name, column in (("kind", schedule.op), ("stage", schedule.stage), ("microbatch", schedule.microbatch)):
         assert found[name].tolist() == column.tolist()
@@ -46,7 +47,7 @@ def test_columns_are_the_schedule() -> None:
 @pytest.mark.parametrize("m", [8, 256])
 def test_every_operation_has_its_place_at_any_size(m: int) -> None:
     """Line and column are those of the operation's own span, whether places are told one by one or all at once."""
-    schedule = built("dualpipe", p=4, m=m)
+    schedule = pipesched.load("dualpipe", p=4, m=m)
     found = columns(html.render(chart(schedule)))
     for index in range(0, len(schedule), max(1, len(schedule) // 40)):
         span = schedule.origin.place(index).span
@@ -55,7 +56,7 @@ def test_every_operation_has_its_place_at_any_size(m: int) -> None:
 
 def test_the_same_chart_gives_the_same_bytes_and_names_no_other_place() -> None:
     """Deterministic, and without an address of anything."""
-    texts = {html.render(chart(built("zb_h1", p=4, m=8))) for _ in range(2)}
+    texts = {html.render(chart(pipesched.load("zb_h1", p=4, m=8))) for _ in range(2)}
     assert len(texts) == 1
     outside = r"\w://|url\(|@import|fetch\(|<(link|img|iframe|object|embed)\b(?! rel=.icon. href=.data:,)"
     assert not re.search(outside, texts.pop())
@@ -66,7 +67,7 @@ def test_the_tip_tells_the_operation_under_the_pointer(opened: Opened, name: str
     """For each operation: name, place in the schedule, simulated start and end, source line, what it waits for, and
     how much its rank holds.
     """
-    drawn = chart(built(name, **ALL_SIX[name]), Costs.parse("F=1,I=3/2,W=1,C=1/2"))
+    drawn = chart(pipesched.load(name, **ALL_SIX[name]), Costs.parse("F=1,I=3/2,W=1,C=1/2"))
     page, played = opened(drawn), play(drawn)
     schedule, latency = drawn.schedule, Fraction(1, 2)
     made_by = simulate.producers(played.orders, schedule.stages)
@@ -99,7 +100,7 @@ def _held(done: list[Compute]) -> Fraction:
 
 def test_the_parts_of_a_pair_are_told_apart(opened: Opened) -> None:
     """The upper half of a slot is its F, the lower half its B."""
-    drawn = chart(built("dualpipe", p=8, m=20))
+    drawn = chart(pipesched.load("dualpipe", p=8, m=20))
     page, second = opened(drawn), np.flatnonzero(drawn.schedule.second)
     for index in second[:: len(second) // 8].tolist():
         (x, upper), (same, lower) = place(page, index - 1), place(page, index)
@@ -112,7 +113,7 @@ def test_the_parts_of_a_pair_are_told_apart(opened: Opened) -> None:
 @pytest.mark.parametrize("name", ALL_SIX)
 def test_a_click_shows_the_whole_way_of_a_microbatch(opened: Opened, name: str) -> None:
     """Every operation of the microbatch keeps its colour, all others pale; the footer counts them."""
-    drawn = chart(built(name, **ALL_SIX[name]))
+    drawn = chart(pipesched.load(name, **ALL_SIX[name]))
     page, schedule = opened(drawn), drawn.schedule
     index = len(schedule) // 2
     chosen = int(schedule.microbatch[index])
@@ -137,7 +138,7 @@ def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -
     """From 0 to the makespan: each slot starts when the one before it on its rank ends, or when a message of it is
     there; work and messages add up.
     """
-    drawn = chart(built(name, **ALL_SIX[name]), Costs.parse(costs))
+    drawn = chart(pipesched.load(name, **ALL_SIX[name]), Costs.parse(costs))
     page, played = opened(drawn), play(drawn)
     page.click(*place(page, 0))
     path = page.evaluate("pipesched.marked.path")
@@ -160,7 +161,7 @@ def test_the_memory_of_a_rank_is_an_area(opened: Opened, low: bool) -> None:
     """Once: under its bar, or at the bottom where rows are too low for that, for the rank under the pointer. Over each
     operation it is as high, against its highest, as what the rank holds then is against its peak.
     """
-    drawn = chart(built("zb_h1", p=4, m=8))
+    drawn = chart(pipesched.load("zb_h1", p=4, m=8))
     page, rank = opened(drawn), 1
     for _ in range(12 * low):
         page.key("{")
@@ -190,7 +191,7 @@ def test_the_memory_of_a_rank_is_an_area(opened: Opened, low: bool) -> None:
 
 def test_a_shifted_click_shows_the_path_to_an_operation(opened: Opened) -> None:
     """The path ends at the operation, and its length is the operation's end."""
-    drawn = chart(built("1f1b", p=4, m=8))
+    drawn = chart(pipesched.load("1f1b", p=4, m=8))
     page, played = opened(drawn), play(drawn)
     index = 9
     page.click(*place(page, index), modifiers=8)
@@ -202,7 +203,7 @@ def test_a_shifted_click_shows_the_path_to_an_operation(opened: Opened) -> None:
 def test_names_are_text_whatever_they_hold(opened: Opened) -> None:
     """Markup in a title or in a source line ends no element and runs nothing."""
     evil = "</script><script>console.error(1)</script><!-- <b>&amp;"
-    page = opened(chart(built("gpipe", p=2, m=2), title=evil))
+    page = opened(chart(pipesched.load("gpipe", p=2, m=2), title=evil))
     assert page.evaluate("document.getElementById('title').textContent").startswith(evil)
     assert page.evaluate("document.title") == f"{evil} p=2 m=2"
 

@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import pytest
 
+import pipesched
 from pipesched.model.costs import Costs
 from pipesched.views import html
 from pipesched.views.chart import Chart, chart
-from tests.readers.pages import ALL_SIX, Opened, built, colours, label, place, play, tip
+from tests.readers.pages import ALL_SIX, Opened, colours, label, place, play, tip
 
 LARGE = {"p": 64, "v": 4, "m": 1024}
 WORK, IDLE = 4 * 1024 * 3, 63 * 3  # v m (tF + tB), and (p - 1)(tF + tB), arXiv:2104.04473 section 2.2
@@ -18,12 +19,12 @@ WORK, IDLE = 4 * 1024 * 3, 63 * 3  # v m (tF + tB), and (p - 1)(tF + tB), arXiv:
 
 @pytest.fixture(scope="module")
 def large() -> Chart:
-    return chart(built("interleaved", **LARGE))
+    return chart(pipesched.load("interleaved", **LARGE))
 
 
 def test_the_wheel_zooms_about_the_pointer(opened: Opened) -> None:
     """The time under the pointer stays there, and more of it is seen; 0 goes back to the whole."""
-    page = opened(chart(built("zb_h1", p=4, m=8)))
+    page = opened(chart(pipesched.load("zb_h1", p=4, m=8)))
     whole = page.evaluate("[pipesched.view.left, pipesched.view.perPixel]")
     under = "pipesched.under(700, 60).time"
     before = page.evaluate(under)
@@ -37,7 +38,7 @@ def test_the_wheel_zooms_about_the_pointer(opened: Opened) -> None:
 
 def test_keys_drags_and_fingers_move_and_zoom(opened: Opened) -> None:
     """+ and - undo each other; a drag carries the picture along; two fingers that part zoom in."""
-    page = opened(chart(built("interleaved", **ALL_SIX["interleaved"])))
+    page = opened(chart(pipesched.load("interleaved", **ALL_SIX["interleaved"])))
     wide = page.evaluate("pipesched.view.perPixel")
     page.key("+")
     near = page.evaluate("pipesched.view.perPixel")
@@ -65,7 +66,7 @@ def test_keys_drags_and_fingers_move_and_zoom(opened: Opened) -> None:
 
 def test_an_operation_is_found_by_its_name(opened: Opened) -> None:
     """Typed into the field: the operation is chosen and in sight; a name that is nobody's is marked."""
-    drawn = chart(built("1f1b", p=8, m=64))
+    drawn = chart(pipesched.load("1f1b", p=8, m=64))
     page = opened(drawn)
     for _ in range(12):
         page.key("+")
@@ -88,7 +89,7 @@ def test_keys_walk_along_a_rank_and_back_along_causes(opened: Opened) -> None:
     """] goes to the next operation of the rank and [ back; b to what the chosen one starts right after, so that walking
     back from the last operation to end arrives at one that starts at 0.
     """
-    drawn = chart(built("zb_h2", **ALL_SIX["zb_h2"]), Costs.parse("C=1/2"))
+    drawn = chart(pipesched.load("zb_h2", **ALL_SIX["zb_h2"]), Costs.parse("C=1/2"))
     page, played = opened(drawn), play(drawn)
     chosen = "pipesched.marked.chosen"
     page.click(*place(page, 20))
@@ -111,7 +112,7 @@ def test_keys_walk_along_a_rank_and_back_along_causes(opened: Opened) -> None:
 def test_messages_are_drawn_on_demand(opened: Opened, large: Chart) -> None:
     """a draws an arrow for each message in sight, and says so where there are too many to tell apart."""
     button = "document.getElementById('messages').textContent"
-    drawn = chart(built("gpipe", p=2, m=2), Costs.parse("C=2"))
+    drawn = chart(pipesched.load("gpipe", p=2, m=2), Costs.parse("C=2"))
     page = opened(drawn)
     (x0, y0), (x1, y1) = place(page, 0), place(page, 4)  # F0.0 on rank 0, F1.0 on rank 1; the arrow is between them
     line = [(x0 + (x1 - x0) * k / 200, y0 + (y1 - y0) * k / 200) for k in range(201)]
@@ -127,7 +128,7 @@ def test_messages_are_drawn_on_demand(opened: Opened, large: Chart) -> None:
 
 def test_light_and_dark(opened: Opened) -> None:
     """The page follows the system, and d turns it over."""
-    page = opened(chart(built("gpipe", p=2, m=2)))
+    page = opened(chart(pipesched.load("gpipe", p=2, m=2)))
     scheme = {"name": "prefers-color-scheme", "value": "dark"}
     page.call("Emulation.setEmulatedMedia", features=[scheme])
     page.settle()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipesched
 from pipesched.diagnostics import PipeschedError
 from pipesched.language import writer
 from pipesched.model.kernel import Kernel, unrolled
@@ -18,7 +19,7 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from tests.depth import deep
-from tests.makers.ps_texts import built_in, laws, read
+from tests.makers.ps_texts import laws, read
 from tests.makers.strategies import SEEDS
 
 
@@ -190,4 +191,4 @@ def test_no_kernel() -> None:
             writer.write(schedule, kernel=wrong)
     elsewhere, _ = kerneled(*WINDOWS["the same order with its kernels elsewhere"])
     assert "copies" in Kernel(2, [0] * 3, [4] * 3, copies=1).fault(elsewhere)
-    assert Kernel(1, [0], [1]).fault(built_in("dualpipe", p=2, m=4))
+    assert Kernel(1, [0], [1]).fault(pipesched.load("dualpipe", p=2, m=4))

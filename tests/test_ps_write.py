@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipesched
 from pipesched.__main__ import main
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, PipeschedError
@@ -21,7 +22,7 @@ from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from tests.depth import deep
-from tests.makers.ps_texts import built_in, laws, read, tokens, written
+from tests.makers.ps_texts import laws, read, tokens, written
 from tests.makers.strategies import SEEDS, broken_schedule, random_schedule
 
 ORDERS = sorted((Path(__file__).parent / "orders").glob("*.txt"))
@@ -42,7 +43,7 @@ SIZES = {
 def test_built_in_schedules_are_read_back(name: str) -> None:
     """evaluate(write(s)) is s for the published schedules at many sizes."""
     for sizes in SIZES[name]:
-        schedule = built_in(name, **sizes)
+        schedule = pipesched.load(name, **sizes)
         laws(schedule, writer.write(schedule))
 
 
@@ -122,14 +123,14 @@ FEW = {"gpipe": 18, "1f1b": 32, "zb_h1": 45, "zb_h2": 50}
 @pytest.mark.parametrize(("p", "m"), [(8, 16), (16, 40), (64, 128)])
 def test_regular_schedules_are_one_block(name: str, p: int, m: int) -> None:
     """Ranks that differ in counts alone share one program, as long as a person would write it, at any size."""
-    text = writer.write(built_in(name, p=p, m=m))
+    text = writer.write(pipesched.load(name, p=p, m=m))
     assert text.count("\nrank ") == 1
     assert tokens(text) <= FEW[name]
 
 
 def test_costs_name_and_documentation() -> None:
     """Costs are read back as they were given, unit costs are left out, and any name and text become legal ones."""
-    schedule = built_in("zb_h1", p=8, m=8)
+    schedule = pipesched.load("zb_h1", p=8, m=8)
     listed = tuple(Fraction(10**6 + i, 7) for i in range(8))
     costs = Costs({"F": listed, "I": Fraction(25, 2), "W": Fraction(1), "B": listed, "C": Fraction(1, 3)})
     text = writer.write(
@@ -175,14 +176,14 @@ def test_placements(ranks_of: list[int], line: str) -> None:
 
 def test_irregular_ranks_stand_beside_the_general_program() -> None:
     """A rank that does as it likes has a program of its own, the others keep the one that they share."""
-    orders = [built_in("1f1b", p=8, m=8).order(r) for r in range(8)]
+    orders = [pipesched.load("1f1b", p=8, m=8).order(r) for r in range(8)]
     orders[3] = [x for i in range(8) for x in (Compute(Op.F, 3, 7 - i), Compute(Op.B, 3, 7 - i))]
     schedule = Schedule.from_orders(orders, linear(8, 8), "odd")
     text = writer.write(schedule)
     laws(schedule, text)
     assert text.count("\nrank ") == 2
     assert "rank 3 {" in text and "if r < 3 {" in text
-    two = writer.write(built_in("1f1b", p=2, m=8))
+    two = writer.write(pipesched.load("1f1b", p=2, m=8))
     assert "rank 0 {" in two and "rank 1 {" in two
 
 
@@ -247,5 +248,5 @@ def test_strange_orders_are_read_back(microbatches: dict[str, list[int]]) -> Non
 
 def test_same_bytes() -> None:
     """The same schedule has the same text, whatever was written before."""
-    schedule = built_in("interleaved", p=4, v=2, m=8)
+    schedule = pipesched.load("interleaved", p=4, v=2, m=8)
     assert len({writer.write(schedule) for _ in range(3)}) == 1

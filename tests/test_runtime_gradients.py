@@ -10,7 +10,6 @@ import pytest
 import pipesched
 from pipesched.analysis.holdings import Memory, memory
 from pipesched.model.release import AT_W
-from pipesched.model.schedule import Schedule
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import SCHEDULES, stream_of
@@ -50,7 +49,6 @@ def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int,
     """
     stream = stream_of(name, p=p, m=m)
     schedule = pipesched.load(name, p=p, m=m)
-    assert isinstance(schedule, Schedule)
     predicted = memory(schedule, AT_W)
     for rank, result in enumerate(ranks.run(p, cases.gradients, stream, kind)):
         assert result["error"] <= TOLERANCE[kind], rank

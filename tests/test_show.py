@@ -41,12 +41,6 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 SPARKS = " ▁▂▃▄▅▆▇"
 
 
-def loaded(name: str, **sizes: int) -> Schedule:
-    schedule = pipesched.load(name, **sizes)
-    assert isinstance(schedule, Schedule)
-    return schedule
-
-
 def played(schedule: Schedule, costs: Costs | None = None) -> Played:
     return simulate.run(schedule, rows(costs or Costs(), schedule.stages))
 
@@ -82,7 +76,7 @@ def drawn(schedule: Schedule, run: Played, rank: int, columns: int) -> Iterator[
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
 def test_every_slot_stands_at_its_start(name: str, sizes: dict[str, int]) -> None:
     """Where a letter, a number and a blank fit in a unit, the row is the order, each slot at its time."""
-    schedule = loaded(name, **sizes)
+    schedule = pipesched.load(name, **sizes)
     wide = len(str(sizes["m"] - 1)) + 2
     run = played(schedule)
     width = wide * int(run.makespan) + 20
@@ -132,7 +126,7 @@ def test_colour_changes_no_column(schedule: Schedule, width: int) -> None:
 
 def test_every_kind_has_a_colour() -> None:
     """Forward, backward and its parts each have a background of their own, and the parts of an overlap have theirs."""
-    text = render(chart(loaded("dualpipe", p=4, m=8)), Text(200, color=True))
+    text = render(chart(pipesched.load("dualpipe", p=4, m=8)), Text(200, color=True))
     found = {letter.upper(): re.findall(rf"48;5;(\d+)m{letter}\d ", text) for letter in ("F", "I", "W", "B")}
     assert all(found.values())
     assert len({colours[0] for colours in found.values()}) == 4
@@ -214,7 +208,7 @@ def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.Dat
 @pytest.mark.parametrize("end", [3, 4, 5, 7])
 def test_a_part_may_end_within_a_unit(end: int) -> None:
     """F=2, B=4 is drawn by twos: a part that ends at an odd time has half of a unit's columns there, and no more."""
-    schedule, costs = loaded("1f1b", p=2, m=3), Costs.parse("F=2,B=4")
+    schedule, costs = pipesched.load("1f1b", p=2, m=3), Costs.parse("F=2,B=4")
     text = render(chart(schedule, costs), Text(80, Viewport(Fraction(0), Fraction(end))))
     columns = -int(-end // scaled(text))
     every, _ = rank_rows(text)
@@ -230,7 +224,7 @@ def test_a_column_shows_what_runs_in_it() -> None:
     """The example of the issue, 1F1B on 8 ranks: 32 forwards of 1 and 32 backwards of 2 on columns of 2 are 16 columns
     and 32; each column shows something that runs in it.
     """
-    schedule = loaded("1f1b", p=8, m=32)
+    schedule = pipesched.load("1f1b", p=8, m=32)
     run = played(schedule)
     every, _ = rank_rows(render(chart(schedule), Text(80)))
     for rank, row in enumerate(every):
@@ -249,7 +243,7 @@ def test_a_column_shows_what_runs_in_it() -> None:
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
 def test_a_row_names_like_things_alike(name: str, costs: str) -> None:
     """In colour every slot bears letter and number, or its number alone, or no number: at any width one of these."""
-    picture = chart(loaded(name, p=4, m=12), Costs.parse(costs))
+    picture = chart(pipesched.load(name, p=4, m=12), Costs.parse(costs))
     seen = set()
     for width in range(70, 260, 10):
         text = render(picture, Text(width, color=True))
@@ -264,7 +258,7 @@ def test_a_row_names_like_things_alike(name: str, costs: str) -> None:
 def test_later_chunks_have_colours_of_their_own() -> None:
     """Four chunks of a rank are four backgrounds, of forwards and of backwards, slot by slot and where columns mix."""
     for width in (240, 100):
-        text = render(chart(loaded("interleaved", p=4, v=4, m=8)), Text(width, color=True))
+        text = render(chart(pipesched.load("interleaved", p=4, v=4, m=8)), Text(width, color=True))
         rows = "".join(line for line in text.splitlines() if "\x1b" in line and line.startswith("rank"))
         colours = {int(colour) for colour in re.findall(r"48;5;(\d+)m", rows)}
         assert len(colours) == 2 * 4
@@ -285,7 +279,7 @@ def holding(run: Played, rank: int, begin: Fraction, end: Fraction) -> int:
 @pytest.mark.parametrize(("name", "sizes"), SIZES[:4], ids=[name for name, _ in SIZES[:4]])
 def test_the_spark_line_is_what_is_held(name: str, sizes: dict[str, int]) -> None:
     """The height of a column is the most that the rank holds in it, a full block the largest peak of all ranks."""
-    schedule = loaded(name, **sizes)
+    schedule = pipesched.load(name, **sizes)
     run = played(schedule)
     columns = 3
     _, sparks = rank_rows(render(chart(schedule), Text(columns * int(run.makespan) + 20)))
@@ -318,13 +312,13 @@ def test_phases_are_first_backward_and_last_forward(schedule: Schedule) -> None:
 
 def test_bars_stand_between_the_phases() -> None:
     """1F1B, rank 0 of four: the first backward starts at 10, the last forward of eight ends at 22."""
-    _, sparks = rank_rows(render(chart(loaded("1f1b", p=4, m=8)), Text(120)))
+    _, sparks = rank_rows(render(chart(pipesched.load("1f1b", p=4, m=8)), Text(120)))
     assert [column for column, mark in enumerate(sparks[0]) if mark == "│"] == [3 * 10, 3 * 22]
 
 
 def test_a_window_is_a_part_of_the_whole() -> None:
     """What a viewport shows is what the whole shows there, at the same scale."""
-    picture = chart(loaded("zb_h1", p=4, m=8))
+    picture = chart(pipesched.load("zb_h1", p=4, m=8))
     whole, _ = rank_rows(render(picture, Text(100)))
     part, _ = rank_rows(render(picture, Text(100, Viewport(Fraction(7), Fraction(19)))))
     assert part == [row[3 * 7 : 3 * 19].rstrip() for row in whole]
@@ -333,7 +327,7 @@ def test_a_window_is_a_part_of_the_whole() -> None:
 
 def test_many_chunks_are_named_by_stage() -> None:
     """With more than two chunks on a rank, and room, a label is stage and microbatch, as `pipesched order` says."""
-    schedule = loaded("interleaved", p=2, v=3, m=2)
+    schedule = pipesched.load("interleaved", p=2, v=3, m=2)
     every, _ = rank_rows(render(chart(schedule), Text(200)))
     for rank, row in enumerate(every):
         assert re.findall(r"[FBfb]\d+\.\d+", row) == [
@@ -344,7 +338,7 @@ def test_many_chunks_are_named_by_stage() -> None:
 @pytest.mark.parametrize("v", [3, 4])
 def test_the_width_that_names_stages_is_told(v: int) -> None:
     """Two cases are too few for more chunks: the legend says from which width on stages are named, and they are."""
-    picture = chart(loaded("interleaved", p=2, v=v, m=4))
+    picture = chart(pipesched.load("interleaved", p=2, v=v, m=4))
     wide = int(re.findall(r"stages\s+named\s+at\s+--width\s+(\d+)", render(picture, Text(80)))[0])
     assert "microbatch 5;" in render(picture, Text(wide)) and "--width" not in render(picture, Text(wide))
     assert f"--width {wide}" in render(picture, Text(wide - 1))
@@ -352,7 +346,7 @@ def test_the_width_that_names_stages_is_told(v: int) -> None:
 
 def test_forwards_alone_have_no_phases() -> None:
     """Without a backward there is no warm-up to end: no bar, and no word of phases."""
-    schedule = loaded("gpipe", p=3, m=4)
+    schedule = pipesched.load("gpipe", p=3, m=4)
     forwards = [[x for x in schedule.order(rank) if x.op is Op.F] for rank in range(3)]
     text = render(chart(Schedule.from_orders(forwards, schedule.placement)))
     assert "phase" not in text and "│" not in text and "F0 F1" in text

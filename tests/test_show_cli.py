@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import pipesched
 from pipesched.__main__ import main
 from pipesched.model.numbers import shown
 from pipesched.views.chart import chart
 from pipesched.views.text import Text, render
-from tests.test_show import loaded, rank_rows
+from tests.test_show import rank_rows
 
 
 def test_a_schedule_that_stops_is_drawn_until_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,14 +100,14 @@ def test_a_pipe_gets_80_columns_and_no_colour() -> None:
         return subprocess.run(command, env=env, capture_output=True, check=True, timeout=60).stdout.decode("utf-8")
 
     first = piped(PYTHONHASHSEED="1")
-    assert first == piped(PYTHONHASHSEED="2") == render(chart(loaded("dualpipe", p=8, m=20)), Text(80))
+    assert first == piped(PYTHONHASHSEED="2") == render(chart(pipesched.load("dualpipe", p=8, m=20)), Text(80))
     assert "\x1b" not in first
-    assert piped(COLUMNS="120") == render(chart(loaded("dualpipe", p=8, m=20)), Text(120))
+    assert piped(COLUMNS="120") == render(chart(pipesched.load("dualpipe", p=8, m=20)), Text(120))
 
 
 def test_a_thousand_microbatches_fit_a_screen() -> None:
     """Half a million operations are rows of 80 characters; the peak of rank 0 is what the published rule says."""
-    schedule = loaded("interleaved", p=64, v=4, m=1024)
+    schedule = pipesched.load("interleaved", p=64, v=4, m=1024)
     text = render(chart(schedule), Text(80))
     every, sparks = rank_rows(text)
     assert len(every) == len(sparks) == 64 and all(len(row) <= 80 - 8 for row in every)

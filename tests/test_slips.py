@@ -90,7 +90,6 @@ def _compute(word: str) -> Compute:
 
 def base(name: str) -> Program:
     schedule = pipesched.load("1f1b", p=3, m=4) if name == "1f1b" else pipesched.load("dualpipe", p=4, m=8)
-    assert isinstance(schedule, Schedule)
     return compiler.lower(schedule)
 
 

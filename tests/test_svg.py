@@ -33,7 +33,7 @@ from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows
-from tests.test_show import BROKEN, SIZES, loaded, played
+from tests.test_show import BROKEN, SIZES, played
 
 GOLDEN = Path(__file__).parent / "golden"
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
@@ -113,7 +113,7 @@ def expected(run: Played) -> dict[tuple[str, int, int, int], tuple[Fraction, Fra
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=IDS)
 def test_every_operation_is_drawn_when_it_runs(name: str, sizes: dict[str, int]) -> None:
     """Each operation once, its rectangle and its tooltip from its start to its end, for all published schedules."""
-    schedule = loaded(name, **sizes)
+    schedule = pipesched.load(name, **sizes)
     drawn = boxes(render(chart(schedule)))
 
     assert {(b.op, b.stage, b.microbatch, b.rank): (b.begin, b.end) for b in drawn} == expected(played(schedule))
@@ -135,7 +135,7 @@ def test_rank_0_of_the_papers_figures(name: str, forwards: list[int], end: int) 
     Its first backward comes after four forwards and the backwards of three ranks: at 4 + 3 tB or 4 + 3 tI; the warm-up
     of ZB-H2 fills the time until then. From there on a forward starts every tF + tI + tW.
     """
-    drawn = [b for b in boxes(render(chart(loaded(name, p=4, m=8)))) if b.rank == 0]
+    drawn = [b for b in boxes(render(chart(pipesched.load(name, p=4, m=8)))) if b.rank == 0]
 
     assert [b.begin for b in drawn if b.op == "F"] == forwards
     assert max(b.end for b in drawn) == end
@@ -172,7 +172,7 @@ def test_broken_schedules_are_drawn_as_far_as_they_run(schedule: Schedule) -> No
 
 def test_an_overlap_is_two_halves_of_one_slot() -> None:
     """The parts of a pair share their time and divide the height of the row, F above."""
-    schedule = loaded("dualpipe", p=8, m=20)
+    schedule = pipesched.load("dualpipe", p=8, m=20)
     drawn = boxes(render(chart(schedule)))
     whole = max(b.height for b in drawn)
     halves = [b for b in drawn if b.height < whole]
@@ -186,7 +186,7 @@ def test_an_overlap_is_two_halves_of_one_slot() -> None:
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=IDS)
 def test_messages_go_from_the_end_of_a_producer_to_the_start_of_a_consumer(name: str, sizes: dict[str, int]) -> None:
     """One arrow for each message of the program, blue for activations; without --messages there is none."""
-    schedule = loaded(name, **sizes)
+    schedule = pipesched.load(name, **sizes)
     root = ElementTree.fromstring(render(chart(schedule), Svg(messages=True)))
     zero, pixels = scale(root)
     arrows = sorted(
@@ -221,7 +221,7 @@ def arrows(text: str, pixels: Fraction) -> set[tuple[str, float, float, float, f
 @pytest.mark.parametrize(("begin", "end"), [(4, 11), (6, 7), (0, 5)])
 def test_a_window_cuts_arrows_and_leaves_none_out(begin: int, end: int) -> None:
     """Of every arrow of the whole picture the part within the viewport, on the same line; a head where it arrives."""
-    picture, pixels = chart(loaded("1f1b", p=4, m=8), Costs.parse("F=1,I=1,W=1,C=3/2")), Fraction(10)
+    picture, pixels = chart(pipesched.load("1f1b", p=4, m=8), Costs.parse("F=1,I=1,W=1,C=3/2")), Fraction(10)
     whole = arrows(render(picture, Svg(messages=True, pixels=pixels)), pixels)
     viewport = Viewport(Fraction(begin), Fraction(end))
     low, high = begin * picture.scale, end * picture.scale
@@ -249,7 +249,7 @@ def stairs(path: str) -> list[tuple[float, float]]:
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=IDS)
 def test_the_curve_under_a_rank_is_what_it_holds(name: str, sizes: dict[str, int]) -> None:
     """Its highest step is the peak, on one scale for all ranks; where one goes as another comes there is no notch."""
-    schedule = loaded(name, **sizes)
+    schedule = pipesched.load(name, **sizes)
     root = ElementTree.fromstring(render(chart(schedule), Svg(memory=True)))
     curves = [stairs(path.attrib["d"]) for path in root.iter(f"{NS}path") if path.attrib.get("class") == "m"]
     peaks = simulate.held(played(schedule), Fraction(0), Fraction(1))
@@ -278,8 +278,8 @@ def test_the_line_of_a_curve_keeps_its_levels_and_its_peaks(steps: list[tuple[in
 
 def test_a_window_cuts_at_its_ends() -> None:
     """What runs in the viewport is drawn, no further than its ends; the tooltips keep the true times."""
-    drawn = boxes(render(chart(loaded("1f1b", p=4, m=8)), Svg(viewport=Viewport(Fraction(11), Fraction(20)))))
-    run = expected(played(loaded("1f1b", p=4, m=8)))
+    drawn = boxes(render(chart(pipesched.load("1f1b", p=4, m=8)), Svg(viewport=Viewport(Fraction(11), Fraction(20)))))
+    run = expected(played(pipesched.load("1f1b", p=4, m=8)))
     inside = {key: (max(b, 11), min(e, 20)) for key, (b, e) in run.items() if e > 11 and b < 20}
 
     assert {(b.op, b.stage, b.microbatch, b.rank): (b.begin, b.end) for b in drawn} == inside
@@ -289,7 +289,7 @@ def test_a_window_cuts_at_its_ends() -> None:
 def test_a_tooltip_names_the_line() -> None:
     """The place is that of the word in the file that made the operation."""
     lines = (GOLDEN.parent.parent / "schedules" / "1f1b.ps").read_text("utf-8").splitlines()
-    for b in boxes(render(chart(loaded("1f1b", p=4, m=8)))):
+    for b in boxes(render(chart(pipesched.load("1f1b", p=4, m=8)))):
         assert b.place is not None
         name, line, column = b.place.split(":")
         assert name == "1f1b.ps" and lines[int(line) - 1][int(column) - 1] == b.op
@@ -313,7 +313,7 @@ def test_the_file_is_alone_and_always_the_same(tmp_path: Path) -> None:
 def test_the_golden_figure(update_golden: bool) -> None:
     """The figure of the guide, with everything on it, byte for byte."""
     file = GOLDEN / "show_zb_h1.svg"
-    text = render(chart(loaded("zb_h1", p=4, m=8)), Svg(messages=True, memory=True))
+    text = render(chart(pipesched.load("zb_h1", p=4, m=8)), Svg(messages=True, memory=True))
     if update_golden:
         file.write_text(text, "utf-8")
     assert text == file.read_text("utf-8")
@@ -323,7 +323,6 @@ def test_a_schedule_that_stops_has_no_rectangle_for_what_never_runs() -> None:
     """Two ranks that wait for each other: the forward before that is drawn, and the title says where it stops."""
     order = "rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n"
     schedule = pipesched.load(pipesched.Source("stuck.txt", order))
-    assert isinstance(schedule, Schedule)
     text = render(chart(schedule))
 
     assert [(b.op, b.rank) for b in boxes(text)] == [("F", 0)]
@@ -338,4 +337,4 @@ def test_a_large_schedule_is_refused_unless_forced(folder: Path, capsys: pytest.
     assert main([*large, "--force"]) == 0
     assert (folder / "large.svg").read_text("utf-8").count("<rect") > MAX_OPS
     with pytest.raises(PipeschedError, match="PS815"):
-        render(chart(loaded("gpipe", p=8, m=3200)))
+        render(chart(pipesched.load("gpipe", p=8, m=3200)))

@@ -7,18 +7,18 @@ from xml.etree import ElementTree
 
 import pytest
 
+import pipesched
 from pipesched.model.ops import Op
 from pipesched.views import palette
 from pipesched.views.chart import chart
 from pipesched.views.svg import Svg, render
-from tests.test_show import loaded
 from tests.test_svg import NS
 
 
 @pytest.mark.parametrize("style", ["zero-bubble", "megatron"])
 def test_the_styles_of_the_papers(style: str) -> None:
     """Devices in touching rows, microbatches as numbers alone, and the cost in the paper's terms."""
-    text = render(chart(loaded("zb_h2", p=4, m=8)), Svg(style=style))
+    text = render(chart(pipesched.load("zb_h2", p=4, m=8)), Svg(style=style))
     root = ElementTree.fromstring(text)
     words = [element.text for element in root.iter(f"{NS}text")]
     first = 1 if style == "megatron" else 0
@@ -34,7 +34,7 @@ def test_the_styles_of_the_papers(style: str) -> None:
 
 def test_zero_bubble_figures_call_the_input_backward_b() -> None:
     """The paper's letters: F, B for our I, W."""
-    root = ElementTree.fromstring(render(chart(loaded("zb_h1", p=4, m=8)), Svg(style="zero-bubble")))
+    root = ElementTree.fromstring(render(chart(pipesched.load("zb_h1", p=4, m=8)), Svg(style="zero-bubble")))
     words = [e.text for e in root.iter(f"{NS}text") if e.attrib.get("class") == "t"]
     assert words[-3:] == ["F", "B", "W"]
 

@@ -135,7 +135,6 @@ def test_turns_are_a_topological_order(schedule: Schedule, data: st.DataObject) 
 def test_a_report_tells_these_times(name: str, sizes: dict[str, int], text: str) -> None:
     """What `verify` reports is what was simulated, in the user's unit."""
     schedule = pipesched.load(name, **sizes)
-    assert isinstance(schedule, Schedule)
     costs = Costs.parse(text)
     played = simulate.run(schedule, rows(costs, schedule.stages))
     time = pipesched.verify(schedule, costs=costs).time
@@ -154,7 +153,6 @@ def test_rounds_and_events_agree_at_sizes_of_real_use() -> None:
         ("zb_h1", {"p": 8}),
     ):
         schedule = pipesched.load(name, **sizes)
-        assert isinstance(schedule, Schedule)
         costs = Costs.parse("F=3,I=4,W=2,C=1/2")
         one, other = ran(schedule, costs, "rounds"), ran(schedule, costs, "events")
         assert np.array_equal(one.start, other.start) and np.array_equal(one.end, other.end)

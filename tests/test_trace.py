@@ -39,9 +39,7 @@ COSTS = [Costs(), Costs.parse("F=1,I=2/3,W=0.5,C=1/4"), Costs.parse("F=0,I=1,W=0
 
 
 def built(name: str) -> Schedule:
-    made = pipesched.load(name, **LIBRARY[name])
-    assert isinstance(made, Schedule)
-    return made
+    return pipesched.load(name, **LIBRARY[name])
 
 
 def traced(schedule: Schedule, costs: Costs) -> dict[str, Any]:

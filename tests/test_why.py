@@ -135,7 +135,6 @@ def test_the_parts_add_up_on_what_runs_of_a_stuck_order(seed: int, data: st.Data
 def test_the_parts_add_up_on_the_library(name: str, text: str) -> None:
     """Every built-in schedule, at p = 4 and m = 8."""
     schedule = pipesched.load(name, p=4, m=8)
-    assert isinstance(schedule, Schedule)
     adds_up(schedule, Costs.parse(text))
 
 
@@ -173,7 +172,6 @@ def test_the_critical_path_is_as_long_as_the_makespan(schedule: Schedule, data: 
 def test_the_critical_path_of_the_library(name: str) -> None:
     """The same of every built-in schedule, with latency."""
     schedule = pipesched.load(name, p=4, m=8)
-    assert isinstance(schedule, Schedule)
     path_is_whole(schedule, Costs.parse("F=10,I=13,W=7,C=2"))
 
 
@@ -181,7 +179,6 @@ def test_the_critical_path_of_the_library(name: str) -> None:
 def test_the_parts_of_1f1b(p: int, m: int) -> None:
     """Rank r fills for r F, drains for r B, and waits for the rest of the way to the last stage and back."""
     schedule = pipesched.load("1f1b", p=p, m=m)
-    assert isinstance(schedule, Schedule)
     parts = parts_of(schedule, Costs.parse("F=2,B=5"))
     assert parts["warm_up"] == [2 * r for r in range(p)]
     assert parts["cool_down"] == [5 * r for r in range(p)]
@@ -192,7 +189,6 @@ def test_the_parts_of_1f1b(p: int, m: int) -> None:
 def test_the_parts_of_two_ranks_with_messages() -> None:
     """One microbatch: rank 0 waits for F and B of rank 1 and for two messages; rank 1 for one F and one message."""
     schedule = pipesched.load("1f1b", p=2, m=1)
-    assert isinstance(schedule, Schedule)
     parts = parts_of(schedule, Costs.parse("F=1,B=2,C=1/3"))
     assert parts["compute"] == [3, 0] and parts["message"] == [Fraction(2, 3), 0]
     assert parts["warm_up"] == [0, Fraction(4, 3)] and parts["cool_down"] == [0, Fraction(7, 3)]
@@ -204,7 +200,6 @@ def test_what_a_slow_stage_costs_is_imbalance() -> None:
     The rest is what it is without: the way through the other stages and back, on every rank.
     """
     schedule = pipesched.load("1f1b", p=4, m=8)
-    assert isinstance(schedule, Schedule)
     parts = parts_of(schedule, Costs.parse("F=[1,1,1,3],B=2"))
     assert parts["imbalance"] == [16, 16, 16, 0]
     assert [sum(parts[part][r] for part in PARTS[:4]) for r in range(4)] == [(4 - 1) * (1 + 2)] * 4

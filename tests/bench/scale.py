@@ -101,7 +101,6 @@ def main() -> None:
             print(f"{name:68}{x.wall:8.2f}{x.cpu:8.2f}{x.memory:8.0f}", flush=True)
         if asked.torch:
             schedule = pipesched.load("interleaved", p=64, v=4, m=1024)
-            assert isinstance(schedule, Schedule)
             interleaved = write_csv(schedule, Path(folder) / "interleaved.csv")
             for name, path in (("interleaved", interleaved), ("zb_v", csv)):
                 x = torch_seconds(path)

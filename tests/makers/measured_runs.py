@@ -38,9 +38,7 @@ COSTS = "F=241/2,I=170,W=90,B=275,FB=410,C=15"  # microseconds; no two sums of t
 
 
 def built(name: str) -> Schedule:
-    made = pipesched.load(name, **LIBRARY[name])
-    assert isinstance(made, Schedule)
-    return made
+    return pipesched.load(name, **LIBRARY[name])
 
 
 def played(schedule: Schedule, costs: str, *, torch: bool, late: tuple[int, int, int] | None = None) -> list[Events]:

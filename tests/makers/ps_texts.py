@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 
-import pipesched
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.language import writer
 from pipesched.language.evaluate import Unit, evaluate
@@ -30,12 +29,6 @@ def laws(schedule: Schedule, text: str, **sizes: int) -> None:
         assert np.array_equal(getattr(again, column), getattr(schedule, column)), column
     assert np.array_equal(again.placement.table, schedule.placement.table)
     assert again.ranks == schedule.ranks
-
-
-def built_in(name: str, **sizes: int) -> Schedule:
-    schedule = pipesched.load(name, **sizes)
-    assert isinstance(schedule, Schedule)
-    return schedule
 
 
 def tokens(text: str) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pipesched
 from pipesched.model.ops import Compute
-from pipesched.model.schedule import Schedule
 from pipesched.views.chart import Chart
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows
@@ -22,12 +20,6 @@ ALL_SIX = {
     "zb_h2": {"p": 4, "m": 8},
     "dualpipe": {"p": 8, "m": 20},
 }
-
-
-def built(name: str, **sizes: int) -> Schedule:
-    made = pipesched.load(name, **sizes)
-    assert isinstance(made, Schedule)
-    return made
 
 
 def play(drawn: Chart) -> Played:
