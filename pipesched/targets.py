@@ -34,7 +34,7 @@ class Target:
 
     title: for the help text. ending: of its files. messages: whether sends and receives are in it. torch: whether it is
     for torch, of a version. require: raises PS814 for what it cannot say. pieces: the text, a rank at a time. by_rank:
-    each rank's own file. settings: what its reader must be told, from the order, the path and the version of torch.
+    each rank's own file. settings: what its reader must know, from the order, the path and the version of torch.
     """
 
     name: str

@@ -6,7 +6,7 @@
     ScheduleInterleaved1F1B(stages, m)              what its runtime runs: `pipeline_order_with_comms`
 
 It is written down, and read as a file is: a finding shows the row. Torch's classes of one stage a rank run by a loop
-of their own, and the `pipeline_order` that they tell is another (in 2.13 that of Schedule1F1B names F4 of four
+of their own, and the `pipeline_order` that they give is another (in 2.13 that of Schedule1F1B names F4 of four
 microbatches), so they are taken for the schedule of the library that goes by their name.
 """
 
@@ -25,7 +25,7 @@ Rows: TypeAlias = Sequence[Row] | Mapping[int, Row]
 
 
 class TorchSchedule(Protocol):
-    """What a schedule of torch tells: the actions of every rank."""
+    """What a schedule of torch gives: the actions of every rank."""
 
     @property
     def pipeline_order(self) -> Mapping[int, Sequence[object]]: ...

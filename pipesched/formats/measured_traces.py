@@ -4,9 +4,9 @@
     {"ph": "X", "args": {"op": "F", "stage": 2, "microbatch": 1}, "ts": …, "dur": …}     `pipesched run --trace`
 
 torch's pipeline runtime records each action under its name in a CSV, one file a rank (`_get_profiler_function_name`
-in torch.distributed.pipelining.schedules, 2.13); the file tells its rank under `distributedInfo`, and the origin of its
+in torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
 times under `baseTimeNanoseconds`. Times are microseconds there, and whole nanoseconds here. A trace of ours may hold
-all ranks, and tells how long an operation waited. An operation that is there several times ran in so many steps. What
+all ranks, and says how long an operation waited. An operation that is there several times ran in so many steps. What
 the profiler repeats of an action on a device (`gpu_user_annotation`) is not read.
 """
 
@@ -49,7 +49,7 @@ def read(sources: Sequence[Source]) -> Measured:
 
 
 def _records(source: Source, number: int) -> tuple[list[Record], bool]:
-    """The slots of a file, and whether it has kernels. number: the rank of a file of torch's that does not tell it."""
+    """The slots of a file, and whether it has kernels. number: the rank of a file of torch's that does not say it."""
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
@@ -89,8 +89,8 @@ def _json(source: Source) -> Any:
 
 
 def _rank(about: Mapping[str, Any], number: int) -> int:
-    told = about.get("distributedInfo")
-    rank = told.get("rank") if isinstance(told, dict) else None
+    given = about.get("distributedInfo")
+    rank = given.get("rank") if isinstance(given, dict) else None
     return rank if isinstance(rank, int) and rank >= 0 else number
 
 
@@ -112,7 +112,7 @@ def _found(events: Sequence[Any], rank: int, base: int) -> Iterator[Record]:
             own = args.get("rank", event.get("pid"))
             if not isinstance(own, int) or isinstance(own, bool):
                 raise _Unusable(f"an operation has no rank: {_short(event)}")
-            yield Record(own, _told(args), *_span(event, base), _waited(args))
+            yield Record(own, _operations(args), *_span(event, base), _waited(args))
 
 
 def _named(text: str) -> tuple[Entry, ...]:
@@ -123,7 +123,7 @@ def _named(text: str) -> tuple[Entry, ...]:
     return tuple(entries) if entries[0][0].compute else ()
 
 
-def _told(args: Mapping[str, Any]) -> tuple[Entry, ...]:
+def _operations(args: Mapping[str, Any]) -> tuple[Entry, ...]:
     """The operation of an event, and the second part of an overlap pair."""
     found: list[Entry] = []
     for part in (args, args.get("with")):
@@ -175,7 +175,7 @@ _WHOLE_STEPS = "profile whole steps, and give the traces of all ranks of one pip
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One slot that ran: its one or two operations, on a rank, in nanoseconds. waited: -1 where nobody tells."""
+    """One slot that ran: its one or two operations, on a rank, in nanoseconds. waited: -1 where it is not known."""
 
     rank: int
     entries: tuple[Entry, ...]

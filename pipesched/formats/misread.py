@@ -204,7 +204,7 @@ def _meant(source: Source, kind: str, read: Reader, found: Sequence[Diagnostic])
     left = _READ // max(1, len(source.text))
     changing = [shape for shape in SHAPES[kind] if shape.meant(source.text) != source.text]
     every = (chosen for count in range(1, MOST + 1) for chosen in combinations(changing, count))
-    return next((_told(source, chosen) for chosen in islice(every, left) if _reads(source, chosen, read)), None)
+    return next((_finding(source, chosen) for chosen in islice(every, left) if _reads(source, chosen, read)), None)
 
 
 SHAPES = {"torch-csv": CSV, "order": ORDER}
@@ -221,7 +221,7 @@ def _reads(source: Source, chosen: tuple[Shape, ...], read: Reader) -> bool:
     return True
 
 
-def _told(source: Source, chosen: tuple[Shape, ...]) -> Diagnostic:
+def _finding(source: Source, chosen: tuple[Shape, ...]) -> Diagnostic:
     said = " and ".join(shape.said for shape in chosen)
     labels = tuple(Label(_place(source, shape), shape.said) for shape in chosen)
     return Diagnostic(Code.CELL, said, labels, (), "; ".join(dict.fromkeys(shape.help for shape in chosen)))

@@ -68,7 +68,7 @@ def read(source: Source, most_ranks: int = RANKS) -> Schedule | Program:
     """The schedule, or the program where the file has more than computes. Its placement is inferred.
 
     Raises PipeschedError: PS801 words that are none, PS304 numbers beyond all bounds, PS104 a file without operations.
-    Fragments are read too: a rank that a message names tells where the stage at its other end lives.
+    Fragments are read too: a rank that a message names is that of the stage at its other end.
     """
     lines = Lines(source, most_ranks)
     lines.read()
@@ -113,7 +113,7 @@ HELP = "words are F0.1, F3.1+B2.0, send:F0.1>1, recv:F0.1<0, wait:F0.1, reduce:2
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a word is refused. `beyond` tells a number that is too large from a text that is no word."""
+    """Why a word is refused. `beyond`: it is a number that is too large, not a text that is no word."""
 
     reason: str
     help: str = HELP

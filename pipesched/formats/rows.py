@@ -6,7 +6,7 @@ about the table `rank[stage, microbatch]`, and the columns of that table that ag
     rank 0:  F0.0 F0.1 F1.2        stage 0   0 0 1
     rank 1:  F1.0 F1.1 F0.2        stage 1   1 1 0     two routes: microbatches 0, 1 go down, 2 goes up
 
-A message between stages s and s + 1 goes from the one row to the other.
+A message between stages s and s + 1 is sent from the one row to the other.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Rows:
 
 
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
-    """rank[stage, microbatch] as int32, -1 where nobody tells; the first claim (stages, microbatches, ranks) wins."""
+    """rank[stage, microbatch] as int32, -1 where unknown; the first claim (stages, microbatches, ranks) wins."""
     table = np.full(shape[0] * shape[1], -1, dtype=np.int32)
     for stage, microbatch, rank in claims:
         inside = (stage >= 0) & (stage < shape[0]) & (microbatch >= 0) & (microbatch < shape[1])

@@ -1,7 +1,7 @@
 """A stream as a program (``emit/README.md``), read strictly: what is not version 1, to the letter, is refused.
 
 laid out as we write it     columns from the lines, written again and compared with the text: equal, so right
-anything else               an object an instruction (`stream_strict`), which tells what is wrong and where
+anything else               an object an instruction (`stream_strict`), which says what is wrong and where
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else,
     PS304 numbers beyond all bounds, PS803 a file that disagrees with what was given.
     """
-    program, parameters = _as_written(source) or _as_told(source)
+    program, parameters = _as_written(source) or _as_objects(source)
     here = {**parameters, "p": program.ranks, "m": program.placement.microbatches}
     for name, value in (given or {}).items():
         if here.get(name) != value:
@@ -71,7 +71,7 @@ class LineOrigin:
                 yield from ((at, end_of(text, at)) for at in items_of(text, parts))
 
 
-def _as_told(source: Source) -> tuple[Program, dict[str, int]]:
+def _as_objects(source: Source) -> tuple[Program, dict[str, int]]:
     """The program of any text that is a stream."""
     made = stream_strict.read(source)
     ranks = [np.array(list(_entries(rank)), dtype=np.int32).reshape(-1, 5).T for rank in made.ranks]

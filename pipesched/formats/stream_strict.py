@@ -1,4 +1,4 @@
-"""The strict reader of streams: everything that is no stream is told with its place.
+"""The strict reader of streams: everything that is no stream is reported with its place.
 
 JSON, version, fields and fingerprint are the business of `pipesched.stream.loads`; here what it says gets a code and a
 place, and what is right as JSON and cannot be a program is refused.
@@ -32,7 +32,7 @@ def read(source: Source) -> Stream:
     try:
         made = loads(source.text)
     except StreamError as error:
-        raise PipeschedError([_told(source, error)]) from None
+        raise PipeschedError([_finding(source, error)]) from None
     problems = [diagnostic for _, diagnostic in zip(range(SHOWN), _problems(source, made), strict=False)]
     if problems:
         raise PipeschedError(problems)
@@ -64,7 +64,7 @@ def route_of(routes: tuple[Route, ...]) -> Column:
     return made
 
 
-def _told(source: Source, error: StreamError) -> Diagnostic:
+def _finding(source: Source, error: StreamError) -> Diagnostic:
     """What `loads` says, at its place."""
     if error.path == "version":
         return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"))

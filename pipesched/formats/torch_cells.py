@@ -34,7 +34,7 @@ Entry = tuple[Op, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell that is not empty: its text without blanks and quotes, and where that stands in its row."""
+    """A cell that is not empty: its text without blanks and quotes, and its place in the row."""
 
     text: str
     start: int
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a cell is refused. `beyond` tells a number that is too large from a text that is no action."""
+    """Why a cell is refused. `beyond`: it is a number that is too large, not a text that is no action."""
 
     reason: str
     help: str = SHAPE

@@ -62,9 +62,9 @@ class CellOrigin:
         quoted = np.cumsum(row == ord('"')) % 2 == 1
         begin = np.concatenate([[0], np.flatnonzero((row == ord(",")) & ~quoted) + 1])
         end = np.append(begin[1:] - 1, len(row))
-        told = np.concatenate([[0], np.cumsum(~np.isin(row, [ord(c) for c in ' \t",']))])
+        filled = np.concatenate([[0], np.cumsum(~np.isin(row, [ord(c) for c in ' \t",']))])
         pairs = np.concatenate([[0], np.cumsum(row == ord(";"))])
-        return begin, np.cumsum((told[end] > told[begin]) * (1 + (pairs[end] > pairs[begin])))
+        return begin, np.cumsum((filled[end] > filled[begin]) * (1 + (pairs[end] > pairs[begin])))
 
 
 def read(
@@ -219,7 +219,7 @@ def _require_no_bubbles(source: Source) -> None:
         row = source.line(line)
         empty = next(((i, c) for i, c in enumerate(cells(row), 1) if not c.text), None) if _gap(row) else None
         if empty is not None and row:
-            problems.append(_empty_cell(source.span(*_beside(offset, row, empty[1].start)), line, empty[0]))
+            problems.append(_empty_cell(source.span(*_comma_at(offset, row, empty[1].start)), line, empty[0]))
     if problems:
         raise PipeschedError(problems[:SHOWN])
 
@@ -229,7 +229,7 @@ def _gap(row: str) -> bool:
     return ",," in row or row.endswith((",", " ", "\t")) or row.startswith((",", " ", "\t")) or " " in row or '"' in row
 
 
-def _beside(offset: int, row: str, at: int) -> tuple[int, int]:
+def _comma_at(offset: int, row: str, at: int) -> tuple[int, int]:
     """A range of one character at an empty cell: the comma that ends it, or the one before."""
     at = min(at, len(row) - 1)
     return offset + at, offset + at + 1

@@ -1,4 +1,4 @@
-"""What to write into a trainer's settings beside a torch CSV.
+"""What to write into a trainer's settings with a torch CSV.
 
 The file names no placement. torch's runtime takes the stages that each rank built, and trainers build them before they
 read the file: torchtitan by the *name* of a schedule class, which the file then replaces.

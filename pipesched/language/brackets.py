@@ -1,6 +1,6 @@
 """Which bracket is missing, and where: one linear pass that leaves every bracket paired.
 
-A parser that meets an unclosed `{` learns of it at the end of the file, far from the mistake, and stumbles on the way.
+A parser that meets an unclosed `{` learns of it at the end of the file, far from the mistake, and stumbles before that.
 Here brackets are paired first, by what a reader goes by: no item (`rank`, `claim`, ...) stands inside a block, a word
 that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the indentation of its
 opener's line.
@@ -49,7 +49,7 @@ class Pairing:
     open: list[_Opener] = field(default_factory=list)
     header: str = ""  # the word of a block whose `{` is still to come
     surplus: int = 0  # `}` less `{`, from here to the next item
-    suspect: Token | None = None  # the first opener whose closer stands at another indentation
+    suspect: Token | None = None  # the first opener whose closer has another indentation
 
     def run(self) -> Pairing:
         for at, token in enumerate(self.tokens):
@@ -185,10 +185,10 @@ class Pairing:
         while self.open and self.open[-1].token.text in ("(", "["):
             self._unclosed(len(self.open) - 1, token)
 
-    def _unclosed(self, above: int, token: Token) -> None:
-        """Closes every bracket from `above` on, before the token, and says so once."""
-        openers = [opener.token for opener in self.open[above:]]
-        del self.open[above:]
+    def _unclosed(self, height: int, token: Token) -> None:
+        """Closes every bracket from `height` on, before the token, and says so once."""
+        openers = [opener.token for opener in self.open[height:]]
+        del self.open[height:]
         for opener in reversed(openers):
             self._put(CLOSER[opener.text])
         openers = [opener for opener in openers if not opener.supplied]

@@ -53,7 +53,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, compiled. `sides` are those of its comparison, to tell by how much it fails."""
+    """A claim, compiled. `sides` are those of its comparison, which show by how much it fails."""
 
     node: ast.Claim
     text: str
@@ -88,7 +88,7 @@ def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
 
 
 def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:
-    """Translate a claim; what is wrong with it goes to the scope."""
+    """Translate a claim; what is wrong with it is reported to the scope."""
     used = ast.names_in(node.claim) | (ast.names_in(node.condition) if node.condition else frozenset())
     variables = tuple(x for x in rank_variables if x in used)
     exact = Expressions(exact=True)

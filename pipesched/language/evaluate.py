@@ -171,7 +171,7 @@ def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> Pip
 
 
 def _costs(checked: Checked, names: dict[str, Any], stages: int) -> Costs:
-    """What the file gives. What is wrong with an entry is told there, what is wrong with all of them at the first."""
+    """What the file gives. A mistake in an entry is reported there, one in all of them at the first."""
     given: dict[str, Cost] = {}
     for entry, codes in checked.costs:
         values = tuple(Fraction(_eval(code, names, checked)) for code in codes)

@@ -1,6 +1,6 @@
 """Running translated code: its budget, its exact arithmetic, and what an exception in it means.
 
-Every expression pays before it runs (`translate` says how much), whichever part of a file it stands in; one budget
+Every expression pays before it runs (`translate` says how much), whichever part of a file it is in; one budget
 serves a file at a size, its claims included. `Halt` is raised by what a program calls (a chunk that is not there, a
 budget that is spent); `report` turns it, and Python's own ZeroDivisionError, into a diagnostic with the place and the
 bindings, read from the frames.
@@ -142,7 +142,7 @@ def _span(trace: TracebackType, source: Source) -> Span | None:
 
 
 def _bindings(frame: FrameType, span: Span | None, loops: Sequence[Loop]) -> list[str]:
-    """``k = 5`` for the loops around a place and the arguments of a function, ``pass 3`` for a repeat."""
+    """``k = 5`` for the loops around a place and the arguments of a function, ``iteration 3`` for a repeat."""
     values: Mapping[str, object] = frame.f_locals
     if _is_call(frame):
         names = [name for name in values if name.startswith("v_")]
@@ -152,5 +152,5 @@ def _bindings(frame: FrameType, span: Span | None, loops: Sequence[Loop]) -> lis
     for name in names:
         value = values.get(name)
         if isinstance(value, int):
-            shown.append(f"pass {value + 1}" if name.startswith("n_") else f"{name[2:]} = {value}")
+            shown.append(f"iteration {value + 1}" if name.startswith("n_") else f"{name[2:]} = {value}")
     return shown

@@ -173,7 +173,7 @@ def _squares(word: Word) -> dict[int, list[int]]:
 
 # The order of a rank with a kernel (`model.kernel`): prefix, kernel ..., suffix. The kernel's shortest root u spells
 # the letters around the seam too, as far as they go on with its period; all of them join the one loop. Where the
-# loop begins within the period is free: the cheapest way to write the rest decides.
+# loop begins within the period is free: the cheapest spelling of the rest decides.
 #
 #     F F F | F I W | F I W I W I W        prefix ends with the kernel, repeated or not; the suffix goes on with it
 #     F F F  ( F I W )^(2 + copies)  I W I W

@@ -189,11 +189,6 @@ def _commas(text: str, masked: str) -> Iterator[Edit]:
 
 _LINE_COMMENT = r"(?:(?<=[{}])|(?<=\bKIND)|(?<=[\])])|^)[ \t]*"
 _OPERATIONS = r"KIND(?:\[[^\]\n]*\])?(?:\([^)\n]*\))?"
-_OVERLAP = "two operations in one slot are an overlap"
-_STATEMENT = r"(?:^|(?<=[{};]))[ \t]*"
-
-_LINE_COMMENT = r"(?:(?<=[{}])|(?<=\bKIND)|(?<=[\])])|^)[ \t]*"
-_OPERATIONS = r"KIND(?:\[[^\]\n]*\])?(?:\([^)\n]*\))?"
 _STATEMENT = r"(?:^|(?<=[{};]))[ \t]*"
 _RANKS = r"ranks?|device|gpu|worker|node|process"
 _MESSAGES = r"send|recv|receive|wait|irecv|isend|SEND|RECV|step|sync|barrier|allreduce|optimizer_step"

@@ -91,7 +91,7 @@ def gap(tokens: Sequence[Token], at: int) -> str:
 
 
 def breakable(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a line may end before the token: beside an operator, after a comma, before a word like `when`."""
+    """Whether a line may end before the token: at an operator, after a comma, before a word like `when`."""
     before, token = tokens[at - 1], tokens[at]
     if gap(tokens, at) == "" or before.text in ("{", "}"):
         return False

@@ -52,7 +52,7 @@ class Pending:
     taken: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def take(self, entry: tuple[int, int]) -> None:
-        """Take an entry that is in the queue, wherever it stands."""
+        """Take an entry that is in the queue, at whatever place."""
         if self.queue[0] == entry:
             self.queue.popleft()
         else:

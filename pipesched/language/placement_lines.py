@@ -24,7 +24,7 @@ WIDEST_RANK = 2**31  # of columns
 
 @dataclass
 class Route:
-    """One way through the ranks: stage -> rank, and the microbatches that take it."""
+    """A route through the ranks: stage -> rank, and the microbatches that take it."""
 
     name: str
     span: Span
@@ -70,7 +70,7 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
 
 
 def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
-    """PS215 for a rank that has a program and no stage: more often than not, the ranks of stages are off by some."""
+    """PS215 for a rank with a program and no stage: more often than not, the ranks of all stages are off by one."""
     held = np.unique(placement.rank_of)
     first, last, node = int(held[0]), int(held[-1]), checked.stages[0].node
     places = (Label(line.node.rank.span, f"of ranks {first} to {last}") for line in checked.stages)
@@ -288,7 +288,7 @@ def lines(placement: Placement) -> Iterator[str]:
 
 
 def _shape(row: list[int], p: int, *, shares: bool) -> list[tuple[str, str]]:
-    """What stands after `stage` and after `on rank`, line by line."""
+    """What follows `stage` and `on rank`, line by line."""
     n = len(row)
     if n == p and _is(row, lambda s: s):
         return [("s in 0 .. p", "s")]

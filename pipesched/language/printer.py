@@ -3,7 +3,7 @@
 Only blanks and line ends change: the tokens, comments among them, are those of the file, in order.
 
 - Two blanks for each brace around. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
-  user's lines, two blanks apart. An expression keeps its breaks beside operators, the rest moved in.
+  user's lines, two blanks apart. An expression keeps its breaks at operators, the rest moved in.
 - A block on one line stays there if it fits in 100 columns. One blank line at most, none at the ends of a block.
 - In consecutive lines these stand below one another: blocks, the `=` of lets, the parts of routes, comments at the end.
 
@@ -85,7 +85,7 @@ class _Layout:
     depth: int = 0  # braces around
     seen: int = 0  # the end of what is laid out
     closed: bool = True  # whether the next word begins a line, whatever it is
-    opened: bool = True  # whether nothing stands yet in the block, or in the file
+    opened: bool = True  # whether the block is still empty, or the file
     flat: int = -1  # the last word of a block that stays on its line
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs the program of every rank, and runs one again to tell where an operation came from."""
+"""Runs the program of every rank, and runs one again to find where an operation came from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipesched.model.lists import Origin, Place
 from pipesched.model.placement import Placement
 from pipesched.source import Span
 
-PLACES = 2  # so many times the operations that may be written are written again to tell places
+PLACES = 2  # so many times the operations that may be written are written again to find places
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Programs:
     max_ops: int
 
     def __post_init__(self) -> None:
-        self.again = Budget.of(self.max_ops)  # for runs that only tell places
+        self.again = Budget.of(self.max_ops)  # for runs that only find places
 
     def run(self) -> tuple[Ints, Ints, Bools, Ints]:
         """Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the cut by rank.

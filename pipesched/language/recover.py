@@ -135,7 +135,7 @@ class Walk:
         self.problems: list[Problem] = []
         self.stack: Stack = [Entry(table.start, "")]
         self.begun = 0  # where the statement begins that is being read
-        self.carried_on = -1  # the last token that had no place: where it stands in a line, it begins nothing
+        self.carried_on = -1  # the last token that had no place: within its line, it begins nothing
         self.astray = False  # whether statements outside every rank have been reported
         self.forgiven: set[int] = set()  # in and after blocks without a head: what the head would have explained
 
@@ -161,7 +161,7 @@ class Walk:
         return token.kind
 
     def _rule_begins(self, at: int) -> bool:
-        """Whether a release rule begins here; of one that breaks off the table tells."""
+        """Whether a release rule begins here; of one that breaks off the table decides."""
         words = [token.text for token in self.tokens[at : at + 5]]
         if words[1] != ":":
             return known_release(words[0])

@@ -36,7 +36,7 @@ class _Key(NamedTuple):
 
 @dataclass(frozen=True)
 class _Edited:
-    """A text with edits; `back` tells where a place of it was before them."""
+    """A text with edits; `back` gives the place that one had before them."""
 
     source: Source
     edits: tuple[Edit, ...]
@@ -69,7 +69,7 @@ class _Edited:
 
 
 def explained(source: Source, read: Reader) -> list[Diagnostic]:
-    """The findings of a text that does not parse, habits told as such. read: all findings of a text.
+    """The findings of a text that does not parse, habits reported as such. read: all findings of a text.
 
     Habits are those of people, and looking for them takes more than linear time: not in what people do not write.
     """
@@ -95,8 +95,8 @@ class _Explanation:
                 others, clean = self.of(Source(source.name, edited.text)) if rest else ([], True)
                 if clean or len(others) < len(found):
                     gone = next((finding for finding in found if _key(finding) not in left), found[0])
-                    told = [_told(habit, edits, gone, source), *_as_before(map(edited.finding, others), found)]
-                    return sorted(told, key=lambda finding: _key(finding).start), clean
+                    named = [_finding_of(habit, edits, gone, source), *_as_before(map(edited.finding, others), found)]
+                    return sorted(named, key=lambda finding: _key(finding).start), clean
         return found, not found
 
     def _tried(
@@ -117,7 +117,7 @@ class _Explanation:
 
 
 def _as_before(rest: Iterable[Diagnostic], found: list[Diagnostic]) -> Iterator[Diagnostic]:
-    """What is left, in the words of the text as it was written where it stands at the same place."""
+    """What is left, in the words of the text as it was written, where the place is the same."""
     messages = {_key(finding).start: finding.message for finding in found}
     for finding in rest:
         yield replace(finding, message=messages.get(_key(finding).start, finding.message))
@@ -133,7 +133,7 @@ def _apart(edits: Iterator[Edit]) -> Iterator[Edit]:
 
 
 def _less(rest: list[Diagnostic], found: list[Diagnostic]) -> bool:
-    """Whether there are fewer findings, or as many of which the first that differs stands further on."""
+    """Whether there are fewer findings, or as many of which the first that differs is further on."""
     if len(rest) != len(found):
         return len(rest) < len(found)
     differ = ((_key(a).start, _key(b).start) for a, b in zip(rest, found, strict=True) if _key(a) != _key(b))
@@ -141,7 +141,7 @@ def _less(rest: list[Diagnostic], found: list[Diagnostic]) -> bool:
     return first[0] > first[1]
 
 
-def _told(habit: Habit, edits: tuple[Edit, ...], first: Diagnostic, source: Source) -> Diagnostic:
+def _finding_of(habit: Habit, edits: tuple[Edit, ...], first: Diagnostic, source: Source) -> Diagnostic:
     """One finding for every place of a habit; what is wrong is said as of the first of those that it explains."""
     labels = tuple(Label(source.span(e.start, e.end), _advice(e, source)) for e in edits[:_SHOWN])
     more = (f"and in {len(edits) - _SHOWN} more places",) if len(edits) > _SHOWN else ()

@@ -218,8 +218,12 @@ def _letters(
     slot = number.reshape(-1)[first] * (len(texts) + 1) + partner[first]
     kinds, numbers = np.unique(slot, return_inverse=True)
     pairs = [divmod(kind, len(texts) + 1) for kind in kinds.tolist()]
-    told = tuple(f"overlap({texts[a]}, {texts[b - 1]})" if b else texts[a] for a, b in pairs)
-    return told, numbers.reshape(-1), {letter: run[a] for letter, (a, b) in enumerate(pairs) if not b and run[a] >= 0}
+    spelled = tuple(f"overlap({texts[a]}, {texts[b - 1]})" if b else texts[a] for a, b in pairs)
+    return (
+        spelled,
+        numbers.reshape(-1),
+        {letter: run[a] for letter, (a, b) in enumerate(pairs) if not b and run[a] >= 0},
+    )
 
 
 def _text(op: int, chunk: int, microbatch: int | str, names: list[str]) -> str:

@@ -25,7 +25,7 @@ LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One operation of the file: its letter and where it stands."""
+    """One operation of the file: its letter and its place."""
 
     op: str
     span: Span

@@ -76,7 +76,7 @@ def too_long(number: str) -> bool:
 
 
 def known_release(rule: str) -> bool:
-    """Whether a rule may follow `release`, beside the letters: ``torch``, or ``split:x`` with x from 0 to 1."""
+    """Whether a rule may follow `release`, besides the letters: ``torch``, or ``split:x`` with x from 0 to 1."""
     name, _, share = rule.partition(":")
     try:
         return rule == "torch" or (name == "split" and 0 <= Fraction(share) <= 1)
@@ -153,7 +153,7 @@ def _one_word(before: Token, token: Token) -> bool:
 
 
 def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Whether a token can only begin a statement or an item, as far as the words around it tell."""
+    """Whether a token can only begin a statement or an item, judged by the words around it."""
     word, before = tokens[at].text, tokens[max(0, at - 1)].text
     if word in tuple(LETTERS):
         return before not in ("(", ",", "drain", "release", "costs")

@@ -159,7 +159,7 @@ def _number(value: Fraction) -> str:
 # Programs
 
 _COMPACT = 72
-"""A block of this width at most stands on one line."""
+"""A block of this width at most is on one line."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class _Printer:
 
 
 def sayable(shared: Sequence[Shared], words: Words) -> bool:
-    """Whether every series stands in one place of a program, and in no loop within a loop, so that i tells its turn."""
+    """Whether every series has one place in a program, in no loop within a loop, so that i counts its turns."""
     if not words.series:
         return True
     for program in shared:
