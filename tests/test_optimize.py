@@ -301,7 +301,7 @@ def test_progress_is_told_and_can_stop_the_search() -> None:
     ],
 )
 def test_an_option_that_means_nothing_is_refused(option: str, value: Any) -> None:
-    """PS2xx, with what would mean something: in the message (`mem_cap is -1, not a number from 0 up`) or in the help."""
+    """PS2xx, with what would mean something, in the message (`mem_cap is -1, not a number …`) or in the help."""
     with pytest.raises(PipeschedError) as caught:
         pipesched.optimize(**{option: value})
     (told,) = caught.value.diagnostics
