@@ -17,7 +17,7 @@ import numpy as np
 from pipesched.analysis.pairing import Pairing
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import NEIGHBOUR, RESULT, Ints
+from pipesched.model.columns import Ints
 from pipesched.model.ops import Op, Result
 from pipesched.model.program import Program
 from pipesched.schedule_analysis import Analysis
@@ -34,16 +34,18 @@ def check_channels(analysis: Analysis) -> Iterator[Diagnostic]:
     yield from _swapped(program, pairing)
 
 
+_OF_KIND = np.array([len(Result) * (op.receive * op.kind.of + 1) + (op.kind.result or 0) for op in Op])
+"""By kind of message: what its result, and the distance to its producer, add to the number."""
+
+
 def message_of(program: Program, index: Ints) -> Ints:
     """The message of sends and receives as one number: (producing stage, result, microbatch).
 
     RECV_F carries the stage that receives, so its producer is the stage before; RECV_B the stage after.
     """
-    op = program.op[index]
     stage = program.stage[index].astype(np.int64)
-    producer = stage + np.where(program.receives[index], NEIGHBOUR[op], 0)
     wide = int(program.microbatch.max(initial=0)) + 2
-    return np.asarray((len(Result) * (producer + 1) + RESULT[op]) * wide + program.microbatch[index] + 1)
+    return np.asarray((len(Result) * stage + _OF_KIND[program.op[index]]) * wide + program.microbatch[index] + 1)
 
 
 def _name(program: Program, index: int) -> str:
