@@ -87,6 +87,7 @@ def test_json_holds_the_picture(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "1f1b", "--p", "2", "--m", "2", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["ok"] and value["format"] == "text" and value["parameters"] == {"p": 2, "m": 2}
+    assert (value["name"], value["title"]) == ("one_f_one_b", "1F1B")
     assert main(["show", "1f1b", "--p", "2", "--m", "2"]) == 0
     assert capsys.readouterr().out == value["picture"]
 

@@ -103,7 +103,8 @@ class Picture:
         measured = {} if self.run is None else {"measured": _measured(self.run)}
         return {
             "ok": self.fault is None,
-            "name": made.title,
+            "name": made.identifier,
+            "title": made.schedule.title or None,
             "source": self.source,
             "parameters": dict(made.sizes),
             **made.costs.published(made.analysis.costs_used),

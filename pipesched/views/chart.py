@@ -50,7 +50,13 @@ class Chart:
     clock: Clock | None = None
 
     @property
+    def identifier(self) -> str:
+        """What data calls it."""
+        return self.name or self.schedule.name
+
+    @property
     def title(self) -> str:
+        """What people call it."""
         return self.name or self.schedule.display_name
 
     @cached_property

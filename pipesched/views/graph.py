@@ -46,7 +46,7 @@ def graph(chart: Chart) -> Graph:
     numbers, -1 where it never runs. An edge has its kind, and the latency of a message.
     """
     made: Graph = nx.MultiDiGraph(
-        name=safe(chart.title, "text"), ranks=chart.schedule.ranks, stages=chart.schedule.stages
+        name=safe(chart.identifier, "text"), ranks=chart.schedule.ranks, stages=chart.schedule.stages
     )
     names = node_names(chart)
     for index, name in enumerate(names):
@@ -164,7 +164,7 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
         message = f"a graph of {count:,} operations takes minutes to lay out; {MAX_OPS:,} are drawn"
         raise fail(Code.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or say --force")
     made = graphviz.Digraph(
-        graphviz.nohtml(safe(chart.title, "line").rstrip("\\")),  # an identifier: escapes are those of labels
+        graphviz.nohtml(safe(chart.identifier, "line").rstrip("\\")),  # an identifier: escapes are those of labels
         graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.25", "fontname": "sans-serif"},
         node_attr={
             "shape": "box",

@@ -47,7 +47,7 @@ def render(chart: Chart) -> str:
 def pieces(chart: Chart) -> Iterator[str]:
     """The same, a rank at a time."""
     trace = _Trace.of(chart)
-    about: dict[str, object] = {"name": chart.title, "parameters": dict(chart.sizes), "cost": cost(chart)}
+    about: dict[str, object] = {"name": chart.identifier, "parameters": dict(chart.sizes), "cost": cost(chart)}
     about["microseconds_per_unit"] = trace.tick * chart.scale
     yield f'{{"displayTimeUnit":"ms",\n"otherData":{_json(about)},\n"traceEvents":[\n'
     separator = ""
