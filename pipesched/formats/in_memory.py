@@ -82,7 +82,7 @@ def _cells(row: object, rank: int) -> list[str]:
         raise fail(Code.USAGE, f"row {rank} of an order is of type {type(row).__name__}", help=_HELP)
     cells = ["" if cell is None else str(cell).strip() for cell in row]
     if odd := next((cell for cell in cells if "\n" in cell or len(cell) > 200), None):
-        raise fail(Code.USAGE, f"row {rank} of an order holds {odd[:40]!r}, which is no action", help=_HELP)
+        raise fail(Code.USAGE, f"row {rank} of an order holds {odd[:40]!r}, which is not an action", help=_HELP)
     return cells
 
 

@@ -119,7 +119,7 @@ def _named(text: str) -> tuple[Entry, ...]:
     """The computes of an action's name; none for sends, receives and the like."""
     entries = read_cell(text, NEWEST)
     if isinstance(entries, Bad):
-        raise _Unusable(f"{_PREFIX}{text} is no action of torch's pipeline runtime")
+        raise _Unusable(f"{_PREFIX}{text} is not an action of torch's pipeline runtime")
     return tuple(entries) if entries[0][0].compute else ()
 
 

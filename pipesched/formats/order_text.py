@@ -67,7 +67,8 @@ class WordOrigin:
 def read(source: Source, most_ranks: int = RANKS) -> Schedule | Program:
     """The schedule, or the program where the file has more than computes. Its placement is inferred.
 
-    Raises PipeschedError: PS801 words that are none, PS304 numbers beyond all bounds, PS104 a file without operations.
+    Raises PipeschedError: PS801 words that are not operations, PS304 numbers beyond all bounds, PS104 a file
+    without operations.
     Fragments are read too: a rank that a message names is that of the stage at its other end.
     """
     lines = Lines(source, most_ranks)

@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a cell is refused. `beyond`: it is a number that is too large, not a text that is no action."""
+    """Why a cell is refused. `beyond`: it is a number that is too large, not a text that is not an action."""
 
     reason: str
     help: str = SHAPE
@@ -106,7 +106,7 @@ def _entry(match: re.Match[str]) -> Entry | Bad:
 
 
 def _reading(text: str, version: TorchVersion) -> str:
-    """What torch of this version makes of a cell that is no action."""
+    """What torch of this version makes of a cell that is not an action."""
     torch = f"torch {version}"
     if text.startswith("(") and ")" in text:
         return _overlap_reading(text, torch, version)

@@ -31,6 +31,7 @@ from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source, Span
 
 SHOWN = 20
+FEW = 10_000  # odd cells in a row that are worth a look at the others first
 """So many bad cells are reported; the rest of such a file is not read."""
 
 
@@ -179,10 +180,10 @@ def _exact_row(source: Source, line: int, row: str, version: TorchVersion, probl
 
 
 def _odd_cells(row: str, version: TorchVersion) -> list[tuple[int, Cell]]:
-    """The cells that are not plain, by number, if those that are plain are right; else none."""
+    """The cells that are not plain, by number, if they are few and those that are plain are right; else none."""
     texts = row.split(",")
     plain = [PLAIN.fullmatch(text) is not None for text in texts]
-    if '"' in row or read_plain_row(",".join(compress(texts, plain)), version) is None:
+    if '"' in row or plain.count(False) > FEW or read_plain_row(",".join(compress(texts, plain)), version) is None:
         return []
     starts = accumulate((len(text) + 1 for text in texts), initial=0)
     return [
@@ -196,7 +197,11 @@ def _bad_cell(bad: Bad, span: Span, line: int, number: int) -> Diagnostic:
     text = span.text if len(span.text) <= 40 else f"{span.text[:40]}…"
     code = Code.OUT_OF_RANGE if bad.beyond else Code.CELL
     return Diagnostic(
-        code, f"{text!r} is no action: {bad.reason}", (Label(span, f"rank {line - 1}, cell {number}"),), (), bad.help
+        code,
+        f"{text!r} is not an action: {bad.reason}",
+        (Label(span, f"rank {line - 1}, cell {number}"),),
+        (),
+        bad.help,
     )
 
 

@@ -101,7 +101,7 @@ def sizes_of(asked: Asked, given: Mapping[str, int]) -> dict[str, int]:
     """p, v and m; where not given 4, 1 (2 of a loop or vee) and 2p. No v where the placement lists ranks.
 
     Raises:
-        PipeschedError: PS208, PS225, sizes that are none, or too many operations.
+        PipeschedError: PS208, PS225, invalid sizes, or too many operations.
     """
     unknown = sorted(set(given) - {"p", "v", "m"})
     if unknown:
