@@ -42,7 +42,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT
 from pipesched.report import Report
 from pipesched.source import Source
-from pipesched.verbs import options, targets, values
+from pipesched.verbs import options, sources, values
 from pipesched.verbs.options import MAX_OPS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: int | str) -> 
     """
     given, sizes = _read("verify", locals())
     if isinstance(target, Schedule | Program):
-        loaded = targets.loaded(target, Options(sizes))
+        loaded = sources.loaded(target, Options(sizes))
         return target if isinstance(target, Schedule) else loaded.schedule.with_program(target)
     loaded = compile.load(*_file(target, given, sizes))
     return loaded.schedule if loaded.program is None else loaded.schedule.with_program(loaded.program)
@@ -91,7 +91,7 @@ def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Sche
         PipeschedError: PS3xx, PS8xx, the cells that are no actions.
     """
     version = options.value("torch_version", values.version, torch_version)
-    made = torch_csv.read(targets.source(target), torch_version=version)
+    made = torch_csv.read(sources.source(target), torch_version=version)
     return made if isinstance(made, Schedule) else made.computes.with_program(made)
 
 
@@ -122,10 +122,10 @@ def verify(
     from pipesched.verbs import verify as verb
 
     parse_model(given["comm"])
-    given["torch_version"] = given["torch_version"] or targets.version_of(target)
+    given["torch_version"] = given["torch_version"] or sources.version_of(target)
     if isinstance(target, Schedule | Program):
         asked = options.compile_options(given, sizes)
-        return verb.verify_loaded(targets.loaded(target, asked), asked)
+        return verb.verify_loaded(sources.loaded(target, asked), asked)
     try:
         return verb.verify(*_file(target, given, sizes))
     except PipeschedError as error:
@@ -249,10 +249,10 @@ def compare(
     from pipesched.verbs import compare as verb
 
     grid = {name: options.value(name, values.sizes, size) for name, size in parameters.items()}
-    sources = [targets.alone(one) for one in verb.named(schedules, library=library)]
-    values.count(grid, len(sources))
+    compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
+    values.count(grid, len(compared))
     asked = options.compile_options(given, {})
-    return verb.compare(sources, values.combinations(grid), asked, per_stage=given["cost_per"] == "stage")
+    return verb.compare(compared, values.combinations(grid), asked, per_stage=given["cost_per"] == "stage")
 
 
 def diff(
@@ -277,7 +277,7 @@ def diff(
     given, sizes = _read("diff", locals())
     from pipesched.verbs import diff as verb
 
-    return verb.diff(targets.alone(a), targets.alone(b), options.compile_options(given, sizes))
+    return verb.diff(sources.alone(a), sources.alone(b), options.compile_options(given, sizes))
 
 
 def optimize(
@@ -318,7 +318,7 @@ def optimize(
     from pipesched.verbs import optimize as verb
     from pipesched.verbs.optimize_request import request
 
-    source, sizes = (None, sizes) if target is None else targets.named(target, sizes, computes=True)
+    source, sizes = (None, sizes) if target is None else sources.named(target, sizes, computes=True)
     return verb.optimize(request(source, sizes, given), progress or (lambda state: None))
 
 
@@ -368,7 +368,7 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
     given, _ = _read("calibrate", {"digits": digits, "parameters": {}})
     from pipesched.verbs import calibrate as verb
 
-    return verb.calibrate(targets.traces(values.files(traces)), given["digits"])
+    return verb.calibrate(sources.traces(values.files(traces)), given["digits"])
 
 
 def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -383,5 +383,5 @@ def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict
 
 def _file(target: object, given: Mapping[str, Any], sizes: dict[str, int]) -> tuple[Source, Options]:
     """What to read, and how."""
-    source, sizes = targets.named(target, sizes)
+    source, sizes = sources.named(target, sizes)
     return source, options.compile_options(given, sizes)

@@ -2,8 +2,8 @@
 
 The cycle in the event graph may pass hundreds of events; a person reads only where it crosses ranks:
 
-    rank 0 stands at 2SEND_F1   until rank 1 reaches 3RECV_F1     which is behind 3SEND_B0
-    rank 1 stands at 3SEND_B0   until rank 0 reaches 2RECV_B0     which is behind 2SEND_F1
+    rank 0 waits at 2SEND_F1   until rank 1 reaches 3RECV_F1     which is behind 3SEND_B0
+    rank 1 waits at 3SEND_B0   until rank 0 reaches 2RECV_B0     which is behind 2SEND_F1
 
 Nodes are those of `analysis.events` that never fire. A list's later instructions are behind the one it stopped at, so
 they are contracted into that one.

@@ -40,9 +40,8 @@ class Needs(enum.Flag):
     ENDS = enum.auto()  # every operation runs: no compute orders wait for each other
     SOUND = enum.auto()  # the order of compute has no error
     CAPS = enum.auto()  # a cap of memory is given
-    TORCH = (
-        enum.auto()
-    )  # the file is torch's, or is to run there; and no single slip explains all that is wrong with it
+    # the file is torch's, or is to run there, and no single slip explains all that is wrong with it
+    TORCH = enum.auto()
 
 
 @dataclass(frozen=True, eq=False)

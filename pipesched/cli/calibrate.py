@@ -23,10 +23,10 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
     Medians over steps and microbatches. The first step of several, which warms up, and outliers do not count.
     """
     from pipesched.verbs import calibrate as verb
-    from pipesched.verbs import targets
+    from pipesched.verbs import sources
 
     out = Output("json" if json else "text", color)
-    made = verb.calibrate(targets.traces(traces), digits)
+    made = verb.calibrate(sources.traces(traces), digits)
     if output and output != "-":
         replace_file(output, made.toml())
     if json:

@@ -316,7 +316,7 @@ class Lines:
     def _word(self, span: Span, text: str, group: int) -> Sequence[Instruction]:
         self.slow += 1
         if self.slow > self.most_words:
-            message = f"the file has more than {self.most_words:,} words beside computes"
+            message = f"the file has more than {self.most_words:,} words that are not computes"
             help = "torch CSV and streams are read faster; --max-ops raises the limit"
             raise fail(Code.TOO_MANY_OPERATIONS, message, Label(span, "one too many"), help=help)
         found = read_word(text, group)

@@ -1,4 +1,4 @@
-"""The instruction set: one table of all that one rank can be told to do. Whatever varies by kind is asked here.
+"""The instruction set: one table of all that a rank can run. Whatever varies by kind is asked here.
 
 A compute takes one result and makes others, each once for every stage and microbatch. B is I and W in one:
 

@@ -152,7 +152,7 @@ class Runtime:
         targets: likewise, where the last stage lives; a microbatch's target is whatever the loss takes.
         Adds to ``.grad`` of every weight what one backward through the undivided model adds, with loss = mean over
         the microbatches. A weight that no microbatch used gets zeros where a copy or a tie is exchanged, or
-        replicas are averaged by a DDP that is not told to find such weights.
+        replicas are averaged by a DDP without `find_unused_parameters`.
 
         Raises:
             RunError: PS824, what a stage gave is not what the next one expects.

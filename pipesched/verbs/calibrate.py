@@ -203,7 +203,7 @@ def _doubts(measured: Measured) -> Iterator[str]:
     schedule = measured.schedule
     if not (schedule.forward_only or np.isin(schedule.op, (Op.I, Op.W)).any()):
         yield (
-            "every backward ran whole: I and W cannot be told, and each counts as half of B; "
+            "every backward ran whole: I and W were not measured, and each counts as half of B; "
             "`optimize --backward fused` needs B alone"
         )
     if schedule.ranks > 1 and not seen.waiting.any():
@@ -212,7 +212,7 @@ def _doubts(measured: Measured) -> Iterator[str]:
     if seen.skew > _SKEW * step:
         yield (
             f"an operation ended {seen.skew / 1e6:.3g} ms before its input was made: the clocks of the ranks disagree, "
-            "and C, and what waited, cannot be told"
+            "and C, and what waited, are not known"
         )
     if measured.kernels:
         yield f"{_KERNELS}: synchronize them while you measure"

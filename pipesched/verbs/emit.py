@@ -43,7 +43,7 @@ class Emission:
         return iter(()) if self.order is None else TARGETS[self.target].by_rank(self.order, self.parameters)
 
     def settings(self, path: str) -> list[str]:
-        """What a trainer must be told that reads this file."""
+        """The settings of a trainer that reads this file."""
         return [] if self.order is None else TARGETS[self.target].settings(self.order, path, self.version)
 
 

@@ -23,7 +23,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-from pipesched.verbs import options, targets
+from pipesched.verbs import options, sources
 from pipesched.views.chart import Chart, chart
 from pipesched.views.views import GRAPHML, VIEWS, Request, taking
 
@@ -135,7 +135,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
             PS818, no trace, or of another schedule; PS820, no cairosvg, or no program `dot`.
     """
     made = examined(source, asked)
-    fault, traces = made.report.fault, targets.traces(how.measured)
+    fault, traces = made.report.fault, sources.traces(how.measured)
     plan = made.analysis.having(None) if traces else made.analysis  # it did run, whatever the messages do
     drawn = Chart(plan, "" if fault is None else str(fault.code))
     run = None

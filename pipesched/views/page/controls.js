@@ -108,7 +108,7 @@ function hover(x, y) {
   tip.style.top = `${Math.max(0, top)}px`;
 }
 
-// An operation is chosen: its microbatch's way and a path are shown, and told below.
+// An operation is chosen: its microbatch's path and a critical path are shown, and described below.
 function choose(index, leading = false) {
   marked.chosen = index;
   marked.way = index < 0 ? [] : wayOf(microbatch[index]);

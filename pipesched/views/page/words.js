@@ -1,4 +1,4 @@
-// What is told of an operation, a microbatch and the critical path; times are exact, as the schedule's are.
+// What is said of an operation, a microbatch and the critical path; times are exact, as the schedule's are.
 
 function divisor(a, b) {
   while (b) [a, b] = [b, a % b];
