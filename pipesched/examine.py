@@ -197,8 +197,8 @@ def _time(made: Analysis) -> Time | None:
     spent, costs = made.idle, made.costs
     if spent is None:
         return None
-    times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
-    return Time(costs.to_json(), *times, costs.assumed_of(made.costs_used), made.remarks)
+    times = (spent.makespan, spent.spans, spent.work)
+    return Time(*times, costs.to_json(), costs.assumed_of(made.costs_used), made.remarks)
 
 
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:

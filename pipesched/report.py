@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Generic, TypeVar
 
 from pipesched import render
-from pipesched.analysis.idle import bubble, headline
+from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
 from pipesched.model import lists
 from pipesched.model.numbers import exact, share, shown
@@ -67,36 +67,20 @@ class Memory:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Time:
-    """The timeline at these costs, in their unit; lists are by rank.
+@dataclass(frozen=True, repr=False)
+class Time(Idle):
+    """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
 
-    makespan: the end of the last operation. span: the largest of last end - first start on a rank.
-    idle = makespan - work; span_idle = span of the rank - work. assumed: costs that were not given and are used, each
-    with what it follows from. remarks: that, and what else is to be said of the costs, in words.
+    assumed: costs that were not given and are used, each with what it follows from. remarks: that, and what else is to
+    be said of the costs, in words.
     """
 
-    costs: Mapping[str, object]
-    makespan: Fraction
-    span: Fraction
-    work: tuple[Fraction, ...]
-    idle: tuple[Fraction, ...]
-    span_idle: tuple[Fraction, ...]
+    costs: Mapping[str, object] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Time makespan {shown(self.makespan)}, span {shown(self.span)}, idle {_list_text(self.idle)}>"
-
-    @property
-    def bubble(self) -> Fraction:
-        """Idle time of all ranks over ranks x makespan."""
-        return bubble(self.makespan, self.work)
-
-    @property
-    def span_bubble(self) -> Fraction:
-        """The same with the span in the place of the makespan."""
-        return bubble(self.span, self.work)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def measured() -> str:
 
     plan = chart(pipesched.load("1f1b", p=2, m=3))
     times = np.stack([plan.times.start, plan.times.end])[:, None, :] * 1000
-    run = against(plan.schedule, plan.times, plan.costs.ticks(2), Measured(plan.schedule, *times, None))
+    run = against(plan.schedule, plan.times, plan.analysis.costs.ticks(2), Measured(plan.schedule, *times, None))
     return laid_over.figure(plan, run)
 
 

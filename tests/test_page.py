@@ -143,15 +143,15 @@ def test_the_critical_path_has_no_holes(opened: Opened, name: str, costs: str) -
     page.click(*place(page, 0))
     path = page.evaluate("pipesched.marked.path")
     spots = [(int(r := drawn.schedule.rank[i]), i - int(drawn.schedule.start[r])) for i in path]
-    latency = rows(drawn.costs, drawn.schedule.stages)["C"]
+    latency = rows(drawn.analysis.costs, drawn.schedule.stages)["C"]
     assert latency is not None
     assert played.start[spots[0]] == 0 and played.end[spots[-1]] == played.makespan
     for one, two in pairwise(spots):
         late = latency[0] if one[0] != two[0] else 0
         assert played.start[two] == played.end[one] + late
     told = page.evaluate("document.getElementById('detail').textContent")
-    ticks = drawn.costs.ticks(drawn.schedule.stages)
-    heads = critical_path(drawn.times, causes(drawn.schedule, drawn.dependencies, drawn.times, ticks))
+    ticks = drawn.analysis.costs.ticks(drawn.schedule.stages)
+    heads = critical_path(drawn.times, causes(drawn.schedule, drawn.analysis.dependencies, drawn.times, ticks))
     assert path == [i - int(drawn.schedule.joined[i]) for i in heads]  # as `why` tells it
     assert f"critical path: {len(path)} operations" in told and f"length {shown(played.makespan)} =" in told
 

@@ -159,7 +159,7 @@ def test_half_a_million_operations(opened: Opened, large: Chart) -> None:
         assert tip(page)[0].split()[0] == label(schedule[index])
     page.key("0")
     page.click(640, 300)
-    assert page.evaluate("pipesched.marked.way.length") == 2 * 4 * 64
+    assert page.evaluate("pipesched.marked.operations.length") == 2 * 4 * 64
     drawn, between = (sorted(x) for x in page.evaluate(_MOVING))
     print(
         f"p=64 v=4 m=1024: a frame drawn in {drawn[60]:.1f} ms (95 % in {drawn[114]:.1f}), every {between[60]:.1f} ms"

@@ -119,8 +119,8 @@ def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int])
             seen = (drawn.times.start >= 0).tolist()
             assert all(not one or two for one, two in zip(seen, ran, strict=True))
             whole = chart(case.computes)
-            if whole.stop is None:
-                assert seen == closed(drawn.dependencies.producer.tolist(), ran, case.computes)
+            if whole.analysis.standstill is None:
+                assert seen == closed(drawn.analysis.dependencies.producer.tolist(), ran, case.computes)
             stopped += stop is not None
     assert stopped > 10
 
@@ -268,7 +268,7 @@ def test_a_cycle_of_many_ranks_is_drawn() -> None:
     ]
     program = Program.from_instructions(rows, linear(ring, 1))
     drawn = chart(program.computes, own=program)
-    assert drawn.stop is not None and len(drawn.stop.cycle) == ring
+    assert drawn.analysis.standstill is not None and len(drawn.analysis.standstill.cycle) == ring
     figure = svg.render(drawn)
     assert figure.count('class="r"') == ring and "40 ranks wait in a cycle" in figure
     assert text.render(drawn, text.Text(60)).count("✗") == ring + 8

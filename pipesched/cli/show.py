@@ -55,7 +55,11 @@ def show(file: str, **given: Any) -> int:
             raise fail(Code.NEEDS, f"{error.diagnostics[0].message}; {dot} has the graph as DOT") from None
         out.write(dumps(made.to_json()) + "\n" if given["json"] else made.drawn)
         if made.fault is not None and not given["json"]:
-            far = "as it stands" if made.chart.stop is None else f"as far as it runs {made.chart.stop.under}"
+            far = (
+                "as it stands"
+                if made.chart.analysis.standstill is None
+                else f"as far as it runs {made.chart.analysis.standstill.under}"
+            )
             fault = render.concise(made.fault, source.name)
             out.complain(f"{fault}; drawn {far}, `pipesched verify` reports all")
         return made.exit_status

@@ -97,7 +97,7 @@ class Picture:
         """The published form, see ``emit/README.md``."""
         made = self.chart
         spent, figures = (
-            made.analysis.idle if made.stop is None else None,
+            made.analysis.idle if made.analysis.standstill is None else None,
             ("makespan", "span", "bubble", "span_bubble"),
         )
         measured = {} if self.run is None else {"measured": _measured(self.run)}
@@ -107,11 +107,11 @@ class Picture:
             "title": made.schedule.title or None,
             "source": self.source,
             "parameters": dict(made.sizes),
-            **made.costs.published(made.analysis.costs_used),
+            **made.analysis.costs.published(made.analysis.costs_used),
             **exact(**{name: None if spent is None else getattr(spent, name) for name in figures}),
             "format": self.format,
             "picture": self.drawn,
-            "stopped": None if made.stop is None else _stopped(made.stop),
+            "stopped": None if made.analysis.standstill is None else _stopped(made.analysis.standstill),
             "diagnostics": [render.as_json(found) for found in self.diagnostics],
             **measured,
         }

@@ -60,14 +60,16 @@ def _wrong(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> str:
-    assert chart.stop is not None
-    found = chart.stop.code
-    return stopped(chart, chart.stop) + _wrong(replace(chart, wrong="") if chart.wrong == found else chart)
+    assert chart.analysis.standstill is not None
+    found = chart.analysis.standstill.code
+    return stopped(chart, chart.analysis.standstill) + _wrong(
+        replace(chart, wrong="") if chart.wrong == found else chart
+    )
 
 
 def spent(chart: Chart) -> Idle | None:
     """Its times, None where it never ends."""
-    return chart.analysis.idle if chart.stop is None else None
+    return chart.analysis.idle if chart.analysis.standstill is None else None
 
 
 def stopped(chart: Chart, stop: Standstill) -> str:

@@ -17,10 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.analysis.causes import Causes, causes
-from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.deviation import Against
-from pipesched.analysis.holdings import Memory
-from pipesched.analysis.standstill import Standstill
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
@@ -72,23 +69,6 @@ class Chart:
         return self.analysis.schedule
 
     @property
-    def costs(self) -> Costs:
-        return self.analysis.costs
-
-    @property
-    def dependencies(self) -> Dependencies:
-        return self.analysis.dependencies
-
-    @property
-    def held(self) -> Memory:
-        return self.analysis.memory
-
-    @property
-    def stop(self) -> Standstill | None:
-        """Why it never ends."""
-        return self.analysis.standstill
-
-    @property
     def times(self) -> Timeline:
         return self.analysis.as_run if self.clock is None else self.clock.times
 
@@ -103,7 +83,7 @@ class Chart:
     @property
     def causes(self) -> Causes:
         """What each operation waits for."""
-        return causes(self.schedule, self.dependencies, self.times, self.analysis.ticks)
+        return causes(self.schedule, self.analysis.dependencies, self.times, self.analysis.ticks)
 
     def time(self, ticks: int) -> Fraction:
         """Ticks in the user's unit."""

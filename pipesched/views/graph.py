@@ -70,15 +70,15 @@ def graph(chart: Chart) -> Graph:
         }
         made.add_node(name, **({} if name in made else new), cycle=True)
     for waiting, awaited, sentence in cycle(chart):
-        made.add_edge(waiting, awaited, "cycle", kind="cycle", told=sentence)
-    if chart.stop is not None:
-        made.graph["stopped"] = caption.stopped(chart, chart.stop)
+        made.add_edge(waiting, awaited, "cycle", kind="cycle", sentence=sentence)
+    if chart.analysis.standstill is not None:
+        made.graph["stopped"] = caption.stopped(chart, chart.analysis.standstill)
     return made
 
 
 def stops(chart: Chart) -> dict[int, tuple[str, str]]:
     """By rank of the cycle: the node at which it stops, an operation or a node of its own, and its name."""
-    names, links = node_names(chart), reversed(chart.stop.cycle if chart.stop else ())
+    names, links = node_names(chart), reversed(chart.analysis.standstill.cycle if chart.analysis.standstill else ())
     at = {link.blocked.rank: link.blocked for link in links}
     return {rank: (names[x.operation] if x.operation >= 0 else f"r{rank}stop", x.at) for rank, x in sorted(at.items())}
 
@@ -86,7 +86,7 @@ def stops(chart: Chart) -> dict[int, tuple[str, str]]:
 def cycle(chart: Chart) -> list[tuple[str, str, str]]:
     """Who waits for whom in the cycle, as nodes, and in words."""
     at = stops(chart)
-    links = chart.stop.cycle if chart.stop else ()
+    links = chart.analysis.standstill.cycle if chart.analysis.standstill else ()
     return [(at[x.blocked.rank][0], at[x.other][0], caption.link(x)) for x in links]
 
 
@@ -104,7 +104,7 @@ def node_names(chart: Chart) -> list[str]:
 
 def edges(chart: Chart) -> list[tuple[int, int, str]]:
     """Source, target and kind, by target."""
-    schedule, dependencies = chart.schedule, chart.dependencies
+    schedule, dependencies = chart.schedule, chart.analysis.dependencies
     first = set(schedule.start[:-1].tolist())
     made = []
     columns = zip(schedule.joined.tolist(), dependencies.producer.tolist(), dependencies.crosses.tolist(), strict=True)
@@ -186,9 +186,9 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
 
 def _stops(made: graphviz.Digraph, chart: Chart) -> None:
     """The cycle, if there is one, and the words for it under the graph."""
-    if chart.stop is None:
+    if chart.analysis.standstill is None:
         return
-    made.attr(label=safe(caption.stopped(chart, chart.stop), "dot"), fontcolor=ALARM[0], labelloc="t")
+    made.attr(label=safe(caption.stopped(chart, chart.analysis.standstill), "dot"), fontcolor=ALARM[0], labelloc="t")
     for rank, (name, at) in stops(chart).items():
         made.node(name, safe(at, "dot"), group=str(rank), **_CYCLE)
         last = _last(chart, rank)

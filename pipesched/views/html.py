@@ -85,9 +85,9 @@ def _columns(chart: Chart, where: Places) -> dict[str, Column]:
         "microbatch": schedule.microbatch,
         "begin": np.maximum(times.start, 0),
         "end": np.maximum(times.end, 0),
-        "needs": chart.dependencies.producer,
+        "needs": chart.analysis.dependencies.producer,
         "cause": why.cause,
-        "held": chart.held.held,
+        "held": chart.analysis.memory.held,
         "line": where.line,
         "column": where.column,
     }
@@ -110,7 +110,7 @@ def _smallest(column: Column) -> str:
 
 
 def _meta(chart: Chart, where: Places) -> dict[str, object]:
-    schedule, placement, part = chart.schedule, chart.schedule.placement, chart.held.part
+    schedule, placement, part = chart.schedule, chart.schedule.placement, chart.analysis.memory.part
     ran = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(chart.times.start >= 0)])[schedule.start]
     look = style("default")
     return {
@@ -143,17 +143,19 @@ def _facts(chart: Chart) -> Iterator[str]:
     """The figures of the title, exact."""
     yield f"{len(chart.schedule):,} operations".replace(",", " ")
     yield cost(chart)
-    peak = chart.held.peak
+    peak = chart.analysis.memory.peak
     if peak:
         yield f"peak {shown(max(peak))} on rank {peak.index(max(peak))} (activations alone: no buffers, no parameters)"
 
 
 def trouble(chart: Chart) -> str:
     """What keeps the order from ending, or nothing."""
-    if chart.stop is None:
+    if chart.analysis.standstill is None:
         return ""
     never = int(np.count_nonzero(chart.times.start < 0))
-    said = [caption.link(x) for x in chart.stop.cycle] or [caption.blocked(x) for x in chart.stop.blocked]
+    said = [caption.link(x) for x in chart.analysis.standstill.cycle] or [
+        caption.blocked(x) for x in chart.analysis.standstill.blocked
+    ]
     more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
     many = f"{never} operations never run" if never else "all operations run"
     return f"{many}, drawn as far as it runs: {'; '.join(said[:4])}{more}"
@@ -162,14 +164,14 @@ def trouble(chart: Chart) -> str:
 def _stops(chart: Chart) -> list[dict[str, object]]:
     """Each rank that never ends: words for its row, its instruction, the whole sentence, whether it is of the cycle."""
     return [
-        {"rank": x.rank, "words": x.words, "at": x.blocked.at, "told": x.sentence, "cycle": x.cycle}
-        for x in caption.marks(chart.stop)
+        {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
+        for x in caption.marks(chart.analysis.standstill)
     ]
 
 
 def _cycle(chart: Chart) -> list[dict[str, object]]:
     """The messages between the ranks of the cycle: from whom, to whom; sent is false where neither sends."""
-    links = caption.messages(chart.stop) if chart.stop else []
+    links = caption.messages(chart.analysis.standstill) if chart.analysis.standstill else []
     return [{"from": x.ends[0], "to": x.ends[1], "sent": x.direction != 0} for x in links]
 
 

@@ -109,7 +109,7 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     ran = chart.times.start[part] >= 0
     forward = makes(chart.schedule.op[part], Result.ACTIVATION)
     when = np.where(forward, chart.times.start[part], chart.times.end[part])[ran]
-    held = chart.held.held[part][ran]
+    held = chart.analysis.memory.held[part][ran]
     if chart.schedule.forward_only:
         when = np.stack([when, chart.times.end[part][ran]], axis=1).ravel()
         held = np.stack([held, np.zeros_like(held)], axis=1).ravel()
@@ -187,6 +187,6 @@ def _sites(schedule: Schedule) -> tuple[list[Span | None], Column, tuple[str, ..
 
 def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
     """What the rank holds after each operation; each value is written once."""
-    values = chart.held.held.tolist()
-    known = {value: written(value * chart.held.part) for value in set(values)}
+    values = chart.analysis.memory.held.tolist()
+    known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

@@ -35,7 +35,7 @@ def csv(chart: Chart) -> str:
     names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
     cells = [f"{op},{stage},{microbatch}" for op, stage, microbatch in columns]
     start, end = (_instants(chart, x.tolist(), shown, "") for x in (chart.times.start, chart.times.end))
-    needs = ["" if i < 0 else names[i] for i in chart.dependencies.producer.tolist()]
+    needs = ["" if i < 0 else names[i] for i in chart.analysis.dependencies.producer.tolist()]
     held = slots.held(chart, shown)
     lines = [HEADER]
     for rank, (low, high) in enumerate(pairwise(schedule.start.tolist())):

@@ -96,7 +96,7 @@ class _Page:
         self.frame = Frame(self._pixels(), self.begin, self.end, self.left, _TOP, self.pitch, _ROW, curve)
         self.cells = Cells(chart, self.style, self.chunk, self.chunks, self.frame)
         self.foot = _TOP + self.pitch * ranks
-        self.stop = Stop(chart, chart.stop, self.frame) if chart.stop else None
+        self.stop = Stop(chart, chart.analysis.standstill, self.frame) if chart.analysis.standstill else None
         tail = self.stop.width if self.stop else 0
         self.width = max(ceil(self.frame.x(self.end)) + tail + (40 if how.memory else 14), 420, self._widest())
         self.key = list(self._placed())
@@ -104,7 +104,7 @@ class _Page:
 
     def _widest(self) -> int:
         """A title that says what went wrong is not cut."""
-        return 24 + 7 * len(self._cost()) if self.chart.stop else 0
+        return 24 + 7 * len(self._cost()) if self.chart.analysis.standstill else 0
 
     def _pixels(self) -> Fraction:
         """Pixels a tick: whole ones a unit of time where they fit."""
@@ -233,7 +233,7 @@ class _Page:
         if self.how.messages:
             yield "f0", "activation"
             yield "g0", "gradient"
-        if self.chart.stop:
+        if self.chart.analysis.standstill:
             yield "x", "waits for ever"
 
 

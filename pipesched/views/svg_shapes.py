@@ -131,7 +131,7 @@ class Cells:
         times = f"{shown(chart.time(chart.times.start[i]))} to {shown(chart.time(chart.times.end[i]))}"
         what = f"{op.name} of stage {schedule.stage[i]}, microbatch {schedule.microbatch[i]}"
         place = f"; {at.name}:{at.line[i]}:{at.column[i]}" if at.line[i] else ""
-        return safe(f"{what} on rank {rank}: {times}; held {shown(chart.held.at(i))}{place}", "xml")
+        return safe(f"{what} on rank {rank}: {times}; held {shown(chart.analysis.memory.at(i))}{place}", "xml")
 
     @cached_property
     def _places(self) -> Places:
@@ -151,7 +151,7 @@ class Cells:
             f'<defs><marker id="{scope}p" class="p" viewBox="0 0 6 6" refX="6" refY="3" '
             'markerWidth="5" markerHeight="5" orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
         )
-        schedule, times, dependencies = self.chart.schedule, self.chart.times, self.chart.dependencies
+        schedule, times, dependencies = self.chart.schedule, self.chart.times, self.chart.analysis.dependencies
         for i in np.flatnonzero(dependencies.crosses & (times.start >= 0)).tolist():
             sender = int(dependencies.producer[i])
             begin, end = int(times.end[sender]), int(times.start[i])
@@ -177,7 +177,7 @@ class Cells:
 
     def curves(self) -> Iterator[str]:
         """What each rank holds, on one scale for all, and its peak at the right."""
-        held, frame = self.chart.held, self.frame
+        held, frame = self.chart.analysis.memory, self.frame
         most = max(held.peak, default=Fraction(0)) or Fraction(1)
         for rank in range(self.chart.schedule.ranks):
             base = frame.y(rank) + frame.row + frame.curve

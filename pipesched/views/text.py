@@ -111,7 +111,7 @@ def spans(layout: Layout, rank: int) -> list[tuple[int, int, int]]:
 def _idle(layout: Layout, begin: int, end: int) -> str:
     """A dot for each unit of time; in every column where time is scaled."""
     every = layout.axis.unit or 1
-    return "".join(" " if column % every else layout.dot for column in range(begin, end))
+    return "".join(" " if column % every else layout.sign("idle") for column in range(begin, end))
 
 
 def _painted(layout: Layout, index: int, text: str) -> str:
@@ -143,7 +143,7 @@ def _mixture(layout: Layout, rank: int) -> list[tuple[str, bool]]:
     idle = [max(at.whole - sum(column), 0) for column in zip(*busy.values(), strict=True)] or [at.whole] * at.columns
     grains = [*busy, _IDLE * layout.chunks]
     shown = rows([*(x.tolist() for x in busy.values()), idle], [x // layout.chunks for x in grains], at.whole)
-    return [(layout.dot, True) if x == len(busy) else (_mark(layout, grains[x]), False) for x in shown]
+    return [(layout.sign("idle"), True) if x == len(busy) else (_mark(layout, grains[x]), False) for x in shown]
 
 
 def _mark(layout: Layout, grain: int) -> str:
@@ -180,21 +180,22 @@ _BLOCKS = {False: " ▁▂▃▄▅▆▇", True: " .:-=+*#"}  # by whether ASCI
 
 def memory(layout: Layout) -> Iterator[str]:
     """A heading, and the line of each rank with its peak."""
-    top = max(layout.chart.held.peak, default=Fraction(0))
+    top = max(layout.chart.analysis.memory.peak, default=Fraction(0))
     head, wide = (
-        f"memory: 0 to {shown(top)} activations" + (f", {layout.bar} between phases" if layout.phased else ""),
+        f"memory: 0 to {shown(top)} activations"
+        + (f", {layout.sign('phase')} between phases" if layout.phased else ""),
         layout.left + layout.axis.columns,
     )
     if len(head) > wide:
         yield from wrapped(layout, head)
         head = ""
     yield f"{head:<{wide}} {'peak':>{layout.right}}"
-    blocks = partial(_blocks, layout, max(int(top / layout.chart.held.part), 1))
+    blocks = partial(_blocks, layout, max(int(top / layout.chart.analysis.memory.part), 1))
     for rank, peak in enumerate(layout.peaks):
         line = blocks(rank)
         for instant in (int(layout.phases.steady[rank]), int(layout.phases.cooling[rank])):
             if layout.axis.begin < instant < layout.axis.end:
-                line[int(layout.axis.column(np.array(instant)))] = layout.bar
+                line[int(layout.axis.column(np.array(instant)))] = layout.sign("phase")
         yield f"{layout.name(rank)}{''.join(line)} {peak:>{layout.right}}"
 
 
@@ -225,11 +226,11 @@ def title(layout: Layout) -> Iterator[str]:
 
 def stopped(layout: Layout) -> Iterator[str]:
     """What each rank waits for in the end: those of the cycle one by one, with their mark, then the others."""
-    stop = layout.chart.stop
+    stop = layout.chart.analysis.standstill
     if stop is None:
         return
-    lines = [(f"{layout.cross} {caption.link(x)}", True) for x in stop.cycle]
-    rest = [(f"{layout.wait} {caption.blocked(x)}", False) for x in caption.others(stop)]
+    lines = [(f"{layout.sign('cycle')} {caption.link(x)}", True) for x in stop.cycle]
+    rest = [(f"{layout.sign('wait')} {caption.blocked(x)}", False) for x in caption.others(stop)]
     for line, red in [*lines[:NAMED], *rest[:NAMED]]:
         first, *more = wrap(line, layout.how.width, break_on_hyphens=False, subsequent_indent="  ")
         yield alarm(first[0]) + first[1:] if red and layout.how.color else first
@@ -243,7 +244,7 @@ def legend(layout: Layout) -> Iterator[str]:
     """The letters that occur, and what else cannot be guessed."""
     seen = set(np.unique(layout.kinds).tolist())
     texts = [f"{letter} {_WORDS[letter]}" for i, letter in enumerate(KINDS) if i in seen]
-    for line in _filled(layout, [*texts, f"{layout.dot} idle"]):
+    for line in _filled(layout, [*texts, f"{layout.sign('idle')} idle"]):
         yield "   ".join(_swatch(layout, text) for text in line)
     yield from wrapped(layout, _letters(layout))
     unseen = caption.timeless(layout.chart)

@@ -54,7 +54,7 @@ class Layout:
     @cached_property
     def peaks(self) -> list[str]:
         """The peak after a row of memory."""
-        return [shown(peak) for peak in self.chart.held.peak]
+        return [shown(peak) for peak in self.chart.analysis.memory.peak]
 
     @cached_property
     def right(self) -> int:
@@ -70,7 +70,7 @@ class Layout:
     @cached_property
     def stops(self) -> dict[int, tuple[str, bool]]:
         """The mark where a rank stops for good within the picture, and whether it is of the cycle."""
-        stop = self.chart.stop
+        stop = self.chart.analysis.standstill
         if stop is None:
             return {}
         times, start = self.chart.times, self.chart.schedule.start
@@ -78,7 +78,7 @@ class Layout:
         when = (int(times.end[part].max(initial=0)) for part in parts)
         return {
             x.rank: (
-                (self.cross if x.rank in stop.ranks else self.wait) + x.at * (self._mark > 1),
+                self.sign("cycle" if x.rank in stop.ranks else "wait") + x.at * (self._mark > 1),
                 x.rank in stop.ranks,
             )
             for x, instant in zip(stop.waiting, when, strict=True)
@@ -88,9 +88,9 @@ class Layout:
     @cached_property
     def _mark(self) -> int:
         """The columns of the longest mark: of its sign alone, where its name would take more than a third of them."""
-        if self.chart.stop is None:
+        if self.chart.analysis.standstill is None:
             return 0
-        longest = 1 + max(len(x.at) for x in self.chart.stop.waiting)
+        longest = 1 + max(len(x.at) for x in self.chart.analysis.standstill.waiting)
         return longest if 3 * longest <= self.how.width - self.left else 1
 
     @property
@@ -150,25 +150,13 @@ class Layout:
         chunk = self.chunk * (self.kinds != slots.KINDS.index("+")) * self.chunked
         return np.asarray(self.kinds.astype(np.int64) * self.chunks + chunk)
 
-    @property
-    def dot(self) -> str:
-        """Idle time."""
-        return "." if self.how.ascii else "·"
+    def sign(self, meaning: str) -> str:
+        """The character for idle time, a rank of the cycle, a rank that waits for those, the end of a phase."""
+        return SIGNS[meaning][self.how.ascii]
 
-    @property
-    def cross(self) -> str:
-        """A rank of the cycle."""
-        return "X" if self.how.ascii else "✗"
 
-    @property
-    def wait(self) -> str:
-        """A rank that waits for those."""
-        return "~" if self.how.ascii else "…"
-
-    @property
-    def bar(self) -> str:
-        """The end of a phase."""
-        return "|" if self.how.ascii else "│"
+SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
+"""By meaning: the character, and the one where there is ASCII alone."""
 
 
 @dataclass(frozen=True)

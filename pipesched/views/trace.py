@@ -98,7 +98,7 @@ class _Trace:
             [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns],
             [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns],
             slots.held(chart, _number),
-            chart.dependencies.producer.tolist(),
+            chart.analysis.dependencies.producer.tolist(),
             frozenset(critical_path(times, why)),
             messages(chart, tick),
         )
@@ -164,7 +164,7 @@ class _Trace:
 
     def _stop(self, rank: int, when: int) -> Iterator[str]:
         """Where the rank stops for good: an instant, a slice until after all that runs, and its ends of messages."""
-        stop = self.chart.stop
+        stop = self.chart.analysis.standstill
         mark = next((x for x in caption.marks(stop) if x.rank == rank), None)
         if stop is None or mark is None:
             return
@@ -236,7 +236,7 @@ class Message:
 
 def messages(chart: Chart, tick: int) -> list[list[Message]]:
     """The slices of every rank in the order of their begins. A message is sent when its producer ends."""
-    dependencies, schedule = chart.dependencies, chart.schedule
+    dependencies, schedule = chart.analysis.dependencies, chart.schedule
     consumers = np.flatnonzero(dependencies.crosses & (chart.times.end[dependencies.producer] >= 0))
     producers = dependencies.producer[consumers]
     late = chart.message[np.clip(schedule.stage[producers], 0, schedule.stages - 1)]

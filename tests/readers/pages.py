@@ -23,7 +23,7 @@ ALL_SIX = {
 
 
 def play(drawn: Chart) -> Played:
-    return simulate.run(drawn.schedule, rows(drawn.costs, drawn.schedule.stages))
+    return simulate.run(drawn.schedule, rows(drawn.analysis.costs, drawn.schedule.stages))
 
 
 def place(page: Page, index: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ function shadeOf(kindIndex, chunk) {
   return whole.map((x) => Math.round(x + (255 - x) * part));
 }
 
-// Black or white, whichever stands out more (relative luminance, WCAG 2.2).
+// Black or white, whichever has more contrast (relative luminance, WCAG 2.2).
 function inkOn(colour) {
   const [r, g, b] = colour.map((x) => (x <= 10 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4));
   const luminance = 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -43,7 +43,7 @@ const channels = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
 
 // Time spent on each kind before each operation of a rank, and that time multiplied by the shade: differences are the
 // exact shares, and the mean shades, of any span of time. The parts of a pair run at once, and count half each.
-const used = [...new Set([0, 1, 3, 2, ...KINDS.keys()])].filter((k) => kind.includes(k)); // backward beside forward, the weights last
+const used = [...new Set([0, 1, 3, 2, ...KINDS.keys()])].filter((k) => kind.includes(k)); // backward next to forward, the weights last
 function sumOf(k, weigh) {
   const sums = new Float64Array(count + 1);
   for (let i = 0; i < count; i++)

@@ -1,19 +1,19 @@
 // Wheel, pointer, touch and keys.
 
 const TOUCH = matchMedia("(hover: none) and (pointer: coarse)").matches; // a phone: nothing hovers, and there are no keys
-const CLICKED = "a microbatch's whole way, and the critical path";
+const CLICKED = "all operations of a microbatch, and the critical path";
 const KEYS = TOUCH ? [
   ["pinch, + −", "zoom in time"], ["drag", "move"], ["fit", "whole schedule"], ["tap", CLICKED],
-  ["tap beside all", "let go"], ["find", "F3.12, or microbatch 12"],
+  ["tap elsewhere", "clear the choice"], ["find", "F3.12, or microbatch 12"],
 ] : [
   ["wheel, + −, pinch", "zoom in time"], ["alt + wheel, { }", "zoom the rows"], ["drag, arrows, shift + wheel", "move"],
   ["0", "whole schedule"], ["click", CLICKED],
-  ["shift + click", "the way, and the path that leads to this operation"], ["[ ]", "operation before, after on the rank"],
+  ["shift + click", "the microbatch, and the path that leads to this operation"], ["[ ]", "operation before, after on the rank"],
   ["b", "to what the chosen operation starts after"], ["m, a, c, d", "memory, messages, critical path, dark"],
-  ["/", "find F3.12, or microbatch 12"], ["escape", "let go"],
+  ["/", "find F3.12, or microbatch 12"], ["escape", "clear the choice"],
 ];
-const INVITATION = TOUCH ? "tap an operation for what it waits for, its microbatch's way and the critical path · ? for more"
-  : "hover over an operation · click for its microbatch's way and the critical path · ? for the keys";
+const INVITATION = TOUCH ? "tap an operation for what it waits for, its microbatch and the critical path · ? for more"
+  : "hover over an operation · click for its microbatch and the critical path · ? for the keys";
 
 let dirty = { base: true, over: true }, waiting = false;
 function redraw(all = true) {
@@ -100,7 +100,7 @@ function hover(x, y) {
   if (at.rank < 0 || at.time < 0 || beyond) return hideTip();
   if (at.index !== marked.hover || at.rank !== marked.rank) redraw(false);
   [marked.hover, marked.rank] = [at.index, at.rank];
-  show(tip, at.index >= 0 ? tellOperation(at.index) : tellIdle(at.rank, at.before));
+  show(tip, at.index >= 0 ? describeOperation(at.index) : describeIdle(at.rank, at.before));
   tip.hidden = false;
   const left = x + 16 + tip.offsetWidth > view.width ? x - 12 - tip.offsetWidth : x + 16;
   const top = y + 16 + tip.offsetHeight > view.height ? y - 12 - tip.offsetHeight : y + 16;
@@ -111,22 +111,22 @@ function hover(x, y) {
 // An operation is chosen: its microbatch's path and a critical path are shown, and described below.
 function choose(index, leading = false) {
   marked.chosen = index;
-  marked.way = index < 0 ? [] : wayOf(microbatch[index]);
+  marked.operations = index < 0 ? [] : operationsOf(microbatch[index]);
   marked.path = index >= 0 && leading ? pathTo(index) : criticalPath;
   press("critical", (marked.critical = index >= 0));
-  tellChosen();
+  describeChosen();
   redraw(false);
 }
 
-function tellChosen() {
+function describeChosen() {
   const lines = [];
   if (marked.chosen >= 0) {
-    const [[, title], ...rest] = tellOperation(marked.chosen).filter(([tag]) => tag !== "code");
+    const [[, title], ...rest] = describeOperation(marked.chosen).filter(([tag]) => tag !== "code");
     lines.push(["p", [title, ...rest.map(([, text]) => text), placeOf(marked.chosen)].filter(Boolean).join(" · ")]);
-    lines.push(["p", tellWay(microbatch[marked.chosen], marked.way)]);
+    lines.push(["p", describeMicrobatch(microbatch[marked.chosen], marked.operations)]);
   }
   const leading = marked.path !== criticalPath ? `path to ${labelOf(marked.chosen)}` : "critical path";
-  if (marked.critical) lines.push(["p", tellPath(marked.path, leading)]);
+  if (marked.critical) lines.push(["p", describePath(marked.path, leading)]);
   if (!lines.length) lines.push(["p", INVITATION]);
   show(element("detail"), lines);
 }
@@ -137,19 +137,19 @@ function find(text) {
   const match = new RegExp(`^\\s*(?:([${KINDS.join("")}])(\\d+)\\.)?(\\d+)\\s*$`, "i").exec(text);
   const wanted = match ? Number(match[3]) : -1;
   const named = (i) => !match[1] || (KINDS[kind[i]] === match[1].toUpperCase() && stageOf[i] === Number(match[2]));
-  const index = !match ? -1 : wayOf(wanted).find(named) ?? -1;
+  const index = !match ? -1 : operationsOf(wanted).find(named) ?? -1;
   const unknown = index < 0 && text.trim() !== "";
   element("find").classList.toggle("unknown", unknown);
   element("find").setAttribute("aria-invalid", String(unknown));
-  if (unknown) return tellUnknown(text.trim(), match, match && microbatch.some((x, i) => x === wanted && named(i)));
-  if (index < 0) return tellChosen();
+  if (unknown) return describeUnknown(text.trim(), match, match && microbatch.some((x, i) => x === wanted && named(i)));
+  if (index < 0) return describeChosen();
   goTo(index);
   choose(index);
   redraw();
 }
 
 // A search without a result says so, and what there is to find.
-function tellUnknown(text, match, known) {
+function describeUnknown(text, match, known) {
   const kinds = KINDS.filter((_, k) => kind.includes(k)).join(", ");
   const lines = [["p", known ? `${text} never runs` : match ? `there is no ${text} here` : `${text} is no name of an operation`],
     ["p", `operations are ${kinds} of stages 0 to ${meta.stages - 1}, microbatches 0 to ${meta.microbatches - 1}: F0.0, or 0 alone`]];
@@ -178,7 +178,7 @@ function back() {
 const toggles = {
   memory: () => { press("memory", (view.memory = !view.memory)); refit(); },
   messages: () => press("messages", (view.messages = !view.messages)),
-  critical: () => { marked.path = criticalPath; press("critical", (marked.critical = !marked.critical)); tellChosen(); },
+  critical: () => { marked.path = criticalPath; press("critical", (marked.critical = !marked.critical)); describeChosen(); },
   theme: () => {
     document.documentElement.dataset.theme = theme.dark ? "light" : "dark";
     readTheme();
@@ -188,10 +188,10 @@ const toggles = {
   fit, in: () => zoom(1.5), out: () => zoom(1 / 1.5),
 };
 
-const letGo = () => { element("keys").hidden = true; press("help", false); hideTip(); choose(-1); };
+const clear = () => { element("keys").hidden = true; press("help", false); hideTip(); choose(-1); };
 const actions = {
   "+": toggles.in, "=": toggles.in, "-": toggles.out, 0: fit, m: toggles.memory, a: toggles.messages,
-  c: toggles.critical, d: toggles.theme, "?": toggles.help, b: back, Escape: letGo,
+  c: toggles.critical, d: toggles.theme, "?": toggles.help, b: back, Escape: clear,
   "[": () => step(-1), "]": () => step(1), "{": () => zoomRows(1 / 1.2), "}": () => zoomRows(1.2),
   ArrowLeft: () => pan(-0.15 * plotWidth()), ArrowRight: () => pan(0.15 * plotWidth()),
   ArrowUp: () => pan(0, -2 * view.row), ArrowDown: () => pan(0, 2 * view.row),

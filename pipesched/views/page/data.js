@@ -68,7 +68,7 @@ function mostHeld(i, j) {
 const peaks = Array.from({ length: ranks }, (_, r) => Math.max(0, mostHeld(first(r), last(r))));
 const peak = Math.max(1e-9, ...peaks);
 
-// A chunk is a stage of a rank on a route; chunks are told apart by shade.
+// A chunk is a stage of a rank on a route; each chunk has its shade.
 const chunkTables = meta.chunks.map(
   (chunks) => new Map(chunks.map(([route, stage], i) => [route * meta.stages + stage, i])));
 function chunkOf(rank, index) {
@@ -79,7 +79,7 @@ const chunks = Math.max(1, ...meta.chunks.map((list) => list.length));
 
 const latency = (from) => meta.message[Math.min(Math.max(stageOf[from], 0), meta.stages - 1)];
 
-// The operations that an operation's start goes back to, from the first to itself; the first part stands for a pair.
+// The operations that an operation's start goes back to, from the first to itself; of a pair the first part.
 function pathTo(index) {
   const path = [];
   for (let i = index; i >= 0; i = cause[i]) path.push(head(i));
@@ -92,11 +92,11 @@ for (let i = 0; i < count; i++) if (runs(i) && (lastToEnd < 0 || end[i] > end[la
 const criticalPath = pathTo(lastToEnd);
 
 // Every operation of a microbatch that runs, by time.
-function wayOf(wanted) {
-  const way = [];
+function operationsOf(wanted) {
+  const found = [];
   for (let r = 0; r < ranks; r++)
-    for (let i = first(r); i < last(r); i++) if (microbatch[i] === wanted) way.push(i);
-  return way.sort((a, b) => begin[a] - begin[b] || a - b);
+    for (let i = first(r); i < last(r); i++) if (microbatch[i] === wanted) found.push(i);
+  return found.sort((a, b) => begin[a] - begin[b] || a - b);
 }
 
 // Messages of the cycle that pass each other have lanes of their own, the short ones the first.

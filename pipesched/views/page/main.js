@@ -10,7 +10,7 @@ pipesched.middle = (index) => {
 };
 window.pipesched = pipesched;
 
-function tellTitle() {
+function describeTitle() {
   const sizes = Object.entries(meta.sizes).map(([name, value]) => `${name}=${value}`).join(" ");
   element("title").textContent = `${meta.title}  ${sizes}`;
   element("facts").textContent = meta.facts.join(" · ");
@@ -18,7 +18,7 @@ function tellTitle() {
   element("trouble").hidden = !meta.trouble;
 }
 
-function tellLegend() {
+function describeLegend() {
   const shown = KINDS.filter((_, k) => kind.includes(k));
   element("legend").replaceChildren(...shown.map((name) => {
     const item = document.createElement("span"), patch = document.createElement("i");
@@ -29,7 +29,7 @@ function tellLegend() {
   if (SHADES > 1) element("legend").append("paler: later chunks");
 }
 
-function tellKeys() {
+function describeKeys() {
   const table = document.createElement("table");
   for (const [keys, meaning] of KEYS) {
     const row = table.insertRow(), name = document.createElement("kbd");
@@ -53,11 +53,11 @@ stageElement.addEventListener("pointerleave", hideTip);
 document.addEventListener("keydown", key);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readTheme(); redraw(); });
 
-tellTitle();
-tellLegend();
-tellKeys();
+describeTitle();
+describeLegend();
+describeKeys();
 marked.path = criticalPath;
-tellChosen();
+describeChosen();
 readTheme();
 new ResizeObserver(() => {
   resize();

@@ -1,11 +1,11 @@
-// What lies over the picture: the operation under the pointer, the way of a microbatch, the critical path, messages.
+// What lies over the picture: the operation under the pointer, the operations of a microbatch, the critical path, messages.
 
 const over = document.getElementById("over");
 const glass = over.getContext("2d");
-const MESSAGES = 4000; // more arrows than this cannot be told apart
-const marked = { hover: -1, rank: -1, chosen: -1, way: [], path: [], critical: false };
+const MESSAGES = 4000; // more arrows than this look all the same
+const marked = { hover: -1, rank: -1, chosen: -1, operations: [], path: [], critical: false };
 
-// Where an arrow leaves or reaches a box: at the edge that faces the other end, beside the number.
+// Where an arrow leaves or reaches a box: at the edge that faces the other end, next to the number.
 function edgeOf(i, t, towards) {
   const [, y, , h] = boxOf(i, rankOf(i));
   return [xOf(t), y + (towards === 0 ? h / 2 : towards > 0 ? h : 0)];
@@ -61,14 +61,14 @@ function drawMessages() {
   return true;
 }
 
-function drawWay() {
-  if (!marked.way.length) return;
+function drawMicrobatch() {
+  if (!marked.operations.length) return;
   glass.globalAlpha = 0.72;
   glass.fillStyle = theme.paper;
   glass.fillRect(GUTTER, AXIS, view.width, view.height);
   glass.globalAlpha = 1;
-  marked.way.forEach(box);
-  for (const i of marked.way) if (needs[i] >= 0 && rankOf(needs[i]) !== rankOf(i)) arrow(needs[i], i, theme.ink, 1);
+  marked.operations.forEach(box);
+  for (const i of marked.operations) if (needs[i] >= 0 && rankOf(needs[i]) !== rankOf(i)) arrow(needs[i], i, theme.ink, 1);
 }
 
 // The path runs along the feet of its operations, so that their numbers stay readable: from leg to leg, each on a rank.
@@ -123,7 +123,7 @@ function drawOver() {
   glass.beginPath();
   glass.rect(GUTTER, AXIS, view.width, rowsHeight());
   glass.clip();
-  drawWay();
+  drawMicrobatch();
   const all = !view.messages || drawMessages();
   drawPath();
   if (marked.chosen >= 0) outline(marked.chosen, theme.ink, 3);

@@ -54,7 +54,7 @@ function paintLetters(letters, context = paper) {
   }
 }
 
-// The form of name that nine boxes of ten have room for, and its size: the whole name, or the microbatch, or none.
+// The form of name that nine boxes of ten can hold, and its size: the whole name, or the microbatch, or none.
 function formOf(letters, size) {
   const sizes = [...new Set([13, 11, 9, 7].map((px) => Math.min(px, size)))], boxes = letters.length / 5;
   for (const form of [labelOf, (i) => String(microbatch[i])])
@@ -125,7 +125,7 @@ function paintStops() {
     paper.strokeStyle = x.cycle ? theme.alarm : theme.quiet;
     paper.lineWidth = x.cycle ? 1.2 : 1;
     if (x.cycle) hatch(left, y, right, y + h);
-    if (h >= 9) tellStop(x, left, right, y, h);
+    if (h >= 9) describeStop(x, left, right, y, h);
     paper.lineWidth = x.cycle ? 4 : 2; // half of it is outside
     if (!x.cycle) paper.setLineDash([4, 3]);
     paper.strokeRect(left, y, right - left, h);
@@ -143,13 +143,13 @@ function hatch(left, top, right, bottom) {
   paper.stroke();
 }
 
-function tellStop(x, left, right, y, h) {
+function describeStop(x, left, right, y, h) {
   const size = Math.min(13, Math.floor(0.72 * h)), middle = y + h / 2;
   paper.font = `${x.cycle ? "bold " : ""}${size}px ${theme.font}`;
   paper.textAlign = "left";
   paper.textBaseline = "middle";
-  const at = left + (x.cycle ? size + 8 : 6), room = right - at - 4;
-  const words = [x.words, x.at].find((text) => paper.measureText(text).width <= room) ?? "";
+  const at = left + (x.cycle ? size + 8 : 6), most = right - at - 4;
+  const words = [x.words, x.at].find((text) => paper.measureText(text).width <= most) ?? "";
   const wide = paper.measureText(words).width;
   paper.fillStyle = theme.paper;
   paper.fillRect(left + 3, middle - 0.6 * size, at + wide - left, 1.2 * size);

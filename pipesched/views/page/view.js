@@ -16,7 +16,7 @@ const barHeight = () => Math.max(3, (strips() ? 0.66 * view.row : view.row) - ga
 const panel = () => (view.memory && !strips() ? Math.min(84, 0.25 * view.height) : 0);
 const rowsHeight = () => Math.max(1, view.height - AXIS - panel() - 2);
 
-// What stops for good stands in its row after all that runs; there is room for its words where there is room at all.
+// What stops for good is drawn in its row after all that runs, with its words where they fit in half of the width.
 const stopWidth = () => meta.stops.length
   ? Math.min(40 + 8.6 * Math.max(...meta.stops.map((x) => x.words.length)) + 10 * lanes, 0.5 * view.width) : 0;
 
@@ -78,7 +78,7 @@ function goTo(index) {
   keepInSight();
 }
 
-// The operation under a point, or -1; `rank` and `time` tell what is there besides.
+// The operation under a point, or -1; with the `rank` and the `time` there.
 function under(x, y) {
   const rank = rankAt(y), time = timeOf(x);
   if (x < GUTTER || y < AXIS || y > AXIS + rowsHeight() || rank < 0 || rank >= ranks) return { rank: -1, time, index: -1 };

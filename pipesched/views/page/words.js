@@ -38,7 +38,7 @@ function causeOf(i) {
   return cause[i] === needs[i] ? "starts as soon as its input is here" : `starts as soon as the input of ${labelOf(partner(i))} is here`;
 }
 
-function tellOperation(i) {
+function describeOperation(i) {
   const rank = rankOf(i), other = partner(i), place = placeOf(i);
   const text = (meta.lines[lineOf[i]] || "").replace(/\s+/g, " ");
   return [
@@ -55,12 +55,12 @@ function tellOperation(i) {
 }
 
 // An idle gap, and what ends it.
-function tellIdle(rank, before) {
+function describeIdle(rank, before) {
   const next = before + 1, from = before >= first(rank) ? end[before] : 0;
   if (next >= last(rank)) {
     const stop = meta.stops.find((x) => x.rank === rank);
     return [["b", `rank ${rank} ${stop ? "waits for ever" : "is done"}`],
-      ["", stop ? `from ${time(from)} on: ${stop.told}` : `idle from ${time(from)} to ${time(meta.makespan)}`]];
+      ["", stop ? `from ${time(from)} on: ${stop.sentence}` : `idle from ${time(from)} to ${time(meta.makespan)}`]];
   }
   const late = !follows(next) && cause[next] !== needs[next] && partner(next) >= 0 ? partner(next) : next;
   return [["b", `rank ${rank} idles ${time(begin[next] - from)}`],
@@ -68,13 +68,13 @@ function tellIdle(rank, before) {
     ["", `${labelOf(late)} ${needOf(late)}`]];
 }
 
-function tellWay(wanted, way) {
-  if (!way.length) return `microbatch ${wanted} never runs`;
-  const where = new Set(way.map(rankOf)), to = Math.max(...way.map((i) => end[i]));
-  return `microbatch ${wanted}: ${way.length} operations on ${where.size} ranks, from ${time(begin[way[0]])} to ${time(to)}`;
+function describeMicrobatch(wanted, found) {
+  if (!found.length) return `microbatch ${wanted} never runs`;
+  const where = new Set(found.map(rankOf)), to = Math.max(...found.map((i) => end[i]));
+  return `microbatch ${wanted}: ${found.length} operations on ${where.size} ranks, from ${time(begin[found[0]])} to ${time(to)}`;
 }
 
-function tellPath(path, what) {
+function describePath(path, what) {
   if (!path.length) return "";
   const where = new Set(path.map(rankOf)), work = path.reduce((sum, i) => sum + end[i] - begin[i], 0);
   const length = end[path[path.length - 1]];
