@@ -168,22 +168,32 @@ def loads(content: str) -> Stream:
         raise
     except (ValueError, RecursionError) as error:
         raise StreamError("", f"not JSON: {error}") from None
+    name, parameters, routes = header(data)
+    ranks = tuple(
+        tuple(_instruction(x, f"ranks[{r}][{i}]", len(routes)) for i, x in enumerate(_list(rank, f"ranks[{r}]")))
+        for r, rank in enumerate(_list(data.get("ranks"), "ranks"))
+    )
+    stream = Stream(name, parameters, routes, ranks)
+    _need(data.get("fingerprint") == stream.fingerprint, "fingerprint", "does not agree with placement and ranks")
+    return stream
+
+
+def header(data: Any) -> tuple[str, dict[str, int], tuple[Route, ...]]:
+    """Name, parameters and placement of a stream, as JSON gives it.
+
+    Raises:
+        StreamError: not version 1, or one of them is no such value.
+    """
     _need(isinstance(data, dict), "", "a stream is an object")
     version = data.get("version")
     _need(version == VERSION and type(version) is int, "version", f"this reader knows version {VERSION}, not {version}")
     routes = tuple(_route(x, f"placement[{i}]") for i, x in enumerate(_list(data.get("placement"), "placement")))
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
-    ranks = tuple(
-        tuple(_instruction(x, f"ranks[{r}][{i}]", len(routes)) for i, x in enumerate(_list(rank, f"ranks[{r}]")))
-        for r, rank in enumerate(_list(data.get("ranks"), "ranks"))
-    )
     parameters = data.get("parameters")
     _need(isinstance(parameters, dict) and all(map(_whole, parameters.values())), "parameters", "whole numbers by name")
     _need(isinstance(data.get("name"), str), "name", "a text")
-    stream = Stream(data["name"], parameters, routes, ranks)
-    _need(data.get("fingerprint") == stream.fingerprint, "fingerprint", "does not agree with placement and ranks")
-    return stream
+    return data["name"], parameters, routes
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import PurePath
@@ -25,11 +25,11 @@ from pathlib import PurePath
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.formats.order_write import write, write_program
+from pipesched.formats.order_write import WORDS, write, write_program
 from pipesched.formats.rows import LARGEST, Rows, number, other_stage, place, rank_table, require_dense, require_ranks
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
-from pipesched.model.ops import COMPUTES, KIND, LETTERS, Instruction, Op, overlap
+from pipesched.model.ops import COMPUTES, KIND, LETTERS, Instruction, overlap
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -121,57 +121,14 @@ class Bad:
     beyond: bool = False
 
 
-Fields = tuple[str, ...]
-Maker = Callable[[Fields], Instruction]
-
-_MESSAGE = {
-    ("send", "F"): (Op.SEND_F, 0),
-    ("send", "B"): (Op.SEND_B, 0),
-    ("recv", "F"): (Op.RECV_F, 1),
-    ("recv", "B"): (Op.RECV_B, -1),
+_FIELDS = {name: f"(?P<{name}>[0-9]+)" for name in ("stage", "made", "microbatch", "peer")}
+_FIELDS["communicator"] = "(?:@(?P<communicator>[0-9]+))?"
+_PATTERNS = {
+    word.partition("{")[0]: (op, re.compile(word.replace(".", r"\.").format(**_FIELDS))) for op, word in WORDS.items()
 }
-"""The operation, and how far its own stage is from the producer's, after which the word is named."""
+"""The kind and the pattern of a word, by what it begins with."""
 
-
-def _message(fields: Fields) -> Instruction:
-    verb, letter, stage, microbatch, peer, communicator = fields
-    op, step = _MESSAGE[verb, letter]
-    own = number(stage) + step
-    return Instruction(op, own, number(microbatch), number(peer), communicator=number(communicator or ""))
-
-
-def _wait(fields: Fields) -> Instruction:
-    letter, stage, microbatch = fields
-    return Instruction(Op.WAIT_SEND_F if letter == "F" else Op.WAIT_SEND_B, number(stage), number(microbatch))
-
-
-_STAGE_WORDS = {
-    "reduce": Op.REDUCE_GRAD,
-    "wait": Op.WAIT_REDUCE_GRAD,
-    "unshard": Op.UNSHARD,
-    "reshard": Op.RESHARD,
-}
-
-_NUMBER = "([0-9]+)"
-
-_WORDS: tuple[tuple[re.Pattern[str], Maker], ...] = tuple(
-    (re.compile(pattern), maker)
-    for pattern, maker in (
-        (rf"({KIND}){_NUMBER}\.{_NUMBER}", lambda f: Instruction(Op[f[0]], number(f[1]), number(f[2]))),
-        (rf"(send):([FB]){_NUMBER}\.{_NUMBER}>{_NUMBER}(?:@{_NUMBER})?", _message),
-        (rf"(recv):([FB]){_NUMBER}\.{_NUMBER}<{_NUMBER}(?:@{_NUMBER})?", _message),
-        (rf"wait:([FB]){_NUMBER}\.{_NUMBER}", _wait),
-        (rf"(reduce|wait|unshard|reshard):{_NUMBER}", lambda f: Instruction(_STAGE_WORDS[f[0]], number(f[1]))),
-        (rf"sync:{_NUMBER}={_NUMBER}", lambda f: Instruction(Op.SYNC, number(f[0]), peer=number(f[1]))),
-        (r"(step)", lambda _: Instruction(Op.STEP)),
-    )
-)
-
-_OF_VERB: dict[str, tuple[tuple[re.Pattern[str], Maker], ...]] = {
-    verb: tuple(row for row in _WORDS if verb in row[0].pattern)
-    for verb in ("send", "recv", "wait", "reduce", "unshard", "reshard", "sync", "step")
-}
-_COMPUTE = _WORDS[:1]
+_BEGINNING = re.compile(r"(?:[a-z]+(?::[A-Z]?)?|[A-Z])?")
 _WIDE = re.compile(f"[0-9]{{{len(str(LARGEST))},}}")
 _GRADIENT_OF_I = re.compile(r"(send|recv|wait):I")
 
@@ -188,7 +145,7 @@ def read_word(text: str, group: int) -> tuple[Instruction, ...] | Bad:
         if isinstance(found, Bad):
             return _no_operation(text, found)
         instructions.append((found, second))
-    if plus and not _pair(instructions[0][0], instructions[1][0]):
+    if plus and not overlap(instructions[0][0].op, instructions[1][0].op):
         return Bad(f"{_short(text)!r} is no overlap pair", "a pair is an F, then a B or an I, as in F3.1+B2.0")
     return tuple(
         Instruction(x.op, x.stage, x.microbatch, x.peer, group, x.communicator, second) for x, second in instructions
@@ -199,28 +156,23 @@ def _no_operation(text: str, why: Bad) -> Bad:
     return Bad(f"{_short(text)!r} is no operation: {why.reason}", why.help, why.beyond)
 
 
-def _pair(first: Instruction, second: Instruction) -> bool:
-    return overlap(first.op, second.op)
-
-
 def _one(text: str) -> Instruction | Bad:
-    for pattern, maker in _OF_VERB.get(text.partition(":")[0], _COMPUTE):
-        match = pattern.fullmatch(text)
-        if match is not None:
-            beyond = next((x for x in _WIDE.findall(text) if number(x) > LARGEST), None)
-            if beyond is not None:
-                return Bad(f"{_short(beyond)} is beyond the limit of {LARGEST:,}", beyond=True)
-            return _checked(maker(match.groups()))
-    if _GRADIENT_OF_I.match(text):
-        return Bad("a gradient bears the letter B, whether B or I made it", "write send:B3.0>1")
-    return Bad("it is not in the notation of orders")
-
-
-def _checked(instruction: Instruction) -> Instruction | Bad:
-    """A gradient of stage 0 has no receiver."""
-    if instruction.stage < 0 and instruction.op is Op.RECV_B:
+    begins = _BEGINNING.match(text)
+    op, pattern = _PATTERNS.get(begins[0] if begins else "", (None, None))
+    match = None if pattern is None else pattern.fullmatch(text)
+    if op is None or match is None:
+        if _GRADIENT_OF_I.match(text):
+            return Bad("a gradient bears the letter B, whether B or I made it", "write send:B3.0>1")
+        return Bad("it is not in the notation of orders")
+    beyond = next((x for x in _WIDE.findall(text) if number(x) > LARGEST), None)
+    if beyond is not None:
+        return Bad(f"{_short(beyond)} is beyond the limit of {LARGEST:,}", beyond=True)
+    found = {name: number(digits) for name, digits in match.groupdict().items() if digits is not None}
+    stage = found["made"] - op.kind.of * op.receive if "made" in found else found.get("stage", -1)
+    if op.receive and stage < 0:
         return Bad("stage 0 makes no gradient that anybody could receive")
-    return instruction
+    microbatch, peer = found.get("microbatch", -1), found.get("peer", -1)
+    return Instruction(op, stage, microbatch, peer, communicator=found.get("communicator", 0))
 
 
 def _short(text: str, limit: int = 40) -> str:

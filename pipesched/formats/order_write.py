@@ -1,106 +1,79 @@
-"""Writes orders (`formats.order_text`) quickly: words are made per kind of instruction, then joined per rank."""
+"""The words of the order notation, a row each, and orders written in them (`formats.order_text` reads them).
+
+A message is named by what made it, on both sides, so the two ends of a message bear one name; a gradient bears the
+letter B, whether B or I made it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
 
+from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
-from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.columns import Bools, Ints
 from pipesched.model.ops import COMPUTES, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
-PRODUCER = {Op.SEND_F: "F", Op.RECV_F: "F", Op.SEND_B: "B", Op.RECV_B: "B", Op.WAIT_SEND_F: "F", Op.WAIT_SEND_B: "B"}
-"""The letter of the operation that made a message; for gradients B, whether B or I made it."""
-
-MESSAGE = {Op.SEND_F: ("send", ">"), Op.SEND_B: ("send", ">"), Op.RECV_F: ("recv", "<"), Op.RECV_B: ("recv", "<")}
-
-STAGE_WORDS = {
-    Op.REDUCE_GRAD: "reduce",
-    Op.WAIT_REDUCE_GRAD: "wait",
-    Op.UNSHARD: "unshard",
-    Op.RESHARD: "reshard",
+WORDS: Mapping[Op, str] = {
+    **{op: f"{op.name}{{stage}}.{{microbatch}}" for op in COMPUTES},
+    Op.SEND_F: "send:F{made}.{microbatch}>{peer}{communicator}",
+    Op.RECV_F: "recv:F{made}.{microbatch}<{peer}{communicator}",
+    Op.SEND_B: "send:B{made}.{microbatch}>{peer}{communicator}",
+    Op.RECV_B: "recv:B{made}.{microbatch}<{peer}{communicator}",
+    Op.WAIT_SEND_F: "wait:F{stage}.{microbatch}",
+    Op.WAIT_SEND_B: "wait:B{stage}.{microbatch}",
+    Op.REDUCE_GRAD: "reduce:{stage}",
+    Op.WAIT_REDUCE_GRAD: "wait:{stage}",
+    Op.SYNC: "sync:{stage}={peer}",
+    Op.STEP: "step",
+    Op.UNSHARD: "unshard:{stage}",
+    Op.RESHARD: "reshard:{stage}",
 }
+"""made: the stage that made what is sent. communicator: ``@1``, or nothing for 0."""
 
 
 def write(schedule: Schedule) -> str:
     """The compute order, one line a rank."""
-    words = np.empty(len(schedule), dtype=object)
-    _computes(words, schedule.op, schedule.stage, schedule.microbatch, schedule.second)
-    return _lines(words, schedule.start)
+    return "".join(_line(schedule, rank) for rank in range(schedule.ranks))
 
 
 def write_program(program: Program) -> str:
     """Every instruction, one line a rank."""
-    words = np.empty(len(program), dtype=object)
-    _computes(words, program.op, program.stage, program.microbatch, program.second)
-    for op in Op:
-        if not op.compute:
-            at = np.flatnonzero(program.op == op)
-            words[at] = _instructions(op)(program, at)
-    if bool(np.any(program.group >= 0)):
-        _bracket(words, program)
-    return _lines(words, program.start)
+    made = np.where(program.receives, other_stage(program.op, program.stage), program.stage)
+    return "".join(_line(program, rank, made) for rank in range(program.ranks))
 
 
-def _lines(words: Column, start: Ints) -> str:
-    """Words begin with what separates them from the one before."""
-    cut = start.tolist()
-    rows = (words[low:high].tolist() for low, high in pairwise(cut))
-    return "".join(f"rank {rank}:{''.join(row)}\n" for rank, row in enumerate(rows))
+def _line(order: Schedule | Program, rank: int, made: Ints | None = None) -> str:
+    """The words of a rank. Each begins with what separates it from the one before: a blank, or + in a pair."""
+    here = slice(int(order.start[rank]), int(order.start[rank + 1]))
+    columns = [order.op[here], order.second[here], order.stage[here]]
+    if isinstance(order, Program) and made is not None:
+        columns += [made[here], order.peer[here], order.communicator[here], *_brackets(order.group[here])]
+    kinds, kind = numbered.distinct(*columns)
+    words = numbered.write([_word(*row) for row in kinds], kind, np.asarray(order.microbatch[here]))
+    return f"rank {rank}:{words}\n"
 
 
-def _computes(words: Column, op: Column, stage: Column, microbatch: Column, second: Bools) -> None:
-    for letter in COMPUTES:
-        for joined in (False, True):
-            at = np.flatnonzero((op == letter) & (second == joined))
-            head = ("+" if joined else " ") + letter.name
-            words[at] = [f"{head}{s}.{i}" for s, i in zip(stage[at].tolist(), microbatch[at].tolist(), strict=True)]
+def _brackets(group: Ints) -> tuple[Bools, Bools]:
+    """Where batches begin and end: neighbours with the same group."""
+    edge = np.diff(group, prepend=-1, append=-1) != 0
+    return edge[:-1] & (group >= 0), edge[1:] & (group >= 0)
 
 
-def _instructions(op: Op) -> Callable[[Program, Ints], list[str]]:
-    """How instructions of one kind are written."""
-    if op in MESSAGE:
-        return _messages
-    if op in PRODUCER:
-        return lambda program, at: [
-            f" wait:{PRODUCER[op]}{s}.{i}"
-            for s, i in zip(program.stage[at].tolist(), program.microbatch[at].tolist(), strict=True)
-        ]
-    if op in STAGE_WORDS:
-        return lambda program, at: [f" {STAGE_WORDS[op]}:{s}" for s in program.stage[at].tolist()]
-    if op is Op.SYNC:
-        return lambda program, at: [
-            f" sync:{s}={peer}" for s, peer in zip(program.stage[at].tolist(), program.peer[at].tolist(), strict=True)
-        ]
-    return lambda _, at: [" step"] * len(at)
-
-
-def _messages(program: Program, at: Ints) -> list[str]:
-    """Sends or receives of one kind."""
-    if not len(at):
-        return []
-    op = Op(int(program.op[at[0]]))
-    verb, arrow = MESSAGE[op]
-    stage = program.stage[at] if op.send else other_stage(program.op[at], program.stage[at])
-    head = f" {verb}:{PRODUCER[op]}"
-    columns = zip(stage.tolist(), program.microbatch[at].tolist(), program.peer[at].tolist(), strict=True)
-    words = [f"{head}{s}.{i}{arrow}{peer}" for s, i, peer in columns]
-    for i in np.flatnonzero(program.communicator[at]).tolist():
-        words[i] += f"@{int(program.communicator[at[i]])}"
-    return words
-
-
-def _bracket(words: Column, program: Program) -> None:
-    """Brackets around each fused batch: neighbours of one rank with the same group."""
-    group = np.where(program.group < 0, -1, program.group.astype(np.int64) * program.ranks + program.rank)
-    edge = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
-    inside = np.append(group, -1)
-    for i in edge.tolist():
-        if i > 0 and inside[i - 1] >= 0:
-            words[i - 1] += " )"
-        if inside[i] >= 0:
-            words[i] = f" ({words[i]}"
+def _word(
+    op: int,
+    second: int,
+    stage: int,
+    made: int = -1,
+    peer: int = -1,
+    communicator: int = 0,
+    opens: int = 0,
+    closes: int = 0,
+) -> tuple[str, str]:
+    """What stands before and after the microbatch."""
+    fields = {"stage": stage, "made": made, "peer": peer, "communicator": f"@{communicator}" if communicator else ""}
+    head, _, tail = WORDS[Op(op)].format(microbatch="\n", **fields).partition("\n")
+    return ("+" if second else " ( " if opens else " ") + head, tail + " )" * closes

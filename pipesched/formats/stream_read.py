@@ -1,7 +1,7 @@
 """A stream as a program (``emit/README.md``), read strictly: what is not version 1, to the letter, is refused.
 
-laid out as we write it     columns from the lines, written again and compared with the text: equal, so right
-anything else               an object an instruction (`stream_strict`), which says what is wrong and where
+laid out as we write it     columns, written again and compared with the text: equal, so right
+anything else               is held against the contract, an object an instruction (`stream_strict`)
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.source import Source
-from pipesched.stream import FIELDS, Instruction, Route, instruction_text
+from pipesched.stream import FIELDS, Route, header
 
-_RANKS, _END = '  "ranks": [', "\n  ]\n}\n"
+_OPS = {op.name: op for op in Op if op.name in FIELDS}
 
 
 def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Program, dict[str, int]]:
@@ -35,7 +35,12 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else,
     PS304 numbers beyond all bounds, PS803 a file that disagrees with what was given.
     """
-    program, parameters = _as_written(source) or _as_objects(source)
+    found = _as_written(source)
+    if found is None:
+        stream_strict.require_right(source)
+        found = _columns(source)
+    assert found is not None
+    program, parameters = found
     here = {**parameters, "p": program.ranks, "m": program.placement.microbatches}
     for name, value in (given or {}).items():
         if here.get(name) != value:
@@ -71,68 +76,40 @@ class LineOrigin:
                 yield from ((at, end_of(text, at)) for at in items_of(text, parts))
 
 
-def _as_objects(source: Source) -> tuple[Program, dict[str, int]]:
-    """The program of any text that is a stream."""
-    made = stream_strict.read(source)
-    ranks = [np.array(list(_entries(rank)), dtype=np.int32).reshape(-1, 5).T for rank in made.ranks]
-    return _program(source, made.name, made.placement, ranks), dict(made.parameters)
-
-
-def _entries(rank: tuple[Instruction, ...]) -> Iterator[tuple[int, int, int, int, bool]]:
-    for instruction in rank:
-        for number, x in enumerate(instruction.parts or (instruction,)):
-            yield Op[x.op], x.stage, x.microbatch, x.peer, number > 0
-
-
 def _as_written(source: Source) -> tuple[Program, dict[str, int]] | None:
-    """The program of a text laid out as we write it, or None."""
-    head, found, body = source.text.partition(_RANKS)
-    if not found or not body.endswith(_END):
-        return None
+    """The program of a text laid out as we write it, with its parameters, or None."""
+    found = _columns(source)
+    return found if found is not None and _same(source.text, *found) else None
+
+
+def _columns(source: Source) -> tuple[Program, dict[str, int]] | None:
+    """The program of a text as far as JSON and numpy look at it, with its parameters, or None."""
     try:
-        data = json.loads(head.rstrip().removesuffix(",") + "}")
-        name, parameters = data["name"], data["parameters"]
-        routes = tuple(map(_route, data["placement"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        data = json.loads(source.text)
+        name, parameters, routes = header(data)
+        ranks = [np.array([*_entries(rank)], dtype=np.int32).reshape(-1, 5).T for rank in data["ranks"]]
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    rows = body.removesuffix(_END).split("\n    [")[1:]
-    if not isinstance(name, str) or not _sizes(parameters) or not _proper(routes, len(rows)):
+    possible = all(max(*route.ranks, *route.microbatches) <= LARGEST for route in routes)
+    if not possible or stream_strict.uneven(routes) is not None:
         return None
-    columns = [_columns(row.strip("\n ],"), len(routes)) for row in rows]
-    ranks = [rank for rank in columns if rank is not None]
-    if len(ranks) < len(rows) or stream_strict.sparse(routes, sum(rank.shape[1] for rank in ranks)):
+    if stream_strict.sparse(routes, sum(rank.shape[1] for rank in ranks)):
         return None
-    program = _program(source, name, routes, ranks)
-    return (program, parameters) if _same(source.text, program, parameters) else None
+    return _program(source, name, routes, ranks), parameters
 
 
-def _route(data: dict[str, Any]) -> Route:
-    name, (first, end) = data["name"], data["microbatches"]
-    if not isinstance(name, str):
-        raise TypeError
-    return Route(name, tuple(data["ranks"]), (first, end))
-
-
-def _sizes(parameters: object) -> bool:
-    return isinstance(parameters, dict) and all(type(x) is int and abs(x) < 2**53 for x in parameters.values())
-
-
-def _proper(routes: tuple[Route, ...], ranks: int) -> bool:
-    """Whether a placement can be made of the routes at all."""
-    numbers = [x for route in routes for x in (*route.ranks, *route.microbatches)]
-    return (
-        bool(routes)
-        and all(type(x) is int and 0 <= x <= LARGEST for x in numbers)
-        and all(rank < ranks for route in routes for rank in route.ranks)
-        and len({len(route.ranks) for route in routes}) == 1
-        and stream_strict.uneven(routes) is None
-    )
+def _entries(rank: list[dict[str, Any]]) -> Iterator[tuple[int, int, int, int, bool]]:
+    """op, stage, microbatch, peer and second of every instruction."""
+    for instruction in rank:
+        for number, x in enumerate(instruction.get("parts", (instruction,))):
+            yield _OPS[x["op"]], x.get("stage", -1), x.get("microbatch", -1), x.get("peer", -1), number > 0
 
 
 def _same(text: str, program: Program, parameters: Mapping[str, int]) -> bool:
     """Whether the program, written again, is the text, fingerprint included."""
-    inside = (program.microbatch < program.placement.microbatches) & (program.stage < program.placement.stages)
-    if not bool(np.all(inside & (program.peer < program.ranks))):
+    placement = program.placement
+    inside = (program.microbatch < placement.microbatches) & (program.stage < placement.stages)
+    if not bool(np.all(inside & (program.peer < program.ranks))) or int(placement.rank_of.max()) >= program.ranks:
         return False
     at = 0
     for piece in stream_write.pieces(program, parameters):
@@ -153,50 +130,3 @@ def _program(source: Source, name: str, routes: tuple[Route, ...], ranks: list[C
     second = columns[4].astype(np.bool_)
     origin = LineOrigin(source, start)
     return Program(name, placement, op.astype(np.int8), stage, microbatch, peer, none, first, second, start, origin)
-
-
-# The lines of a rank as columns, for text laid out as `pipesched.stream.dumps` does, one instruction a line. What else
-# stands in a line is not looked at: the columns are written again and the texts compared, so only a right one passes.
-#
-#     {"op":"SEND_F","stage":0,"microbatch":7,"peer":1}      the word after "op", and the numbers in their order
-#     {"op":"OVERLAP","parts":[{…},{…}]}                     two lines, of which the second one begins with +
-
-
-_BETWEEN = ",\n      "
-_OPEN, _ = instruction_text(Instruction("OVERLAP"), 1).split("]")
-_DIGITS = bytes(c if chr(c).isdigit() and c < 128 else ord(" ") for c in range(256))
-_PLAIN = {op.name: int(op) for op in Op if op.name in FIELDS}
-
-
-def _columns(lines: str, routes: int) -> Column | None:
-    """op, stage, microbatch, peer and second of a rank, shape (5, instructions); None if a line cannot be read."""
-    if not lines:
-        return np.zeros((5, 0), dtype=np.int32)
-    if _OPEN in lines:
-        lines = lines.replace(_OPEN, "").replace('},{"op"', f'}}{_BETWEEN}+"op"')
-    rows = lines.split(_BETWEEN)
-    try:
-        op = np.array([_PLAIN[row[7 : row.index('"', 7)]] for row in rows], dtype=np.int32)
-        digits = lines.encode("ascii").translate(_DIGITS).strip()
-        numbers = np.fromstring(digits, dtype=np.int64, sep=" ") if digits else np.zeros(0, dtype=np.int64)
-    except (KeyError, ValueError):
-        return None
-    made = np.full((5, len(rows)), -1, dtype=np.int64)
-    made[0] = op
-    made[4] = [row[0] == "+" for row in rows]
-    return made if _fill(made, numbers, routes) and int(made.max()) < 2**31 else None
-
-
-def _fill(made: Column, numbers: Column, routes: int) -> bool:
-    """Puts the numbers into the columns of stage, microbatch and peer; whether there are as many as fields."""
-    names = {op: [name for name in FIELDS[Op(op).name] if name != "route" or routes > 1] for op in np.unique(made[0])}
-    count = np.array([len(names.get(op, ())) for op in range(len(Op))])
-    begin = np.cumsum(count[made[0]]) - count[made[0]]
-    if int(count[made[0]].sum()) != len(numbers):
-        return False
-    for op, fields in names.items():
-        at = np.flatnonzero(made[0] == op)
-        for offset, name in enumerate(fields):
-            if name != "route":
-                made[{"stage": 1, "microbatch": 2, "peer": 3}[name], at] = numbers[begin[at] + offset]
-    return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -23,8 +23,8 @@ SHOWN = 8
 """So many places are reported."""
 
 
-def read(source: Source) -> Stream:
-    """The stream of a text.
+def require_right(source: Source) -> None:
+    """Whether a text is a stream.
 
     Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else, PS304
     numbers beyond all bounds.
@@ -33,10 +33,8 @@ def read(source: Source) -> Stream:
         made = loads(source.text)
     except StreamError as error:
         raise PipeschedError([_finding(source, error)]) from None
-    problems = [diagnostic for _, diagnostic in zip(range(SHOWN), _problems(source, made), strict=False)]
-    if problems:
+    if problems := [*islice(_problems(source, made), SHOWN)]:
         raise PipeschedError(problems)
-    return made
 
 
 def uneven(routes: tuple[Route, ...]) -> str | None:

@@ -24,7 +24,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Column, Ints, makes
-from pipesched.model.lists import Origin, Place
+from pipesched.model.lists import Chosen
 from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -89,7 +89,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
         np.broadcast_to(np.int32(0), len(made.op)),
         made.second,
         start,
-        _FromSchedule(schedule.origin, made.source),
+        Chosen(schedule.origin, made.source),
         made.event,
     )
 
@@ -190,15 +190,3 @@ def _endings(schedule: Schedule, size: int) -> list[Entries]:
         _entries(high, Op.SYNC, stage, peer=low, event=event),
         step,
     ]
-
-
-@dataclass(frozen=True)
-class _FromSchedule:
-    """An instruction's place is that of the operation it was made for."""
-
-    origin: Origin
-    source: Column
-
-    def place(self, index: int) -> Place:
-        at = int(self.source[index])
-        return Place() if at < 0 else self.origin.place(at)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipesched.model.columns import Bools, Column, Ints, computes, makes
-from pipesched.model.lists import Origin, Place
+from pipesched.model.lists import Chosen
 from pipesched.model.ops import Op, Result
 from pipesched.model.program import Program
 from pipesched.model.torch_versions import WAITS, TorchVersion
@@ -135,7 +135,7 @@ def _selected(program: Program, chosen: Bools) -> Program:
     names = ("op", "stage", "microbatch", "peer", "group", "communicator", "second")
     columns = {name: getattr(program, name)[at] for name in names}
     start = np.searchsorted(at, program.start).astype(np.int64)
-    return replace(program, start=start, origin=_From(program.origin, at), clock=None, **columns)
+    return replace(program, start=start, origin=Chosen(program.origin, at), clock=None, **columns)
 
 
 def _with(program: Program, added: list[Added]) -> Program:
@@ -159,17 +159,5 @@ def _with(program: Program, added: list[Added]) -> Program:
         communicator=column("", program.communicator, 0),
         second=column("", program.second, 0),
         start=np.searchsorted(at[order] // 4, program.start).astype(np.int64),
-        origin=_From(program.origin, np.concatenate([np.arange(size), np.full(extra, -1)])[order]),
+        origin=Chosen(program.origin, np.concatenate([np.arange(size), np.full(extra, -1)])[order]),
     )
-
-
-@dataclass(frozen=True)
-class _From:
-    """An instruction's place is that of the one it was, or none."""
-
-    origin: Origin
-    source: Ints
-
-    def place(self, index: int) -> Place:
-        at = int(self.source[index])
-        return Place() if at < 0 else self.origin.place(at)

@@ -51,6 +51,18 @@ class Nowhere:
         return Place()
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The origin of entries that each come from one of another list: `at` has its index, -1 where there is none."""
+
+    origin: Origin
+    at: Column
+
+    def place(self, index: int) -> Place:
+        at = int(self.at[index])
+        return Place() if at < 0 else self.origin.place(at)
+
+
 class RankLists:
     """Columns with one entry an operation or instruction; those of rank r are at start[r] .. start[r + 1], in order."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from pipesched.model import lists
 from pipesched.model.columns import Bools, Column, Ints, among, computes
 from pipesched.model.costs import Costs
-from pipesched.model.lists import Nowhere, Origin, Place, RankLists
+from pipesched.model.lists import Chosen, Nowhere, Origin, RankLists
 from pipesched.model.ops import RECEIVES, SENDS, Compute, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
@@ -91,7 +91,7 @@ class Program(RankLists):
             self.microbatch[at],
             (self.second & after_compute)[at],
             np.searchsorted(at, self.start).astype(np.int64),
-            _Selected(self.origin, at),
+            Chosen(self.origin, at),
         )
 
     def order(self, rank: int) -> list[Compute]:
@@ -134,14 +134,3 @@ class Program(RankLists):
             column("second", np.bool_),
             np.cumsum([0] + [len(x) for x in lists], dtype=np.int64),
         )
-
-
-@dataclass(frozen=True)
-class _Selected:
-    """The origin of some of the instructions."""
-
-    origin: Origin
-    at: Ints
-
-    def place(self, index: int) -> Place:
-        return self.origin.place(int(self.at[index]))
