@@ -7,10 +7,12 @@ repeat m - warmup { F  B }  # steady        route up:   stage s in 0 .. p on ran
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pipesched.language.tokens import Token
 from pipesched.model.ops import LETTERS
+
+WIDTH = 100
 
 
 @dataclass
@@ -21,9 +23,9 @@ class Line:
     """
 
     indent: int
-    blank_before: bool
+    parts: list[str]
+    blank_before: bool = False
     kind: str = ""
-    parts: list[str] = field(default_factory=lambda: [""])
     comment: str = ""
 
     @property
@@ -35,10 +37,10 @@ class Line:
         return len(self.code)
 
 
-def rendered(lines: list[Line], width: int) -> Iterator[str]:
-    """The lines as text, aligned where that keeps them within `width`."""
+def rendered(lines: list[Line]) -> Iterator[str]:
+    """The lines as text, aligned where that keeps them within `WIDTH`."""
     for run in _runs(lines, lambda line: line.kind):
-        _align_parts(run, width)
+        _align_parts(run)
     comments = {id(line): len(line.code) for line in lines}
     for run in _runs(lines, lambda line: "#" if line.comment and "\n" not in line.code else ""):
         comments |= dict.fromkeys(map(id, run), max(line.width for line in run))
@@ -61,14 +63,14 @@ def _runs(lines: list[Line], kind: Callable[[Line], str]) -> Iterator[list[Line]
         yield run
 
 
-def _align_parts(run: list[Line], width: int) -> None:
+def _align_parts(run: list[Line]) -> None:
     written = [list(line.parts) for line in run]
     for column in range(max(len(line.parts) for line in run) - 1):
         having = [line for line in run if len(line.parts) > column + 1]
         widest = max(len(line.parts[column]) for line in having)
         for line in having:
             line.parts[column] = line.parts[column].ljust(widest)
-    if any(line.width > width for line in run):
+    if any(line.width > WIDTH for line in run):
         for line, parts in zip(run, written, strict=True):
             line.parts = parts
 

@@ -12,8 +12,10 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language.execution import Halt, report
+from pipesched.language.layout import Line
 from pipesched.language.parser import grammar
 from pipesched.language.scope import BUILTINS
+from pipesched.language.spelling import linear
 from pipesched.language.typecheck import Checked, StageCode
 from pipesched.model.ops import Op, Result
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
@@ -278,13 +280,14 @@ def chunks_each(placement: Placement) -> int:
     return stages // ranks if looped and _is(placement.rank_of[0].tolist(), lambda s: s % ranks) else 0
 
 
-def lines(placement: Placement) -> Iterator[str]:
+def lines(placement: Placement) -> Iterator[Line]:
     """The lines of a placement whose routes are ranges."""
     shares = placement.routes > 1
     for route, name in enumerate(placement.route_names):
         for at, (stages, rank) in enumerate(_shape(placement.rank_of[route].tolist(), placement.ranks, shares=shares)):
-            taken = f" for microbatch {_range(placement, route)}" if shares and at == 0 else ""
-            yield f"{f'route {name}: ' if name else ''}stage {stages} on rank {rank}{taken}"
+            taken = [f" for microbatch {_range(placement, route)}"] if shares and at == 0 else []
+            head = [f"route {name}:"] if name else []
+            yield Line(0, [*head, f"stage {stages} on rank {rank}", *taken], kind="route" if name else "")
 
 
 def _shape(row: list[int], p: int, *, shares: bool) -> list[tuple[str, str]]:
@@ -315,16 +318,8 @@ def _runs(row: list[int]) -> Iterator[tuple[str, str]]:
         if high - low == 1:
             yield str(low), str(row[low])
         else:
-            yield f"s in {low} .. {high}", _formula(row[low] - step * low, step)
+            yield f"s in {low} .. {high}", linear(row[low] - step * low, step, "s")
         low = high
-
-
-def _formula(base: int, step: int) -> str:
-    if step == 0:
-        return str(base)
-    if step < 0:
-        return f"{base} - s"
-    return "s" if base == 0 else f"s {'+' if base > 0 else '-'} {abs(base)}"
 
 
 def _range(placement: Placement, route: int) -> str:

@@ -16,12 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipesched.language import ast
-from pipesched.language.layout import Line, breakable, gap, rendered
+from pipesched.language.layout import WIDTH, Line, breakable, gap, rendered
 from pipesched.language.parser import WORDS, grammar, parse
 from pipesched.language.tokens import COMMENT, Token
 from pipesched.source import Source
 
-WIDTH = 100
 _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
@@ -29,7 +28,7 @@ def format_source(source: Source, words: int = WORDS) -> str:
     """The text in canonical form, of so many words at most. Raises PipeschedError if it does not parse."""
     marks = _Marks()
     marks.file(parse(source, words))
-    return "".join(f"{line}\n" for line in rendered(_layout(source.text, marks), WIDTH))
+    return "".join(f"{line}\n" for line in rendered(_layout(source.text, marks)))
 
 
 def _layout(text: str, marks: _Marks) -> list[Line]:
@@ -97,15 +96,14 @@ class _Layout:
         if self.lines and not self._newlines(token.start):
             self.lines[-1].comment = content
         else:
-            self._begin(token, at).parts[0] = content
+            self._begin(token, at, content)
             self.opened = False
         self.closed, self.seen = True, token.end
 
     def word(self, token: Token, at: int) -> None:
         self.depth -= token.text == "}"
         if self.closed or (at > self.flat and self._starts_line(token, at)):
-            line = self._begin(token, at)
-            line.parts[0] = token.text
+            line = self._begin(token, at, token.text)
             if token.start in self.marks.lines:
                 self._note_kind(line, token, at)
         else:
@@ -115,10 +113,10 @@ class _Layout:
 
     # Lines
 
-    def _begin(self, token: Token, at: int) -> Line:
+    def _begin(self, token: Token, at: int, content: str) -> Line:
         first = self._is_first(at)
         blank = first and self._newlines(token.start) > 1 and not self.opened and token.text != "}"
-        self.lines.append(Line(2 * self.depth + (0 if first else 2), blank))
+        self.lines.append(Line(2 * self.depth + (0 if first else 2), [content], blank))
         return self.lines[-1]
 
     def _is_first(self, at: int) -> bool:

@@ -250,13 +250,7 @@ class Series:
 
     def at(self, offset: int, stride: int) -> str:
         """What stands in brackets, the i-th time of a loop in which the series goes on by `stride` each time."""
-        base, slope = self.first + self.step * offset, self.step * stride
-        if not slope:
-            return str(base)
-        times = "i" if abs(slope) == 1 else f"{abs(slope)} * i"
-        if slope < 0:
-            return f"{base} - {times}"
-        return f"{times} + {base}" if base else times
+        return linear(self.first + self.step * offset, self.step * stride, "i")
 
 
 def series(
@@ -291,3 +285,16 @@ def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
             low = high
         else:
             low += 1
+
+
+def linear(base: int, slope: int, variable: str, first: str = "") -> str:
+    """first + base + slope * variable, without what is nothing."""
+    times = variable if abs(slope) == 1 else f"{abs(slope)} * {variable}"
+    terms = [("+", first)] if first else []
+    rising = [("-" if slope < 0 else "+", times)] if slope else []
+    number = [("-" if base < 0 else "+", str(abs(base)))] if base else []
+    terms += [*number, *rising] if slope < 0 <= base or first else [*rising, *number]
+    if not terms:
+        return "0"
+    (sign, head), *others = terms
+    return ("-" if sign == "-" else "") + head + "".join(f" {sign} {term}" for sign, term in others)

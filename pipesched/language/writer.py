@@ -1,10 +1,10 @@
 """A schedule as a .ps file that a person can read, and that says exactly this schedule.
 
-    words ────> loops ───> ranks that differ in counts alone ──> words of the file ──> canonical text
-    spelling    folding    sharing                               here                  printer
+    words ────> loops ───> ranks that differ in counts alone ──> lines of the file ──> canonical text
+    spelling    folding    sharing                               here                  layout
 
-The file is for one size. With a kernel (`model.kernel`) it is for every number of microbatches m0 + jK. Here it is only
-said which words stand in which line; `printer` lays them out, as it does for `pipesched fmt`.
+The file is for one size. With a kernel (`model.kernel`) it is for every number of microbatches m0 + jK. The text is in
+the form of `pipesched fmt`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import groupby
 
+from pipesched.diagnostics import Code, fail
 from pipesched.language import placement_lines
 from pipesched.language.folding import LETTER, LOOP, Count, Folder, Loop, Node, Tree, Word, grown
-from pipesched.language.printer import WIDTH, format_source
+from pipesched.language.layout import WIDTH, Line, rendered
 from pipesched.language.sharing import Shared, shared
-from pipesched.language.spelling import BLANK, Words, words
+from pipesched.language.spelling import BLANK, Words, linear, words
+from pipesched.language.tokens import LONGEST, too_long
 from pipesched.model.costs import KEYS, UNIT, Cost, Costs
 from pipesched.model.kernel import Kernel
 from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
-from pipesched.source import Source
 
 _COPIES = 3
 """A program that is right for this many numbers of copies of a kernel, from none, is right for all."""
@@ -61,13 +61,14 @@ def write(
         ranks = shared(*_folded(spelled, kernel))
     growth = Growth(kernel.least(schedule), kernel.microbatches) if kernel else Growth(schedule.microbatches, 1)
     parts = [
-        [_head(schedule, name), *_documentation(documentation)],
+        [Line(0, [_head(schedule, name)]), *_documentation(documentation)],
         [*_requires(schedule, kernel), *placement_lines.lines(placement), *_costs(costs or Costs())],
-        programs(ranks, spelled, growth),
-        [f"claim {claim}" for claim in claims],
+        *programs(ranks, spelled, growth),
+        [Line(0, [f"claim {claim}"]) for claim in claims],
     ]
-    text = "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
-    return format_source(Source("", text), words=len(text))
+    for part in filter(None, parts[1:]):
+        part[0].blank_before = True
+    return "".join(f"{line}\n" for line in rendered([line for part in parts for line in part]))
 
 
 def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:
@@ -98,33 +99,32 @@ def legal_name(text: str) -> str:
     return name if placement_lines.legal(name) else f"schedule_{name}"
 
 
-def _documentation(text: str) -> list[str]:
+def _documentation(text: str) -> list[Line]:
     """A string has no quotes within and no escapes."""
     plain = _plain(text, also="\n")
-    return [f'"{plain}"'] if plain.strip() else []
+    return [Line(0, [f'"{plain}"'])] if plain.strip() else []
 
 
 def _plain(text: str, also: str = "") -> str:
     return "".join(c for c in text.replace('"', "'") if c in also or c.isprintable())
 
 
-def _requires(schedule: Schedule, kernel: Kernel | None) -> Iterator[str]:
+def _requires(schedule: Schedule, kernel: Kernel | None) -> Iterator[Line]:
     p, m = schedule.ranks, schedule.microbatches
     chunks = placement_lines.chunks_each(schedule.placement)
     sizes = f"p == {p}" + (f" and v == {chunks}" if chunks else "")
     if kernel is None:
-        yield f'require {sizes} and m == {m}, "this order is for one size"'
+        yield Line(0, [f'require {sizes} and m == {m}, "this order is for one size"'])
         return
-    yield f'require {sizes}, "this order is for {p} rank{"s" * (p > 1)}"'
-    least = kernel.least(schedule)
-    if kernel.microbatches == 1:
-        yield f'require m >= {least}, "the part that repeats is there from {least} microbatches on"'
-    else:
-        k = kernel.microbatches
-        yield f'require m >= {least} and (m - {least}) % {k} == 0, "the part that repeats runs {k} microbatches"'
+    yield Line(0, [f'require {sizes}, "this order is for {p} rank{"s" * (p > 1)}"'])
+    least, k = kernel.least(schedule), kernel.microbatches
+    condition, why = f"m >= {least} and (m - {least}) % {k} == 0", f"runs {k} microbatches"
+    if k == 1:
+        condition, why = f"m >= {least}", f"is there from {least} microbatches on"
+    yield Line(0, [f'require {condition}, "the part that repeats {why}"'])
 
 
-def _costs(costs: Costs) -> Iterator[str]:
+def _costs(costs: Costs) -> Iterator[Line]:
     """What was given, as what is not follows from it; broken after commas where that is too long for a line.
 
     Costs of 1, 1, 1 and 2 go without saying.
@@ -136,24 +136,31 @@ def _costs(costs: Costs) -> Iterator[str]:
         for key in KEYS
         if key in costs.given and (key not in default or (key in UNIT and not unit))
     ]
-    line = "costs"
-    for word in ", ".join(entries).replace(", ", ",\n").split("\n") if entries else ():
-        if len(line) + 1 + len(word) > WIDTH:
-            yield line
-            line = " "
-        line += f" {word}"
     if entries:
-        yield line
+        first, *others = ", ".join(entries).replace(", ", ",\n").split("\n")
+        yield from _filled([f"costs {first}", *others], " ", 0, hanging=2)
 
 
 def _cost(cost: Cost) -> str:
     if isinstance(cost, tuple):
-        return f"[{', '.join(_number(x) for x in cost)}]"
-    return _number(cost)
+        return f"[{', '.join(map(_cost, cost))}]"
+    number = shown(cost)
+    if any(map(too_long, number.split("/"))):
+        message = f"a cost is {number[:40]}: the numbers of a .ps file have {LONGEST} digits at most"
+        raise fail(Code.TARGET, message, help="round the costs, or keep the order apart from them")
+    return number.replace("/", " / ")
 
 
-def _number(value: Fraction) -> str:
-    return shown(value).replace("/", " / ")
+def _filled(words: Sequence[str], blanks: str, indent: int, hanging: int = 0) -> Iterator[Line]:
+    """Words in lines, as many in each as it takes. hanging: how much further in all but the first line are."""
+    line = ""
+    for word in words:
+        if line and indent + len(line) + len(blanks) + len(word) > WIDTH:
+            yield Line(indent, [line])
+            line, indent, hanging = "", indent + hanging, 0
+        line += blanks * bool(line) + word
+    if line:
+        yield Line(indent, [line])
 
 
 # Programs
@@ -170,26 +177,29 @@ class Growth:
     k: int
 
 
-def programs(shared: Sequence[Shared], words: Words, growth: Growth) -> list[str]:
-    """The `rank` blocks, a blank line between them.
+def programs(shared: Sequence[Shared], words: Words, growth: Growth) -> Iterator[list[Line]]:
+    """The lines of each `rank` block.
 
     The programs of several ranks become the general one, with a choice between them; the others are each rank's own.
     """
     printer = _Printer(words, growth)
-    lines: list[str] = []
     several = [x for x in shared if x.high - x.low > 1]
     for x in shared:
         if x.high - x.low == 1:
-            lines += ["", f"rank {x.low} {{", *printer.body(x, 1), "}"]
+            yield _block(f"rank {x.low}", printer.body(x, 1))
     if len(several) == 1:
-        lines += ["", "rank r {", *printer.body(several[0], 1), "}"]
+        yield _block("rank r", printer.body(several[0], 1))
     elif several:
-        lines += ["", "rank r {"]
-        for x in several:
-            condition = f"if r < {x.high} " if x is not several[-1] else ""
-            lines += [f"{'' if x is several[0] else '} else '}{condition}{{", *printer.body(x, 2)]
-        lines += ["}", "}"]
-    return lines[1:]
+        choices = [f"if r < {x.high} {{" for x in several[:-1]] + ["{"]
+        heads = [choices[0], *(f"}} else {choice}" for choice in choices[1:])]
+        bodies = [[Line(2, [head]), *printer.body(x, 2)] for head, x in zip(heads, several, strict=True)]
+        yield _block("rank r", [*(line for body in bodies for line in body), Line(2, ["}"])])
+
+
+def _block(head: str, body: Sequence[Line], indent: int = 0) -> list[Line]:
+    if not body:
+        return [Line(indent, [f"{head} {{}}"])]
+    return [Line(indent, [f"{head} {{"]), *body, Line(indent, ["}"])]
 
 
 @dataclass(frozen=True)
@@ -197,11 +207,12 @@ class _Printer:
     words: Words
     growth: Growth
 
-    def body(self, shared: Shared, depth: int) -> list[str]:
+    def body(self, shared: Shared, depth: int) -> list[Line]:
         """The lines of a program, so many blocks deep."""
         nodes = _flat(shared.tree)
         kept = self._drained(shared, nodes)
-        return [*self._lines(nodes[:kept], depth), *(["drain W"] if kept < len(nodes) else [])]
+        drain = [Line(2 * depth, ["drain W"])] if kept < len(nodes) else []
+        return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
         """Where the last W begin, if they are several and all that are pending; else the end."""
@@ -218,18 +229,19 @@ class _Printer:
             return len(node.body) == 1 and self._only_weights(node.body[0])
         return self.words.letters[node] == "W"
 
-    def _lines(self, nodes: Sequence[Node], depth: int, inside: int = 0) -> Iterator[str]:
+    def _lines(self, nodes: Sequence[Node], depth: int, inside: int = 0) -> Iterator[Line]:
         texts = zip(nodes, self._texts(nodes, inside), strict=True)
         for is_loop, run in groupby(texts, key=lambda pair: isinstance(pair[0], Loop)):
             if not is_loop:
-                yield " ".join(text for _, text in run)
+                yield from _filled([text for _, text in run], "  ", 2 * depth)
                 continue
             for node, text in run:
                 assert isinstance(node, Loop)
+                head = self._head(node)
                 if 2 * depth + len(text) <= _COMPACT:
-                    yield text
+                    yield Line(2 * depth, [head, text[len(head) + 1 :]], kind="block")
                 else:
-                    yield from (f"{self._head(node)} {{", *self._lines(node.body, depth + 1, 1), "}")
+                    yield from _block(head, [*self._lines(node.body, depth + 1, 1)], 2 * depth)
 
     def _head(self, loop: Loop) -> str:
         serial = any(isinstance(x, int) and x in self.words.series for x in loop.body)
@@ -291,22 +303,9 @@ def _flat(tree: Tree) -> Tree:
 def _count(count: Count, growth: Growth) -> str:
     """A count as an expression in r and m."""
     if not count.growth:
-        return _sum(count.base, count.slope, "")
+        return linear(count.base, count.slope, "r")
     step = growth.k // count.growth
     base = step * count.base - growth.m0
     if step == 1:
-        return _sum(base, count.slope, "m")
-    return f"({_sum(base, step * count.slope, 'm')}) // {step}"
-
-
-def _sum(base: int, slope: int, first: str) -> str:
-    """first + base + slope * r, without what is nothing."""
-    times = "r" if abs(slope) == 1 else f"{abs(slope)} * r"
-    terms = [("+", first)] if first else []
-    rank = [("-" if slope < 0 else "+", times)] if slope else []
-    number = [("-" if base < 0 else "+", str(abs(base)))] if base else []
-    terms += [*number, *rank] if slope < 0 <= base or first else [*rank, *number]
-    if not terms:
-        return "0"
-    (sign, head), *others = terms
-    return ("-" if sign == "-" else "") + head + "".join(f" {sign} {term}" for sign, term in others)
+        return linear(base, count.slope, "r", "m")
+    return f"({linear(base, step * count.slope, 'r', 'm')}) // {step}"
