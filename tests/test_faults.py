@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -175,20 +176,15 @@ def processes(group: int) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def ended() -> dict[str, Ended]:
-    """All cases, two at a time; after which each supervisor is closed and has left nobody."""
+def ended(supervisor: Callable[[], Launcher]) -> dict[str, Ended]:
+    """All cases, two at a time; a supervisor that is closed leaves nobody."""
 
-    def run(cases: list[Case]) -> dict[str, Ended]:
-        with Launcher() as launcher:
-            made = {}
-            for case in cases:
-                outcome = launcher.run(case.job)
-                made[case.name] = Ended(outcome, processes(launcher.pid))
-        assert not os.path.exists(f"/proc/{launcher.pid}")
-        return made
+    def run(launcher: Launcher, cases: list[Case]) -> dict[str, Ended]:
+        return {case.name: Ended(launcher.run(case.job), processes(launcher.pid)) for case in cases}
 
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(run, (CASES[::2], CASES[1::2]))
+    with Launcher() as own, ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(run, (own, supervisor()), (CASES[::2], CASES[1::2]))
+    assert not os.path.exists(f"/proc/{own.pid}")
     return first | second
 
 

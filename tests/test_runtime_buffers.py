@@ -264,9 +264,8 @@ def test_a_wait_is_as_long_as_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -
         return message
 
     monkeypatch.setattr(recorder, "now", lambda: time[0])
-    timed, line = recorder.Clock({}, settle), SimpleNamespace(take=take)
-    timed.watch(SimpleNamespace(_channels=line))
-    timed.step()
+    line = SimpleNamespace(take=take)
+    timed = recorder.Recorder(SimpleNamespace(before=None, after=None, _channels=line), settle=settle)
     timed.before(Instruction("F", 1, 0), 0)
     line.take("a message")
     behind[0] += 3.0

@@ -27,8 +27,8 @@ SLOWER = (1, 1, 2, 4, 8)  # how many times slower each try is; a quiet machine n
 
 # Name -> seconds of a cost of 1; F, I and W of a rank's share of the model; how heavy each quarter of the model is.
 COSTS = {
-    "unit": (0.02, (1, 1, 1), (1, 1, 1, 1)),
-    "uneven": (0.01, (1, 2, 1), (2, 1, 1, 1)),  # no two makespans are the same
+    "unit": (0.01, (1, 1, 1), (1, 1, 1, 1)),
+    "uneven": (0.005, (1, 2, 1), (2, 1, 1, 1)),  # no two makespans are the same
 }
 
 

@@ -6,11 +6,13 @@ The undivided model shares no code with an order or an engine: microbatches one 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import pipesched
 from pipesched import PipeschedError, torch_runtime
@@ -18,10 +20,13 @@ from pipesched.__main__ import main
 from pipesched.compile import Options, read
 from pipesched.runtime import torch_engine
 from pipesched.runtime.launch import Job, Launcher, Outcome
+from pipesched.runtime.nets import Net
 from pipesched.source import Source
 from pipesched.stream import loads
 from pipesched.verbs.emit import emit
 from tests.depth import deep
+from tests.runtime import cases
+from tests.runtime.harness import Ranks, ranks_of
 
 ALLOWED = {"float64": 1e-12, "float32": 1e-6}
 JUDGE = "pipesched.verbs.run:judge"
@@ -70,27 +75,40 @@ def error(outcome: Outcome, *, ignore_losses: bool = False) -> float:
     return max(float(one["error"]) for one in told)
 
 
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with ranks_of(4) as made:
+        yield made
+
+
+def trained(ranks: Ranks, case: tuple[str, dict[str, int]], csv: str | None = None, **net: Any) -> float:
+    """The largest error of a gradient, of two steps on all ranks; losses are compared too."""
+    stream = loads(emitted(case[0], **case[1]))
+    model = Net(**{"name": "mlp", "stages": stream.stages, **net})
+    found = ranks.run(len(stream.ranks), cases.torch_engine, stream, csv, model, 2)
+    assert max(losses for _, losses in found) <= 1e-5
+    return max(gradients for gradients, _ in found)
+
+
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_computes_train_as_the_undivided_model(case: tuple[str, dict[str, int]], launcher: Launcher) -> None:
+def test_computes_train_as_the_undivided_model(case: tuple[str, dict[str, int]], ranks: Ranks) -> None:
     """A compute_only CSV, loaded by torch, lowered by torch, executed: float64 to 1e-12."""
-    assert error(launcher.run(job(emitted(case[0], **case[1])))) <= ALLOWED["float64"]
+    assert trained(ranks, case) <= ALLOWED["float64"]
 
 
 @pytest.mark.parametrize("case", LARGEST, ids=name_of)
-def test_computes_in_single_precision(case: tuple[str, dict[str, int]], launcher: Launcher) -> None:
+def test_computes_in_single_precision(case: tuple[str, dict[str, int]], ranks: Ranks) -> None:
     """The same in float32 to 1e-6, on attention blocks."""
-    run = job(emitted(case[0], **case[1]), net="transformer", dtype="float32", steps=1)
-
-    assert error(launcher.run(run)) <= ALLOWED["float32"]
+    assert trained(ranks, case, name="transformer", dtype=torch.float32) <= ALLOWED["float32"]
 
 
 @pytest.mark.parametrize("case", LARGEST, ids=name_of)
-def test_messages_train_as_the_undivided_model(case: tuple[str, dict[str, int]], launcher: Launcher) -> None:
+def test_messages_train_as_the_undivided_model(case: tuple[str, dict[str, int]], ranks: Ranks) -> None:
     """A compute_comms CSV of ours, executed as it is, gradients divided by m at its REDUCE_GRAD."""
     text = emitted(case[0], "torch-comms", **case[1])
 
     assert "REDUCE_GRAD" in text
-    assert error(launcher.run(job(emitted(case[0], **case[1]), csv=text))) <= ALLOWED["float64"]
+    assert trained(ranks, case, text) <= ALLOWED["float64"]
 
 
 def test_the_scale_is_that_of_reduce_grad(launcher: Launcher) -> None:

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError, printable
-from pipesched.runtime.exchange import broadcast
+from pipesched.runtime.exchange import everybody
 from pipesched.runtime.reduce import Held, Tied, holders
 from pipesched.runtime.replicas import replicated
 from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, tensors_of
@@ -167,11 +167,14 @@ def infer_boundaries(
         made: Boundary | str | None = None
         if maker == rank:
             made = _entering(stage, found, modules, cast("Tensor | Sequence[Tensor] | None", example), device)
-        known = made if len(stream.ranks) == 1 else _broadcast(made, maker, group)
-        if isinstance(known, str):
-            raise RunError(Fault(BOUNDARY, known, Place(maker), (), "run the stages one after the other on one rank"))
-        assert known is not None
-        found.append(known)
+        if len(stream.ranks) > 1:
+            sent = [spec.plain() for spec in made] if isinstance(made, tuple) else made
+            received = everybody(sent, group)[maker]
+            made = printable(received) if isinstance(received, str) else tuple(map(TensorSpec.of_plain, received))
+        if isinstance(made, str):
+            raise RunError(Fault(BOUNDARY, made, Place(maker), (), "run the stages one after the other on one rank"))
+        assert made is not None
+        found.append(made)
     return tuple(found)
 
 
@@ -191,12 +194,6 @@ def _entering(
         return dry_forward(modules[0, stage - 1], found[-1], device, f"the output of stage {stage - 1}")
     except Exception as error:  # it is sent to the other ranks, which would wait for this one
         return f"stage {max(stage - 1, 0)} cannot run on {found[-1:] or 'its example'}: {type(error).__name__}: {error}"
-
-
-def _broadcast(value: Boundary | str | None, maker: int, group: dist.ProcessGroup | None) -> Boundary | str:
-    sent = [spec.plain() for spec in value] if isinstance(value, tuple) else value
-    received = broadcast(sent, maker, group)
-    return printable(received) if isinstance(received, str) else tuple(map(TensorSpec.of_plain, received))
 
 
 def pairs_of(stream: Stream, tied: Tied) -> set[Pair]:

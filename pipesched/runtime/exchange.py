@@ -1,7 +1,6 @@
 """What ranks send each other before step 1: JSON, a text each, as bytes in a collective of their group.
 
     everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
-    broadcast(value, 1)      value of rank 1                            on every rank
 
 A pickle would run what its sender likes. A text that is too long, or is no JSON, is an error with the sender's number;
 what the values are is for the reader to check.
@@ -32,22 +31,6 @@ def everybody(value: object, group: dist.ProcessGroup | None = None) -> list[Any
     padded[: mine.numel()] = mine.to(device)
     texts = _gathered(padded, group)
     return [_value(rank, text[:size]) for rank, (text, size) in enumerate(zip(texts, sizes, strict=True))]
-
-
-def broadcast(value: object, rank: int, group: dist.ProcessGroup | None = None) -> Any:
-    """The value of that rank of the group, as JSON gives it back; what others give does not count. A collective.
-
-    Raises:
-        ValueError: it sent what cannot be read.
-    """
-    device, sends = _device(group), dist.get_rank(group) == rank
-    mine = _bytes(value if sends else None).to(device)
-    length = torch.tensor([mine.numel()], device=device)
-    dist.broadcast(length, group=group, group_src=rank)
-    size = _size(rank, int(length))
-    text = mine if sends else torch.empty(size, dtype=torch.uint8, device=device)
-    dist.broadcast(text, group=group, group_src=rank)
-    return _value(rank, text)
 
 
 def _gathered(mine: Tensor, group: dist.ProcessGroup | None) -> list[Tensor]:

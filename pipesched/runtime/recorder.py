@@ -19,11 +19,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from pipesched.runtime.executor import Runtime
+from pipesched.runtime.messages import Message
 from pipesched.runtime.trace_events import dumps
 from pipesched.stream import Instruction
 
@@ -35,27 +36,43 @@ def settling(device: torch.device) -> Callable[[], object]:
     return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
 
 
-class Clock:
-    """The times of one rank, by step.
+class Recorder:
+    """The times of one rank, from its next step on. Hooks that are there are called too, and not measured.
 
-    spans: [begin, end]. steps: [index, begin, end, waited] of each instruction, in order.
+    steps: by step [index, begin, end, waited] of each instruction, in order.
     """
 
-    def __init__(self, pace: Mapping[str, Sequence[float]], settle: Callable[[], object] = lambda: None) -> None:
-        """pace: as in `launch.Job`. settle: waits until all that was begun here is done."""
-        self._pace, self._settle = pace, settle
-        self.spans: list[list[float]] = []
+    def __init__(
+        self,
+        runtime: Runtime,
+        pace: Mapping[str, Sequence[float]] | None = None,
+        settle: Callable[[], object] | None = None,
+    ) -> None:
+        """pace: as in `launch.Job`. settle: waits until the device of this rank is done."""
         self.steps: list[list[list[float]]] = []
+        self._runtime, self._pace, self._settle = runtime, pace or {}, settle or settling(runtime._device)
+        self._before, self._after = runtime.before, runtime.after
         self._begin = self._waited = 0.0
-
-    def step(self) -> None:
-        """A step begins."""
-        self.steps.append([])
-        self.spans.append([now(), 0.0])
+        self._wall = time.time() - now()
+        runtime.before, runtime.after = self.before, self.after
+        self._take, runtime._channels.take = runtime._channels.take, self.take  # type: ignore[method-assign]
 
     def before(self, instruction: Instruction, index: int) -> None:
         """A hook of the runtime."""
+        if index == 0:
+            self.steps.append([])
+        if self._before is not None:
+            self._before(instruction, index)
         self._begin, self._waited = now(), 0.0
+
+    def take(self, message: Message) -> tuple[Tensor, ...]:
+        """In the place of the runtime's wait for a message."""
+        self._settle()
+        began = now()
+        taken = self._take(message)
+        self._settle()
+        self._waited += now() - began
+        return taken
 
     def after(self, instruction: Instruction, index: int) -> None:
         """A hook of the runtime."""
@@ -63,9 +80,15 @@ class Clock:
         left = self._begin + self._waited + self._least(instruction) - now()
         if left > 0:
             time.sleep(left)
-        end = now()
-        self.steps[-1].append([index, self._begin, end, self._waited])
-        self.spans[-1][1] = end
+        self.steps[-1].append([index, self._begin, now(), self._waited])
+        if self._after is not None:
+            self._after(instruction, index)
+
+    def dumps(self) -> str:
+        """The trace of this rank so far, as Chrome's trace events."""
+        first = next((step[0][1] for step in self.steps if step), 0.0)
+        base = round((self._wall + first) * 1e9)
+        return dumps(self._runtime.stream, {self._runtime.rank: self.steps}, base=base)
 
     def _least(self, instruction: Instruction) -> float:
         """The seconds that an instruction takes at least. A pair of F and I is the sum of its parts."""
@@ -73,48 +96,3 @@ class Clock:
         if [part.op for part in parts] == ["F", "B"]:
             return self._pace["FB"][parts[0].stage] if self._pace else 0.0
         return sum(self._pace[part.op][part.stage] for part in parts if part.op in self._pace)
-
-    def watch(self, runtime: Runtime) -> None:
-        """Times each wait of a runtime."""
-        runtime._channels.take = self._timed(runtime._channels.take)  # type: ignore[method-assign, assignment]
-
-    def _timed(self, take: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def timed(message: Any) -> Any:
-            self._settle()
-            began = now()
-            taken = take(message)
-            self._settle()
-            self._waited += now() - began
-            return taken
-
-        return timed
-
-
-class Recorder:
-    """The times of one rank, from its next step on. Hooks that are there are called too, and not measured."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime, self._clock = runtime, Clock({}, settling(runtime._device))
-        self._before, self._after = runtime.before, runtime.after
-        self._wall = time.time() - now()
-        runtime.before, runtime.after = self._begin, self._end
-        self._clock.watch(runtime)
-
-    def dumps(self) -> str:
-        """The trace of this rank so far, as Chrome's trace events."""
-        steps = self._clock.steps
-        first = next((step[0][1] for step in steps if step), 0.0)
-        base = round((self._wall + first) * 1e9)
-        return dumps(self._runtime.stream, {self._runtime.rank: steps}, base=base)
-
-    def _begin(self, instruction: Instruction, index: int) -> None:
-        if index == 0:
-            self._clock.step()
-        if self._before is not None:
-            self._before(instruction, index)
-        self._clock.before(instruction, index)
-
-    def _end(self, instruction: Instruction, index: int) -> None:
-        self._clock.after(instruction, index)
-        if self._after is not None:
-            self._after(instruction, index)

@@ -4,7 +4,7 @@
     args     op, stage, microbatch, step, index; start, end, waited in seconds; `with`: the second part of an overlap
 
 `ts` and `dur` are microseconds from the first instruction; `waited` is how much of a slice a message was waited for.
-Clocks of processes of one machine agree (`clock`); those of several machines do as well as they are kept.
+Clocks of processes of one machine agree (`recorder`); those of several machines do as well as they are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from pipesched.stream import Instruction, Stream
 
 Steps = Sequence[Sequence[Sequence[float]]]
-"""Of a rank: by step [index, begin, end, waited] of each instruction, as `clock.Clock.steps` keeps them."""
+"""Of a rank: by step [index, begin, end, waited] of each instruction, as `recorder.Recorder.steps` keeps them."""
 
 
 def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, Any]:

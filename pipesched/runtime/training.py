@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,7 +34,7 @@ from pipesched.runtime.executor import Runtime
 from pipesched.runtime.guard import LATE, Guard, finite
 from pipesched.runtime.launch import START, Job
 from pipesched.runtime.nets import Net
-from pipesched.runtime.recorder import Clock, settling
+from pipesched.runtime.recorder import Recorder
 from pipesched.stream import Instruction, Stream, loads
 
 _GROUP_TIMEOUT = timedelta(minutes=30)  # the watchdog and the supervisor are faster
@@ -45,6 +45,8 @@ Held = tuple[int, int]
 End = Callable[[Fault], NoReturn]
 Step = Callable[[Tensor | None, Tensor | None], float | None]
 """One step of an engine: inputs where stage 0 is, targets where the last stage is; the mean loss where it is known."""
+Engine = tuple[Step, list[list[list[float]]]]
+"""With the times of every step, as `Recorder.steps`, if they are taken."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +85,16 @@ def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
     stream = _stream(job, rank)
     net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype))
     modules = {held: net.stage(held[1]).to(device) for held in stream.held_by(rank)}
-    alive, clock = Alive(), Clock(job.pace, settling(device))
+    alive = Alive()
     for module in modules.values():
         alive.watch(module)
     local = Local(job, rank, device, stream, net, modules)
-    with _engine(local, clock, end) as step:
+    with _torch_engine(local) if job.engine == "torch" else _own_engine(local, end) as (step, times):
         alarm.cancel()
         result = _train(local, step)
     dist.destroy_process_group()
-    return result | {"peak": alive.peak, "spans": clock.spans, "steps": clock.steps if job.trace else []}
+    spans = [(instructions[0][1], instructions[-1][2]) for instructions in times]
+    return result | {"peak": alive.peak, "spans": spans, "steps": times if job.trace else []}
 
 
 def _device(job: Job, rank: int) -> torch.device:
@@ -122,12 +125,8 @@ def _stream(job: Job, rank: int) -> Stream:
     return stream
 
 
-def _engine(local: Local, clock: Clock, end: End) -> Any:
-    return _torch_engine(local) if local.job.engine == "torch" else _own_engine(local, clock, end)
-
-
 @contextmanager
-def _own_engine(local: Local, clock: Clock, end: End) -> Iterator[Step]:
+def _own_engine(local: Local, end: End) -> Iterator[Engine]:
     """`Runtime`, under guard."""
     job = local.job
     broken = [Broken(given, local.modules.values()) for given in job.breaks if given.rank == local.rank]
@@ -135,7 +134,6 @@ def _own_engine(local: Local, clock: Clock, end: End) -> Iterator[Step]:
     def before(instruction: Instruction, index: int) -> None:
         for one in broken:
             one.before(instruction, index)
-        clock.before(instruction, index)
 
     inputs, _ = local.net.batch(0, local.stream.microbatches)
     example = inputs.chunk(local.stream.microbatches)[0].to(local.device)
@@ -147,21 +145,19 @@ def _own_engine(local: Local, clock: Clock, end: End) -> Iterator[Step]:
         example=example,
         device=local.device,
         before=before,
-        after=clock.after,
     )
-    clock.watch(runtime)
+    recorder = Recorder(runtime, job.pace)
 
     def step(inputs: Tensor | None, targets: Tensor | None) -> float:
         dist.barrier()  # so that ranks begin together, as a timeline does
-        clock.step()
         return float(runtime.step(inputs, targets))
 
     with Guard(runtime, timeout=job.timeout, end=end):
-        yield step
+        yield step, recorder.steps
 
 
 @contextmanager
-def _torch_engine(local: Local) -> Iterator[Step]:
+def _torch_engine(local: Local) -> Iterator[Engine]:
     """torch's own runtime; only ranks with the last stage know the loss.
 
     It has no guard, which sees our instructions alone: a message that does not come within the timeout is a stall, as
@@ -202,7 +198,7 @@ def _torch_engine(local: Local) -> Iterator[Step]:
             raise RunError(Fault(STALLED, message, Place(local.rank), (printable(said),))) from error
         return None if targets is None else float(torch.stack(losses).detach().double().mean())
 
-    yield step
+    yield step, []
 
 
 def _judge(name: str | None) -> Callable[[str], object] | None:
@@ -218,26 +214,19 @@ def _train(local: Local, step: Step) -> dict[str, Any]:
     """The losses of every step, and of the undivided model; the largest error of all gradients, with its place."""
     whole = Undivided(local.net, local.stream.microbatches, local.device)
     modules = list(local.modules.values())
-    losses, undivided, worst, at = [], [], Difference(0.0, ""), 0
+    losses, undivided, worst = [], [], (0.0, "", 0)
     leaves = any(given.kind == "leave" and given.rank == local.rank for given in local.job.breaks)
     for number in range(1 if leaves else local.job.steps):
         losses.append(step(*local.batch(number)))
         undivided.append(whole.step(number))
         for (_, stage), module in local.modules.items():
-            here = difference(gradients(stage, module), gradients(stage, whole.stages[stage]))
-            if here.error > worst.error:
-                worst, at = here, number + 1
+            pairs = zip(module.named_parameters(), whole.stages[stage].parameters(), strict=True)
+            for (name, mine), theirs in pairs:
+                if (error := _error(mine, theirs)) > worst[0]:
+                    worst = error, f"{stage}.{name}", number + 1
         descend(modules)
         whole.descend()
-    return {"losses": losses, "undivided": undivided, "error": worst.error, "tensor": worst.tensor, "step": at}
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How far a step is from the undivided one: the largest error, and the tensor that has it."""
-
-    error: float
-    tensor: str
+    return {"losses": losses, "undivided": undivided, **dict(zip(("error", "tensor", "step"), worst, strict=True))}
 
 
 class Undivided:
@@ -274,19 +263,9 @@ def descend(modules: Sequence[nn.Module]) -> None:
                 weight.grad = None
 
 
-def gradients(stage: int, module: nn.Module) -> dict[str, Tensor]:
-    """Copies of the gradients of a stage, by ``STAGE.NAME``; zeros where there is none."""
-    named = module.named_parameters()
-    return {f"{stage}.{name}": torch.zeros_like(w) if w.grad is None else w.grad.clone() for name, w in named}
-
-
-def difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Difference:
-    """The largest error of all tensors; infinite where one is not a number, 0 without tensors."""
-    errors = [Difference(_error(gradient, expected[name]), name) for name, gradient in found.items()]
-    return max(errors, key=lambda x: x.error, default=Difference(0.0, ""))
-
-
-def _error(found: Tensor, expected: Tensor) -> float:
+def _error(mine: Tensor, theirs: Tensor) -> float:
+    """How far the gradient of a weight is from that of the undivided model; infinite where it is not a number."""
+    found, expected = (torch.zeros_like(x) if x.grad is None else x.grad for x in (mine, theirs))
     scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
     if distance != distance:
         return math.inf

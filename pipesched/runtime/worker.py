@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import multiprocessing
 import os
-import select
 import signal
 import sys
 import tempfile
@@ -18,15 +19,17 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from typing import Any, NoReturn
 
 from pipesched.runtime.errors import RAISED, Fault, Place, RunError
 from pipesched.runtime.launch import ALIVE, EXTRA, Job
 
 BAD = 1  # the exit status of a rank that reports a fault
-_CHUNK = 1 << 16
+_FORKS = multiprocessing.get_context("fork")
 
 
 def main() -> None:
@@ -39,145 +42,127 @@ def main() -> None:
         if job.judge is not None:
             with contextlib.suppress(ImportError):  # a rank says so
                 import_module(job.judge.partition(":")[0])  # once for all ranks
-        results = Ranks(job, training.train).run()
-        _send(1, results)
+        _say(json.dumps(_run(job, training.train)))
     os._exit(0)  # there is nothing to clean up, and taking torch apart takes a second
 
 
 def _lines() -> Iterator[str]:
-    """The lines of stdin, read without a buffer, so that its end shows in `select` while ranks run."""
+    """The lines of stdin, read without a buffer, so that its end shows in `wait` while ranks run."""
     pending = b""
-    while chunk := os.read(0, _CHUNK):
+    while chunk := os.read(0, 1 << 16):
         *lines, pending = (pending + chunk).split(b"\n")
         yield from (line.decode() for line in lines)
 
 
+def _say(line: str = "") -> None:
+    """A line for the caller; an empty one is a sign of life."""
+    data = f"{line}\n".encode()
+    with contextlib.suppress(BrokenPipeError):  # stdin ends then, too
+        while data:
+            data = data[os.write(1, data) :]
+
+
 @dataclass
 class _Rank:
-    """A rank as its supervisor sees it."""
+    """A rank as its supervisor sees it. said: its result as JSON, once it has given one."""
 
-    number: int
-    pid: int
-    pipe: int
-    text: bytearray = field(default_factory=bytearray)
-    status: int | None = None
-    seconds: float = 0.0
+    process: ForkProcess
+    pipe: Connection
+    said: bytes = b""
+    seconds: float | None = None
     stopped: bool = False
 
-    def result(self) -> dict[str, Any]:
-        line, end, _ = self.text.partition(b"\n")  # the watchdog and the main thread may both have written
-        result: dict[str, Any] = json.loads(line) if end else {"data": None, "fault": None}
-        return {"rank": self.number, "status": self.status, "seconds": self.seconds, "stopped": self.stopped, **result}
+
+def _run(job: Job, train: Any) -> list[dict[str, Any]]:
+    """The results of all ranks of a job; ends the process if the caller is gone."""
+    ranks: list[_Rank] = []
+    lifeline, held = os.pipe()  # nobody writes: its end means to a rank that the supervisor is gone
+    with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
+        try:
+            for number in range(job.ranks):
+                ours, theirs = _FORKS.Pipe(duplex=False)
+                process = _FORKS.Process(target=_be_rank, args=(job, number, folder, lifeline, held, theirs, train))
+                process.start()
+                theirs.close()
+                ranks.append(_Rank(process, ours))
+            _supervise(ranks)
+        finally:
+            _kill(ranks)
+            os.close(lifeline)
+            os.close(held)
+    return [
+        {
+            "rank": number,
+            "status": rank.process.exitcode,
+            "seconds": rank.seconds,
+            "stopped": rank.stopped,
+            **(json.loads(rank.said) if rank.said else {"data": None, "fault": None}),
+        }
+        for number, rank in enumerate(ranks)
+    ]
 
 
-class Ranks:
-    """The ranks of one job."""
-
-    def __init__(self, job: Job, train: Any) -> None:
-        self._job, self._train = job, train
-        self._began = time.monotonic()
-        self._deadline: float | None = None
-        self._ranks: list[_Rank] = []
-
-    def run(self) -> list[dict[str, Any]]:
-        """Forks them, waits for them, and returns their results; ends the process if the caller is gone."""
-        with tempfile.TemporaryDirectory(prefix="pipesched-") as folder:
-            mine, theirs = os.pipe()  # nobody writes: its end means to a rank that the supervisor is gone
+def _supervise(ranks: list[_Rank]) -> None:
+    """Until every pipe has ended; the end of a pipe is the end of its rank."""
+    began, deadline = time.monotonic(), math.inf
+    _say()
+    while running := [rank for rank in ranks if rank.seconds is None]:
+        left = deadline - time.monotonic()
+        ready = wait([0, *(rank.pipe for rank in running)], max(min(left, ALIVE), 0))
+        _say()
+        if 0 in ready:  # no job is sent while one runs, so this is the end of the caller
+            raise SystemExit(BAD)
+        if left <= 0 and not ready:
+            _kill(ranks)
+        for rank in (rank for rank in running if rank.pipe in ready):
             try:
-                for number in range(self._job.ranks):
-                    self._ranks.append(self._fork(number, folder, mine, theirs))
-                self._supervise()
-            finally:
-                self._kill()
-                os.close(mine)
-                os.close(theirs)
-        return [rank.result() for rank in self._ranks]
-
-    def _fork(self, number: int, folder: str, lifeline: int, held: int) -> _Rank:
-        read, write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            for other in (read, held, *(rank.pipe for rank in self._ranks)):
-                os.close(other)
-            _be_rank(self._job, number, folder, lifeline, write, self._train)
-        os.close(write)
-        return _Rank(number, pid, read)
-
-    def _supervise(self) -> None:
-        """Until every pipe has ended; the end of a pipe is the end of its rank."""
-        _alive()
-        while running := [rank for rank in self._ranks if rank.status is None]:
-            left = ALIVE if self._deadline is None else self._deadline - time.monotonic()
-            ready, _, _ = select.select([0, *(rank.pipe for rank in running)], [], [], max(min(left, ALIVE), 0))
-            _alive()
-            if 0 in ready:  # no job is sent while one runs, so this is the end of the caller
-                self._kill()
-                raise SystemExit(BAD)
-            over = left <= 0 and not ready
-            if over:
-                self._kill()
-            for rank in running:
-                if rank.pipe in ready or over:
-                    self._read(rank)
-
-    def _read(self, rank: _Rank) -> None:
-        chunk = os.read(rank.pipe, _CHUNK)
-        rank.text += chunk
-        if chunk:
-            return
-        os.close(rank.pipe)
-        _, status = os.waitpid(rank.pid, 0)
-        rank.status = os.waitstatus_to_exitcode(status)
-        rank.seconds = time.monotonic() - self._began
-        if (rank.status != 0 or not rank.text) and self._deadline is None:
-            self._deadline = time.monotonic() + EXTRA
-
-    def _kill(self) -> None:
-        for rank in self._ranks:
-            if rank.status is None:
-                rank.stopped = True
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(rank.pid, signal.SIGKILL)
+                said = rank.pipe.recv_bytes()
+                rank.said = rank.said or said  # the watchdog and the main thread may both have written
+            except (EOFError, OSError):
+                rank.process.join()
+                rank.seconds = time.monotonic() - began
+                if rank.process.exitcode != 0 or not rank.said:
+                    deadline = min(deadline, time.monotonic() + EXTRA)
 
 
-def _alive() -> None:
-    with contextlib.suppress(BrokenPipeError):  # stdin ends then, too
-        os.write(1, b"\n")
+def _kill(ranks: list[_Rank]) -> None:
+    for rank in ranks:
+        if rank.seconds is None:
+            rank.stopped = True
+            rank.process.kill()
 
 
-def _be_rank(job: Job, number: int, folder: str, lifeline: int, pipe: int, train: Any) -> NoReturn:
+def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Any) -> NoReturn:
     """The life of a rank. It leaves by `os._exit`: what it inherited is not its to clean up."""
+
+    def fail(fault: Fault) -> NoReturn:
+        """The last resort of the watchdog: the main thread is stuck."""
+        _send(pipe, None, fault)
+        os._exit(BAD)
+
     status = BAD
     try:
+        os.close(held)
         threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)  # the supervisor's stdout is for outcomes
-        _send(pipe, {"data": train(job, number, folder, lambda fault: _fail(pipe, fault)), "fault": None})
+        _send(pipe, train(job, number, folder, fail))
         status = 0
     except RunError as error:
         if error.fault.code == RAISED and error.fault.place and error.fault.place.rank == number:
             traceback.print_exception(error.__cause__)
-        _send(pipe, {"data": None, "fault": error.fault.dumps()})
+        _send(pipe, None, error.fault)
     except BaseException as error:
         traceback.print_exc()
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        _send(pipe, {"data": None, "fault": Fault(RAISED, said, Place(number)).dumps()})
+        _send(pipe, None, Fault(RAISED, said, Place(number)))
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(status)
 
 
-def _fail(pipe: int, fault: Fault) -> NoReturn:
-    """The last resort of the watchdog: this rank's main thread is stuck."""
-    _send(pipe, {"data": None, "fault": fault.dumps()})
-    os._exit(BAD)
-
-
-def _send(pipe: int, value: object) -> None:
-    data = (json.dumps(value) + "\n").encode()
-    while data:
-        data = data[os.write(pipe, data) :]
+def _send(pipe: Connection, data: dict[str, Any] | None, fault: Fault | None = None) -> None:
+    pipe.send_bytes(json.dumps({"data": data, "fault": fault and fault.dumps()}).encode())
 
 
 def _end_with(lifeline: int) -> None:

@@ -8,14 +8,19 @@ import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.pipelining import PipelineStage
 
+from pipesched import torch_runtime
 from pipesched.runtime import Runtime, boundaries_of
 from pipesched.runtime import transport as channels
+from pipesched.runtime.nets import Net
 from pipesched.stream import Instruction, Stream
 from tests.runtime.asleep import Asleep
 from tests.runtime.live import Counted, Live
@@ -205,6 +210,35 @@ def forward_only(rank: int, stream: Stream) -> tuple[float, float, bool]:
     runtime = Runtime(stream, mine, squared, rank=rank, example=example, before=live.before)
     loss = runtime.step(inputs, targets)
     return float(loss), float(squared(value, targets)), live.peak == 0
+
+
+def torch_engine(rank: int, stream: Stream, csv: str | None, net: Net, steps: int) -> tuple[float, float]:
+    """Steps of torch's own engine with our order in it: the largest errors of a gradient and of a loss, each against
+    undivided training. csv: what is loaded in the place of the stream's computes.
+    """
+    held = [stage for _, stage in stream.held_by(rank)]
+    own, whole = ([net.stage(stage) for stage in range(net.stages)] for _ in range(2))
+    parts = [PipelineStage(own[stage], stage, net.stages, torch.device("cpu")) for stage in held]
+    with TemporaryDirectory() as folder:
+        order: Any = stream if csv is None else Path(folder, "order.csv")
+        if csv is not None:
+            order.write_text(csv, "utf-8")
+        runtime = torch_runtime(order, parts, stream.microbatches, net.loss)
+    gradients, losses = [0.0], [0.0]
+    for number in range(steps):
+        inputs, targets = net.batch(number, stream.microbatches)
+        last, found = net.stages - 1 in held, list[torch.Tensor]()
+        given = (inputs,) if 0 in held else ()
+        runtime.step(*given, target=targets if last else None, losses=found, return_outputs=False)
+        expected = undivided(whole, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), net.loss)
+        if last:
+            losses.append(abs(float(torch.stack(found).detach().mean() / expected) - 1))
+        gradients += (error(own[stage], whole[stage]) for stage in held)
+        for modules in (own, whole):
+            made = _sgd(modules)
+            made.step()
+            made.zero_grad()
+    return max(gradients), max(losses)
 
 
 def _sgd(modules: Iterable[nn.Module]) -> torch.optim.Optimizer:
