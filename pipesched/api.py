@@ -78,10 +78,8 @@ def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: int | str) -> 
     """
     given, sizes = _read("verify", locals())
     if isinstance(target, Schedule | Program):
-        loaded = sources.loaded(target, Options(sizes))
-        return target if isinstance(target, Schedule) else loaded.schedule.with_program(target)
-    loaded = compile.load(*_file(target, given, sizes))
-    return loaded.schedule if loaded.program is None else loaded.schedule.with_program(loaded.program)
+        return sources.loaded(target, Options(sizes)).schedule
+    return compile.load(*_file(target, given, sizes)).schedule
 
 
 def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule:
@@ -92,7 +90,7 @@ def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Sche
     """
     version = options.value("torch_version", values.version, torch_version)
     made = torch_csv.read(sources.source(target), torch_version=version)
-    return made if isinstance(made, Schedule) else made.computes.with_program(made)
+    return made if isinstance(made, Schedule) else made.schedule
 
 
 def verify(

@@ -65,7 +65,7 @@ def examined(source: Source, options: Options) -> Examination:
 
 
 def lower(schedule: Schedule) -> Program:
-    """The program of a schedule, at unit costs.
+    """The program of a schedule: its own, else that at unit costs.
 
     Raises:
         PipeschedError: PS306, compute orders that wait for each other have no program; PS3xx.

@@ -77,7 +77,7 @@ class Examination:
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
         costs = self.loaded.costs(asked)
-        return Analysis(self.loaded.schedule, costs, self.options.release, self.loaded.program, model)
+        return Analysis(self.loaded.schedule, costs, self.options.release, model)
 
     @cached_property
     def caps(self) -> tuple[Fraction, ...] | None:
@@ -97,7 +97,9 @@ class Examination:
 
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
         """The same schedule with another program as that of the file; for a version of torch, or not for torch."""
-        loaded = replace(self.loaded, program=program, torch=torch_version is not None)
+        loaded = replace(
+            self.loaded, schedule=self.loaded.schedule.with_program(program), torch=torch_version is not None
+        )
         made = Examination(loaded, replace(self.options, torch_version=torch_version))
         if "analysis" in self.__dict__:
             made.__dict__["analysis"] = self.analysis.having(program)
@@ -170,7 +172,11 @@ class Examination:
     def _subject(self) -> Analysis:
         """What a report keeps for its picture: nothing derived, and of the messages only those that never end."""
         stopped = self.analysis.verdicts is not None and self.analysis.model not in self.analysis.verdicts.holds
-        return replace(self.analysis, own=self.analysis.own if stopped else None)
+        return (
+            replace(self.analysis)
+            if stopped
+            else replace(self.analysis, schedule=self.analysis.schedule.with_program(None))
+        )
 
     def _claims(self, sound: bool) -> list[Verdict]:
         """The verdict on each claim; not applicable where the order itself is wrong."""

@@ -40,13 +40,17 @@ _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a file holds. program: where it names its messages. unit: of a .ps file. torch: it is a torch CSV."""
+    """What a file holds. unit: of a .ps file. torch: it is a torch CSV."""
 
     source: str
     schedule: Schedule
-    program: Program | None = None
     unit: Unit | None = None
     torch: bool = False
+
+    @property
+    def program(self) -> Program | None:
+        """What runs, where the file names its messages."""
+        return self.schedule.program
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -127,7 +131,7 @@ def _order(source: Source, *, parameters: Mapping[str, int], microbatches: int |
     if microbatches not in (None, order.placement.microbatches):
         message = f"{source.name} has {order.placement.microbatches} microbatches; {microbatches} were given"
         raise fail(Code.FILE_DISAGREES, message)
-    return _of(source, order)
+    return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule)
 
 
 def _torch_csv(source: Source, *, parameters: Mapping[str, int], max_ops: int, **expected: Any) -> Loaded:
@@ -136,25 +140,20 @@ def _torch_csv(source: Source, *, parameters: Mapping[str, int], max_ops: int, *
     _require_sizes_alone(source, parameters)
     order = misread.reading(source, "torch-csv", partial(torch_csv.read, most_ranks=most_ranks(max_ops), **expected))
     _require_ranks(source, order, parameters)
-    return _of(source, order, torch=True)
+    return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
 
 
 def _stream(source: Source, *, parameters: Mapping[str, int]) -> Loaded:
     from pipesched.formats import stream_read
 
     program, own = stream_read.read(source, parameters)
-    return Loaded(source.name, replace(program.computes, parameters=own), program)
+    return Loaded(source.name, replace(program.computes, parameters=own).with_program(program))
 
 
 def _answer(source: Source) -> Source:
     from pipesched.formats import answer_read
 
     return answer_read.read(source).schedule
-
-
-def _of(source: Source, order: Order, *, torch: bool = False) -> Loaded:
-    schedule, program = (order.computes, order) if isinstance(order, Program) else (order, None)
-    return Loaded(source.name, schedule, program, torch=torch)
 
 
 def _require_sizes_alone(source: Source, parameters: Mapping[str, int]) -> None:

@@ -3,7 +3,7 @@
     schedule ─── dependencies ──┐
     costs ────── ticks ─────────┴── timeline ──── idle
     release ──── memory                │
-    own ──────────────────────────── program ──── pairing ──── verdicts ──── standstill
+    messages ─────────────────────── program ──── pairing ──── verdicts ──── standstill
     model ─────────────────────────────────────────────────────────┘
 
 The program is the one that the file gives, or else the lowering of the schedule at these costs. What reads a schedule
@@ -37,15 +37,18 @@ _OF_THE_PROGRAM = frozenset({"program", "pairing", "verdicts", "buffers", "stand
 class Analysis:
     """A schedule at its costs, under a release rule and a communication model.
 
-    own: the program that the file gives, None where it gives the order of compute alone.
     Facts raise PipeschedError PS222 where the costs do not fit the schedule, or leave 64 bits.
     """
 
     schedule: Schedule
     costs: Costs = field(default_factory=Costs)
     release: Release = AT_W
-    own: Program | None = None
     model: Model = STRICT
+
+    @property
+    def own(self) -> Program | None:
+        """The program that the file gives, None where it gives the order of compute alone."""
+        return self.schedule.program
 
     @cached_property
     def dependencies(self) -> Dependencies:
@@ -149,7 +152,7 @@ class Analysis:
 
     def having(self, own: Program | None) -> Analysis:
         """The same schedule with another program as its own; what does not follow from a program is kept."""
-        made = replace(self, own=own)
+        made = replace(self, schedule=self.schedule.with_program(own))
         fields = self.__dataclass_fields__
         kept = {name: fact for name, fact in self.__dict__.items() if name not in _OF_THE_PROGRAM | fields.keys()}
         made.__dict__.update(kept)

@@ -36,7 +36,7 @@ PDF, PNG = b"%PDF-", b"\x89PNG\r\n\x1a\n"
 
 def stopped() -> str:
     program, _ = of_fixture()
-    return svg.render(chart(program.computes, own=program))
+    return svg.render(chart(program.schedule))
 
 
 def measured() -> str:
@@ -166,7 +166,7 @@ def test_what_to_install_is_told(
 def test_a_search_that_finds_nothing_says_so(opened: Opened) -> None:
     """What there is not, what is no name, and what never runs are told below the picture, with what there is."""
     program, _ = of_fixture()
-    page = opened(chart(program.computes, own=program))
+    page = opened(chart(program.schedule))
 
     def searched(text: str) -> str:
         page.evaluate(

@@ -98,7 +98,7 @@ def test_another_program_changes_what_follows_from_it_alone(seed: int, data: st.
     alone = Analysis(schedule, costs)
     same(alone, Analysis(schedule, costs))
     program = lower(schedule)
-    same(alone.having(program), Analysis(schedule, costs, own=program))
+    same(alone.having(program), Analysis(schedule.with_program(program), costs))
     same(alone.having(program).having(None), alone)
 
 

@@ -114,7 +114,7 @@ def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int])
         for model in ("strict", "buffered(1)", "one-stream", "pair-stream", "async"):
             stops = explorer.walk(machine(Script(case), model), random.Random(seed))
             stop = of_program(case, parse_model(model))
-            drawn = Chart(Analysis(case.computes, own=case, model=parse_model(model)))
+            drawn = Chart(Analysis(case.schedule, model=parse_model(model)))
             ran = ended(case, stops)
             seen = (drawn.times.start >= 0).tolist()
             assert all(not one or two for one, two in zip(seen, ran, strict=True))
@@ -151,7 +151,7 @@ def test_the_text_marks_what_waits() -> None:
     and the sign where there is none.
     """
     program, _ = of_fixture()
-    drawn = chart(program.computes, own=program)
+    drawn = chart(program.schedule)
     plain = text.render(drawn, text.Text(80))
     every, _ = rank_rows(plain)
     assert every == ["F0 F1 ·  ·  B0    F2 ✗0SEND_F2", "·  F0 B0    F1 B1    ✗1SEND_B1"]
@@ -170,7 +170,7 @@ def test_the_text_marks_what_waits() -> None:
 def test_the_figure_marks_what_waits(style: str) -> None:
     """Hatched rows with a cross and the words of the wait, and an arrow from each sender to its receiver."""
     program, _ = of_fixture()
-    made = svg.render(chart(program.computes, own=program), svg.Svg(style=style))
+    made = svg.render(chart(program.schedule), svg.Svg(style=style))
     root = ElementTree.fromstring(made)
     name = "{http://www.w3.org/2000/svg}"
     words = [x.text for x in root.iter(f"{name}text") if x.attrib.get("class") == "v"]
@@ -193,7 +193,7 @@ def test_the_figure_marks_what_waits(style: str) -> None:
 def test_the_page_marks_what_waits(opened: Opened) -> None:
     """Both rows are hatched red after their last operation, to the edge, and the pointer there is told why."""
     program, _ = of_fixture()
-    page = opened(chart(program.computes, own=program))
+    page = opened(chart(program.schedule))
     assert TITLE in page.evaluate("document.getElementById('facts').textContent")
     above = page.evaluate("document.getElementById('stage').getBoundingClientRect().top")
     for rank in (0, 1):
@@ -209,7 +209,7 @@ def test_the_page_marks_what_waits(opened: Opened) -> None:
 def test_traces_and_graphs_mark_what_waits() -> None:
     """A red slice for each rank and an arrow for each message; nodes and edges of the cycle in GraphML and in DOT."""
     program, _ = of_fixture()
-    drawn = chart(program.computes, own=program)
+    drawn = chart(program.schedule)
     made = json.loads(trace.render(drawn))
     assert violations(made) == []
     slices = [x["name"] for x in made["traceEvents"] if x["ph"] == "X" and x.get("cname") == "terrible"]
@@ -267,7 +267,7 @@ def test_a_cycle_of_many_ranks_is_drawn() -> None:
         [Instruction(Op.F, r, 0), *(Instruction(op, r, 0, (r + way) % ring) for op, way in ends)] for r in range(ring)
     ]
     program = Program.from_instructions(rows, linear(ring, 1))
-    drawn = chart(program.computes, own=program)
+    drawn = chart(program.schedule)
     assert drawn.analysis.standstill is not None and len(drawn.analysis.standstill.cycle) == ring
     figure = svg.render(drawn)
     assert figure.count('class="r"') == ring and "40 ranks wait in a cycle" in figure

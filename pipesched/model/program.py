@@ -94,6 +94,11 @@ class Program(RankLists):
             Chosen(self.origin, at),
         )
 
+    @property
+    def schedule(self) -> Schedule:
+        """The compute order, with this program."""
+        return self.computes.with_program(self)
+
     def order(self, rank: int) -> list[Compute]:
         """The computes of a rank."""
         return self.computes.order(rank)

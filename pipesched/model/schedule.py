@@ -82,8 +82,8 @@ class Schedule(RankLists):
         """No backward at all: an inference schedule."""
         return not bool(np.any(among(self.op, BACKWARDS)))
 
-    def with_program(self, program: Program) -> Schedule:
-        """The same order of compute, with what runs."""
+    def with_program(self, program: Program | None) -> Schedule:
+        """The same order of compute, with what runs; or without."""
         made = replace(self)
         object.__setattr__(made, "program", program)
         return made

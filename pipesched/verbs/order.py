@@ -17,10 +17,8 @@ def order(source: Source, options: Options, *, program: bool) -> str:
     """
     from pipesched.formats import order_write
 
-    loaded = load(source, options)
-    if not program:
-        return order_write.write(loaded.schedule)
-    return order_write.write_program(loaded.program or lower(loaded.schedule))
+    schedule = load(source, options).schedule
+    return order_write.write_program(lower(schedule)) if program else order_write.write(schedule)
 
 
 def as_ps(source: Source, options: Options) -> str:

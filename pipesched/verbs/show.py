@@ -213,10 +213,8 @@ def notebook(of: Schedule | Program | Analysis) -> str:
     from pipesched.views import svg
 
     if isinstance(of, Program):
-        of = Analysis(of.computes, own=of)
-    made = (
-        Analysis(of, own=of.program) if isinstance(of, Schedule) else replace(of)
-    )  # which keeps nothing of what is derived for it
+        of = of.schedule
+    made = Analysis(of) if isinstance(of, Schedule) else replace(of)  # which keeps nothing of what is derived for it
     try:
         return svg.render(Chart(made))
     except PipeschedError as error:
@@ -227,11 +225,11 @@ def graph(schedule: Schedule, costs: Costs | None = None) -> object:
     """The graph of a schedule, for networkx."""
     from pipesched.views import graph
 
-    return graph.graph(chart(schedule, costs))
+    return graph.graph(chart(schedule.with_program(None), costs))
 
 
 def table(schedule: Schedule, costs: Costs | None = None) -> object:
     """The table of a schedule, for pandas."""
     from pipesched.views import spreadsheet
 
-    return spreadsheet.pandas(chart(schedule, costs))
+    return spreadsheet.pandas(chart(schedule.with_program(None), costs))

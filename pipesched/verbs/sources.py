@@ -40,9 +40,7 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
     given = [*options.parameters, *(name for name in ("stages", "placement") if getattr(options, name) is not None)]
     if given:
         raise fail(Code.USAGE, f"{', '.join(given)} given for a {type(target).__name__}, which has its sizes already")
-    if isinstance(target, Program):
-        return Loaded(target.name, target.computes, target)
-    return Loaded(target.name, target, target.program)
+    return Loaded(target.name, target if isinstance(target, Schedule) else target.schedule)
 
 
 def alone(target: object) -> Source:

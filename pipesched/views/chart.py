@@ -21,7 +21,6 @@ from pipesched.analysis.deviation import Against
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
-from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
@@ -94,13 +93,13 @@ class Chart:
         return self.time(self.times.makespan)
 
 
-def chart(schedule: Schedule, costs: Costs | None = None, *, own: Program | None = None, title: str = "") -> Chart:
-    """The chart of a schedule. own: its program, which may stop it.
+def chart(schedule: Schedule, costs: Costs | None = None, *, title: str = "") -> Chart:
+    """The chart of a schedule.
 
     Raises:
         PipeschedError: PS222, costs that do not fit it.
     """
-    return Chart(Analysis(schedule, costs or Costs(), own=own), name=title)
+    return Chart(Analysis(schedule, costs or Costs()), name=title)
 
 
 def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
