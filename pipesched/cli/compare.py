@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipesched.cli import flags
-from pipesched.cli.terminal import dumps, replace_file
+from pipesched.cli.terminal import replace_file
 from pipesched.diagnostics import Code, fail
 from pipesched.verbs import values
 from pipesched.verbs.options import compile_options
@@ -40,5 +40,4 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
         found = verb.compare(sources, values.combinations(grid), asked, per_stage=cost_per == "stage")
         if plot is not None:
             replace_file(plot, found.plot())
-        out.line(dumps(found.to_json()) if out.format == "json" else found.text(out.width))
-        return found.exit_status
+        return out.result(found, width=out.width)

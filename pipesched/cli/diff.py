@@ -8,8 +8,6 @@ import click
 
 from pipesched import render
 from pipesched.cli import flags
-from pipesched.cli.terminal import dumps
-from pipesched.verbs.options import compile_options
 
 
 @click.command(short_help="Say what differs between two orders, and what it costs.")
@@ -29,11 +27,11 @@ def diff(a: str, b: str, *, every: bool, **given: Any) -> int:
     from pipesched.compile import read
     from pipesched.verbs import diff as verb
 
-    asked = compile_options(given, flags.one_size("diff", given))
+    asked = flags.asked("diff", given)
     with flags.output_of(given) as out:
         found = verb.diff(read(a), read(b), asked)
-        out.line(dumps(found.to_json()) if out.format == "json" else found.text(every=every))
+        status = out.result(found, every=every)
         for side in (found.a, found.b):
             if side.report.fault is not None:
                 out.complain(f"{render.concise(side.report.fault, side.loaded.source)}; `pipesched verify` reports all")
-        return found.exit_status
+        return status

@@ -15,11 +15,13 @@ import click
 from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import require_counts
-from pipesched.verbs.options import COMMANDS, Option
+from pipesched.verbs.options import COMMANDS, Option, compile_options
 from pipesched.verbs.values import Choice, Sizes, combinations, flag, short
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from pipesched.compile import Options
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _SIZES = {  # what people call p, v and m
@@ -138,8 +140,8 @@ def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
     return found
 
 
-def one_size(command: str, given: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes of a command that takes one at a time.
+def asked(command: str, given: Mapping[str, Any]) -> Options:
+    """How to load and to examine, for a command that takes one size at a time.
 
     Raises:
         PipeschedError: PS225, there are several.
@@ -147,4 +149,4 @@ def one_size(command: str, given: Mapping[str, Any]) -> dict[str, int]:
     found = grid(given)
     if any(size.count != 1 for size in found.values()):
         raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
-    return next(combinations(found))
+    return compile_options(given, next(combinations(found)))

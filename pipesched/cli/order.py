@@ -9,7 +9,6 @@ import click
 from pipesched.cli import flags
 from pipesched.cli.terminal import dumps
 from pipesched.diagnostics import Code, fail
-from pipesched.verbs.options import compile_options
 
 
 @click.command(short_help="Print what every rank does, in order.")
@@ -24,7 +23,7 @@ def order(file: str, *, program: bool, **given: Any) -> int:
     from pipesched import compile
     from pipesched.verbs import order as verb
 
-    asked = compile_options(given, flags.one_size("order", given))
+    asked = flags.asked("order", given)
     with flags.output_of(given) as out:
         if program and out.format == "ps":
             raise fail(Code.USAGE, "a .ps file has no sends and receives", help="leave --program out")

@@ -30,7 +30,7 @@ def run(file: str, **given: Any) -> int:
     from pipesched.compile import read
     from pipesched.verbs import run as verb
 
-    asked = options.compile_options(given, flags.one_size("run", given))
+    asked = flags.asked("run", given)
     request = options.request(verb.Request, given, trace=given["trace"] is not None)
     with flags.output_of(given) as out:
         found = verb.run(read(file), asked, request)

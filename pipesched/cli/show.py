@@ -14,7 +14,6 @@ from pipesched import render
 from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps, replace_file, wants_color
 from pipesched.diagnostics import Code, fail
-from pipesched.verbs.options import compile_options
 from pipesched.views.views import COLUMNS
 
 
@@ -36,7 +35,7 @@ def show(file: str, **given: Any) -> int:
     from pipesched.compile import read
     from pipesched.verbs import show as verb
 
-    sizes, path = flags.one_size("show", given), given["output"]
+    asked, path = flags.asked("show", given), given["output"]
     how = verb.request(given, "" if given["json"] else os.path.splitext(path or "")[1].lower())
     to_stdout = path in (None, "-")
     how = replace(
@@ -48,7 +47,7 @@ def show(file: str, **given: Any) -> int:
     with Output("json" if given["json"] else "text", given["color"], path, given["digits"]) as out:
         source = read(file)
         try:
-            made = verb.show(source, compile_options(given, sizes), how)
+            made = verb.show(source, asked, how)
         except verb.NoDot as error:
             dot = os.path.splitext(str(path))[0] + ".dot"
             replace_file(dot, error.dot)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 from pipesched import files, render
 from pipesched.diagnostics import Code, Diagnostic, fail
@@ -80,6 +80,11 @@ class Output:
     def width(self) -> int | None:
         """The columns of the terminal that results go to, None where they do not go to one."""
         return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+
+    def result(self, found: Any, **how: Any) -> int:
+        """What a verb has found, as text or as an object; returns how the command ends."""
+        self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how))
+        return int(found.exit_status)
 
     def line(self, text: str) -> None:
         """A result, and the end of its line."""

@@ -8,9 +8,7 @@ import click
 
 from pipesched import render
 from pipesched.cli import flags
-from pipesched.cli.terminal import dumps
 from pipesched.diagnostics import Code
-from pipesched.verbs.options import compile_options
 
 
 @click.command(short_help="Say where the idle time of a schedule comes from.")
@@ -28,14 +26,14 @@ def why(file: str, *, every: bool, **given: Any) -> int:
     from pipesched.compile import read
     from pipesched.verbs import why as verb
 
-    asked = compile_options(given, flags.one_size("why", given))
+    asked = flags.asked("why", given)
     with flags.output_of(given) as out:
         source = read(file)
         found = verb.why(source, asked)
-        out.line(dumps(found.to_json()) if out.format == "json" else found.text(every=every))
+        status = out.result(found, every=every)
         if (wrong := found.report.fault) is not None:
             fault = render.concise(wrong, source.name)
             far = "as if no send blocked" if wrong.code is Code.DEADLOCK else "as it stands"
             far = far if found.analysis.finished else "as far as it runs"
             out.complain(f"{fault}; explained {far}, `pipesched verify` reports all")
-        return found.exit_status
+        return status

@@ -7,10 +7,10 @@ What is emitted is exactly what was verified.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipesched import compile
+from pipesched import compile, render
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
 from pipesched.lower.torch_actions import torch_actions
@@ -42,9 +42,28 @@ class Emission:
         """The text of each rank alone."""
         return iter(()) if self.order is None else TARGETS[self.target].by_rank(self.order, self.parameters)
 
-    def settings(self, path: str) -> list[str]:
-        """The settings of a trainer that reads this file."""
-        return [] if self.order is None else TARGETS[self.target].settings(self.order, path, self.version)
+    def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
+        """What a trainer needs besides the files, which are of a rank each or one for all."""
+        target = TARGETS[self.target]
+        if self.order is None:
+            return []
+        if by_rank and target.torch:
+            return ["torch reads one file with a row a rank, on every node: these rows are for people"]
+        return target.settings(self.order, files[0] if files else f"FILE{target.ending}", self.version)
+
+    def to_json(self, files: Sequence[str] = (), *, by_rank: bool = False) -> dict[str, object]:
+        """The published form, see ``emit/README.md``: the text is in it where it is in no file."""
+        if self.order is None:
+            return self.report.to_json()
+        return {
+            "ok": True,
+            "name": self.report.name,
+            "target": self.target,
+            "files": list(files),
+            "text": None if files else "".join(self.pieces()),
+            "settings": self.settings(files, by_rank=by_rank),
+            "diagnostics": [render.as_json(diagnostic) for diagnostic in self.report.diagnostics],
+        }
 
 
 def emit(source: Source, options: Options, to: str) -> Emission:
