@@ -10,7 +10,6 @@ has not run yet, and for W the oldest I that waits for one. Microbatches in orde
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +18,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.language.folding import LETTER, Word
+from pipesched.language.operations import Pending, Turn
 from pipesched.model.columns import Bools, Column, Ints, makes
 from pipesched.model.ops import COMPUTES, Op, Result
 from pipesched.model.placement import Placement
@@ -130,17 +130,14 @@ class _Columns:
             same = microbatch[weights] == microbatch[inputs[: len(weights)]]
             if bool(np.all(same)):
                 return True
-        is_weight = dict.fromkeys(inputs.tolist(), False) | dict.fromkeys(weights.tolist(), True)
-        waiting: deque[int] = deque()
-        found: list[bool] = []
-        for i in sorted(is_weight):
+        pending, found = Pending(), list[bool]()
+        for i in sorted([*inputs.tolist(), *weights.tolist()]):
             i_of = int(microbatch[i])
-            if not is_weight[i]:
-                waiting.append(i_of)
-                continue
-            found.append(bool(waiting) and waiting[0] == i_of)
-            if i_of in waiting:
-                waiting.remove(i_of)
+            if self.schedule.op[i] == Op.I:
+                pending.add(0, i_of)
+            else:
+                found.append(pending.oldest(0) == (0, i_of))
+                pending.take(0, i_of)
         return found
 
     def oldest(self, rank: int) -> bool:
@@ -155,13 +152,10 @@ class _Columns:
 
 def _turns(microbatches: list[int], first: int) -> Iterator[bool]:
     """Whether each is the smallest that has not run."""
-    run: set[int] = set()
-    upcoming = first
+    turn = Turn(first, first)
     for i in microbatches:
-        yield i == upcoming
-        run.add(i)
-        while upcoming in run:
-            upcoming += 1
+        yield i == turn.next
+        turn.name(i)
 
 
 def _check_pairs(schedule: Schedule) -> None:

@@ -1,9 +1,9 @@
 """The program of a rank becomes one Python function (see `translate`).
 
-    def program(v_r, F, F_only, F_at, …, steps): …
+    def program(v_r, F, F_at, …, steps): …
 
 The emission functions are arguments, so that one compiled function serves every rank. An operation is a call with
-its site; `F_only` is the bare form, which needs a rank of one chunk, `F_at` the form that names the microbatch.
+its site, and its chunk where it names one; `F_at` is the form that names the microbatch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call,
 from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.source import Span
 
-EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_only", "_at")), "drain", "pair", "steps")
+EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_at")), "drain", "pair", "steps")
 LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
 
@@ -83,14 +83,10 @@ class Statements:
 
     def _operation(self, node: ast.Operation, scope: Scope) -> tuple[list[python.stmt], int]:
         site = self._site(node.op, node)
-        terms = [
-            self.expressions.term(part, scope, "number") for part in (node.chunk, node.microbatch) if part is not None
-        ]
-        arguments = [term.code for term in terms]
-        if node.microbatch is not None and node.chunk is None:
-            arguments.insert(0, placed(node, python.Constant(None)))
-        form = "_at" if node.microbatch is not None else "_only" if node.chunk is None else ""
-        code = python.Expr(call(node, node.op + form, site, *arguments), **place_of(node))
+        parts = [part for part in (node.microbatch, node.chunk) if part is not None]
+        terms = [self.expressions.term(part, scope, "number") for part in parts]
+        form = "" if node.microbatch is None else "_at"
+        code = python.Expr(call(node, node.op + form, site, *(term.code for term in terms)), **place_of(node))
         return [code], STATEMENT + sum(term.cost for term in terms)
 
     def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:
@@ -108,10 +104,9 @@ class Statements:
 
     def _drain(self, node: ast.Drain, scope: Scope) -> tuple[list[python.stmt], int]:
         site = self._site("W", node)
-        chunk = None if node.chunk is None else self.expressions.term(node.chunk, scope, "number")
-        argument = placed(node, python.Constant(None)) if chunk is None else chunk.code
-        cost = STATEMENT + (chunk.cost if chunk else 0)
-        return [placed(node, python.Expr(call(node, "drain", site, argument)))], cost
+        chunk = [] if node.chunk is None else [self.expressions.term(node.chunk, scope, "number")]
+        code = call(node, "drain", site, *(term.code for term in chunk))
+        return [placed(node, python.Expr(code))], STATEMENT + sum(term.cost for term in chunk)
 
     def _loop(self, node: ast.For | ast.Repeat, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         if depth > LOOPS_DEEP:
