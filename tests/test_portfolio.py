@@ -29,7 +29,7 @@ from pipesched.optimizer.portfolio.justify import Justifier
 from pipesched.optimizer.portfolio.list_scheduling import listed, listings, policies
 from pipesched.optimizer.portfolio.literature import known, trips
 from pipesched.optimizer.portfolio.local_search import Search
-from pipesched.optimizer.portfolio.repeating import blocks, building_blocks, in_slots, patterns, slots
+from pipesched.optimizer.portfolio.repeating import blocks, building_blocks, patterns, slots
 from pipesched.optimizer.portfolio.shape import shape
 from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.problem import Orders, Problem
@@ -190,7 +190,7 @@ def test_a_block_never_meets_itself(ranks: int) -> None:
     problem = instance("vee", ranks, 4 * ranks).problem()
     for made in blocks(ranks):
         at = slots(problem, made)
-        found = in_slots(problem, at)
+        found = convert.by_start(problem, at)
         value = convert.value(problem, found)
         assert value is not None and value <= int(at.max()) + 1 - int(at.min())
         assert convert.peak(problem, found).max() == made.chunks * problem.takes.max()

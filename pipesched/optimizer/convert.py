@@ -9,13 +9,14 @@ then looks at neighbours and at a running sum.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.problem import Orders, Problem, Repeat
+from pipesched.optimizer.problem import Orders, Problem
 
 
 def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
@@ -90,52 +91,60 @@ def _depth(problem: Problem) -> Ints:
     return depth
 
 
+class Run(NamedTuple):
+    """Orders, run as early as possible.
+
+    start: of every operation. cause: the operation that it could not start before, -1 at 0. last: by rank, its last
+    operation, -1 where it has none.
+    """
+
+    start: list[int]
+    cause: list[int]
+    last: list[int]
+
+
+def played(problem: Problem, orders: Orders) -> Run | None:
+    """The earliest starts in these orders, and why; None where ranks wait for each other."""
+    needs, delay = problem.producers
+    duration = problem.durations
+    start, cause = [-1] * len(duration), [-1] * len(duration)
+    ranks = len(orders)
+    at, clock, last = [0] * ranks, [0] * ranks, [-1] * ranks
+    waiting: dict[int, int] = {}
+    ready = list(range(ranks))
+    left = len(duration)
+    while ready:
+        rank = ready.pop()
+        order, now, before = orders[rank], clock[rank], last[rank]
+        i, size = at[rank], len(order)
+        while i < size:
+            x = order[i]
+            producer = needs[x]
+            if producer >= 0:
+                begun = start[producer]
+                if begun < 0:
+                    waiting[producer] = rank
+                    break
+                begun += delay[x]
+                if begun > now:
+                    now, before = begun, producer
+            start[x], cause[x] = now, before
+            now += duration[x]
+            before = x
+            left -= 1
+            if x in waiting:
+                ready.append(waiting.pop(x))
+            i += 1
+        at[rank], clock[rank], last[rank] = i, now, before
+    return None if left else Run(start, cause, last)
+
+
 def run(problem: Problem, orders: Orders) -> Ints | None:
     """The earliest start of every operation in these orders, int64, shape (operations,); None where ranks wait for
     each other.
     """
-    before = producers(problem)
-    duration = problem.duration[problem.sequence].tolist()
-    first, delay = before
-    start = [-1] * problem.operations
-    waiting: dict[int, list[int]] = {}
-    at, clock = [0] * problem.ranks, [0] * problem.ranks
-    ready = list(range(problem.ranks - 1, -1, -1))
-    left = problem.operations
-    while ready:
-        rank = ready.pop()
-        order, i, now = orders[rank], at[rank], clock[rank]
-        while i < len(order):
-            x = order[i]
-            producer = first[x]
-            if producer >= 0:
-                if start[producer] < 0:
-                    waiting.setdefault(producer, []).append(rank)
-                    break
-                arrival = start[producer] + delay[x]
-                now = max(now, arrival)
-            start[x] = now
-            now += duration[x]
-            left -= 1
-            if x in waiting:
-                ready += waiting.pop(x)
-            i += 1
-        at[rank], clock[rank] = i, now
-    return None if left else np.array(start, dtype=np.int64)
-
-
-def producers(problem: Problem) -> tuple[list[int], list[int]]:
-    """By operation: what it waits for, -1 if nothing, and the least time from that one's start to its own."""
-    made = getattr(problem, "_producers", None)
-    if made is None:
-        first, delay = np.full(problem.operations, -1), np.zeros(problem.operations, dtype=np.int64)
-        for b, a, lag in zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True):
-            i = np.arange(int(problem.length[a]))
-            first[problem.first[a] + i] = problem.first[b] + i
-            delay[problem.first[a] + i] = problem.duration[b] + lag
-        made = (first.tolist(), delay.tolist())
-        object.__setattr__(problem, "_producers", made)
-    return made
+    found = played(problem, orders)
+    return None if found is None else np.array(found.start, dtype=np.int64)
 
 
 def peak(problem: Problem, orders: Orders) -> Ints:
@@ -179,18 +188,4 @@ def fault(problem: Problem, start: Ints, bound: int) -> str:
             return f"two operations of rank {rank} overlap"
         if int(np.cumsum(change[x]).max(initial=0)) > problem.cap[rank]:
             return f"rank {rank} holds more than its cap"
-    return ""
-
-
-def unperiodic(problem: Problem, start: Ints, repeat: Repeat | None) -> str:
-    """What is wrong with the part that repeats, empty if nothing is or there is none."""
-    if repeat is None:
-        return ""
-    first, last, n, period = repeat
-    t = np.arange(first, last + 1)
-    for q in range(problem.sequences):
-        mine = start[problem.first[q] : problem.first[q + 1]]
-        now, then = (np.searchsorted(mine, at, side="right") for at in (t, t + period))
-        if bool((then != now + n).any()):
-            return f"sequence {q} is not periodic"
     return ""

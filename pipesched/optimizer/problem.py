@@ -109,6 +109,22 @@ class Problem:
         return np.bincount(self.rank, self.length * self.duration, self.ranks).astype(np.int64)
 
     @cached_property
+    def durations(self) -> list[int]:
+        """Of every operation."""
+        durations: list[int] = self.duration[self.sequence].tolist()
+        return durations
+
+    @cached_property
+    def producers(self) -> tuple[list[int], list[int]]:
+        """By operation: what it waits for, -1 if nothing, and the least time from that one's start to its own."""
+        first, delay = np.full(self.operations, -1), np.zeros(self.operations, dtype=np.int64)
+        for b, a, lag in zip(self.before.tolist(), self.after.tolist(), self.lag.tolist(), strict=True):
+            i = np.arange(int(self.length[a]))
+            first[self.first[a] + i] = self.first[b] + i
+            delay[self.first[a] + i] = self.duration[b] + lag
+        return first.tolist(), delay.tolist()
+
+    @cached_property
     def precedence(self) -> tuple[Ints, Ints, Ints]:
         """(later, earlier, delay) between operations: start of later >= start of earlier + delay. Chains and FIFO."""
         counts = self.length[self.after]

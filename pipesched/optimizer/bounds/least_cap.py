@@ -1,18 +1,19 @@
-"""The least memory with which there is any schedule at all.
+"""The least memory with which there is any schedule at all: what one microbatch needs by itself.
 
-A microbatch runs F on all stages of its route before any I. So when a rank has run the last of its F for it
+    held[c]   what it holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
+    most[c]   the most that it holds at once during the c-th of them
+    need[c]   what it will hold at once, at most, beyond held[c]
 
-    all its stages of that route are held                                       sum of takes
-
-and when I of stage k has ended, its stages before k are still whole, and of k itself all that I does not free:
-
-    takes of stages up to k - what I of k frees                                 more only where I takes (torch)
-
-Every schedule holds that much at some time, for every microbatch. One microbatch after another, W right after I,
-never holds more. So a schedule exists exactly if each rank's cap is at least the largest of these.
+each W right after its I. That is the least that it can hold: F and I must come in chain order, and a W only frees. So
+when a rank has run the last of its F, it holds all its stages of the route; and where I takes (torch), when I of a
+stage has ended, the stages up to that one, and what this I took. Every schedule holds that much at some time, for every
+microbatch, and one microbatch after another never holds more: a schedule exists exactly if each rank's cap is at least
+the largest `most` of its rank.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,9 +23,43 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.problem import Problem
 
 
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """One microbatch of a route by itself.
+
+    chain: the sequences in order. held, most, need: int64, shape (chain + 1, ranks).
+    """
+
+    chain: tuple[int, ...]
+    held: Ints
+    most: Ints
+    need: Ints
+
+
+def alone(problem: Problem, route: int) -> Alone:
+    """One microbatch of a route that has microbatches, from nothing to nothing."""
+    mine = np.flatnonzero((problem.route == route) & (problem.op != Op.W)).tolist()
+    forward = sorted((q for q in mine if problem.op[q] == Op.F), key=lambda q: int(problem.stage[q]))
+    back = sorted((q for q in mine if problem.op[q] != Op.F), key=lambda q: -int(problem.stage[q]))
+    chain = tuple(forward + back)
+    held = np.zeros((len(chain) + 1, problem.ranks), dtype=np.int64)
+    most = np.zeros_like(held)
+    for c, q in enumerate(chain):
+        rank, takes, frees = int(problem.rank[q]), int(problem.takes[q]), int(problem.frees[q])
+        held[c + 1] = most[c + 1] = held[c]
+        most[c + 1, rank] += max(takes, takes - frees)
+        stage = problem.stage[q]
+        held[c + 1, rank] += takes if takes else -int(problem.takes[forward[stage]])
+    later = np.maximum.accumulate(most[::-1])[::-1]
+    need = np.zeros_like(held)
+    need[:-1] = np.maximum(later[1:] - held[:-1], 0)
+    return Alone(chain, held, most, need)
+
+
 def least_cap(problem: Problem) -> Ints:
     """The least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
-    return np.array([_need(problem, rank)[0] for rank in range(problem.ranks)], dtype=np.int64)
+    none = np.zeros(problem.ranks, dtype=np.int64)
+    return np.max([none, *(alone(problem, route).most.max(axis=0) for route in set(problem.route.tolist()))], axis=0)
 
 
 def infeasible(problem: Problem) -> str | None:
@@ -32,41 +67,18 @@ def infeasible(problem: Problem) -> str | None:
 
     ``rank 0 alone needs 2: when F of stage 7 has run, it holds stages 0, 7 of that microbatch``
     """
-    missing = least_cap(problem) - problem.cap
-    rank = int(np.argmax(missing)) if len(missing) else 0
-    if not len(missing) or missing[rank] <= 0:
+    least = least_cap(problem)
+    rank = int(np.argmax(least - problem.cap))
+    if least[rank] <= problem.cap[rank]:
         return None
-    need, why = _need(problem, rank)
-    return f"rank {rank} alone needs {shown(need * problem.part)}: {why}"
-
-
-def _need(problem: Problem, rank: int) -> tuple[int, str]:
-    """The parts that one microbatch alone needs on a rank, and why."""
-    best = (0, "")
-    held = problem.on[rank]
-    for route in sorted({int(problem.route[q]) for q in held}):
-        forward = sorted((q for q in held if _is(problem, q, route, Op.F)), key=lambda q: int(problem.stage[q]))
-        total, stages = 0, []
-        for f in forward:
-            total += int(problem.takes[f])
-            stages.append(int(problem.stage[f]))
-            inner = [q for q in held if _is(problem, q, route, Op.I) and problem.stage[q] == problem.stage[f]]
-            more = max((-int(problem.frees[q]) for q in inner), default=0)
-            if more > 0 and total + more > best[0]:
-                best = (
-                    total + more,
-                    f"when I of stage {stages[-1]} has run, it holds {_listed(stages)}, and its output",
-                )
-        if total >= best[0]:
-            last = f"when F of stage {stages[-1]} has run, it holds {_listed(stages)}" if stages else ""
-            best = (total, last)
-    return best
-
-
-def _is(problem: Problem, q: int, route: int, op: Op) -> bool:
-    return bool(problem.route[q] == route and problem.op[q] == op)
-
-
-def _listed(stages: list[int]) -> str:
-    first = ", ".join(map(str, stages[:6])) + (", …" if len(stages) > 6 else "")
-    return f"stage{'s' if len(stages) > 1 else ''} {first} of that microbatch"
+    one = max((alone(problem, route) for route in set(problem.route.tolist())), key=lambda x: x.most[:, rank].max())
+    q = one.chain[int(np.argmax(one.most[:, rank])) - 1]
+    op, stage, route = int(problem.op[q]), int(problem.stage[q]), int(problem.route[q])
+    forward = [f for f in problem.on[rank] if problem.op[f] == Op.F and problem.route[f] == route]
+    stages = sorted(int(problem.stage[f]) for f in forward if problem.stage[f] <= stage)
+    listed = ", ".join(map(str, stages[:6])) + (", …" if len(stages) > 6 else "")
+    return (
+        f"rank {rank} alone needs {shown(int(least[rank]) * problem.part)}: when {Op(op).name} of stage {stage} has run, "
+        f"it holds stage{'s' if len(stages) > 1 else ''} {listed} of that microbatch"
+        + (", and its output" if op == Op.I else "")
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.optimizer.encoding.cnf import Edges, ends
-from pipesched.optimizer.engines.sat_engines import NO_LIMIT, Effort, GaveUpError, UnknownError
+from pipesched.optimizer.engines.sat_engines import NO_LIMIT, Effort, UnknownError
 from pipesched.optimizer.problem import Problem, Repeat
 
 WORKERS = 2  # ways to search, taken in turn by one thread: what it finds does not depend on which is quicker
@@ -51,8 +51,7 @@ def solve(
 
     Raises:
         PipeschedError: PS820, OR-Tools is not installed.
-        UnknownError: CP-SAT does not know.
-        GaveUpError: the limit is reached.
+        UnknownError: CP-SAT does not know, or the limit is reached.
     """
     require()
     from ortools.sat.python import cp_model
@@ -85,7 +84,7 @@ def solve(
     if status == cp_model.INFEASIBLE:
         return None, steps
     if status == cp_model.UNKNOWN and effort.limit is not None:
-        raise GaveUpError(max(steps, effort.limit))
+        raise UnknownError(steps=max(steps, effort.limit))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise UnknownError(f"cpsat: {solver.status_name(status)}")
     return np.array([solver.value(x) for x in starts], dtype=np.int64), steps

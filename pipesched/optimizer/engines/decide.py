@@ -27,7 +27,7 @@ from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.bounds.lattice import merged_links, tighten
 from pipesched.optimizer.bounds.longest_paths import Link, linked_ranks, links, within
-from pipesched.optimizer.convert import fault, unperiodic
+from pipesched.optimizer.convert import fault
 from pipesched.optimizer.encoding.clauses import Encoding
 from pipesched.optimizer.encoding.cnf import edges, encode
 from pipesched.optimizer.encoding.memory_counters import takes_before
@@ -127,9 +127,7 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
     try:
         start, steps = (_by_intervals if question.engine == "cpsat" else _by_clauses)(made, effort)
     except sat_engines.UnknownError as unknown:
-        return Answer("unknown", reason=str(unknown))
-    except sat_engines.GaveUpError as limit:
-        return Answer("unknown", steps=limit.steps)
+        return Answer("unknown", steps=unknown.steps, reason=unknown.reason)
     return replace(Answer("unsat") if start is None else _believed(made, start), steps=steps)
 
 
@@ -190,8 +188,7 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
 def _believed(made: Task, start: Ints) -> Answer:
     """A model is an answer only if it is a schedule."""
     question = made.question
-    wrong = fault(made.problem, start, question.bound) or unperiodic(made.problem, start, question.repeat)
-    if wrong:
+    if wrong := fault(made.problem, start, question.bound):
         return Answer("unknown", reason=f"internal error: the model of {question.engine} is no schedule: {wrong}")
     return Answer("sat", start if question.ranks is None else None)
 

@@ -41,15 +41,11 @@ class Outcome:
 
 
 class UnknownError(Exception):
-    """An engine does not know, and why."""
+    """An engine does not know: why, or after how many steps it has reached its limit."""
 
-
-class GaveUpError(Exception):
-    """The limit is reached."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__(steps)
-        self.steps = steps
+    def __init__(self, reason: str = "", steps: int = 0) -> None:
+        super().__init__(reason)
+        self.reason, self.steps = reason, steps
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ def by_pysat(clauses: Clauses, engine: str, effort: Effort = NO_LIMIT, *, proof:
     """Decided by CaDiCaL 1.9.5 or Glucose 4.
 
     Raises:
-        GaveUpError: the limit is reached.
+        UnknownError: the limit is reached.
     """
     from pysat.solvers import Cadical195, Glucose4  # type: ignore[import-untyped]
 
@@ -95,7 +91,7 @@ def _sliced(solver: Any, conflicts: int, effort: Effort) -> int:
         if decided:
             return int(steps)
         if effort.limit is not None and steps >= effort.limit:
-            raise GaveUpError(steps)
+            raise UnknownError(steps=steps)
         effort.report(steps)
 
 
@@ -111,8 +107,7 @@ def by_z3(clauses: Clauses, effort: Effort = NO_LIMIT) -> Outcome:
     """Decided by Z3, in slices of its own count of resources, each twice as large as the one before.
 
     Raises:
-        UnknownError: Z3 does not know.
-        GaveUpError: the limit is reached.
+        UnknownError: Z3 does not know, or the limit is reached.
     """
     import z3  # type: ignore[import-untyped]
 
@@ -130,7 +125,7 @@ def by_z3(clauses: Clauses, effort: Effort = NO_LIMIT) -> Outcome:
             break
         steps += share
         if effort.limit is not None and steps >= effort.limit:
-            raise GaveUpError(steps)
+            raise UnknownError(steps=steps)
         effort.report(steps)
     if verdict == z3.unsat:
         return Outcome(None, steps=steps)

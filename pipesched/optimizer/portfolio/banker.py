@@ -1,9 +1,6 @@
 """Which forwards are safe to start: a microbatch under way needs memory on every rank that it has still to visit.
 
-    held[c]   what one microbatch holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
-    need[c]   what it will hold at once, at most, beyond that
-
-each W right after its I. That is the least that it can hold: F and I must come in chain order, and a W only frees.
+    `least_cap.alone` says what it holds after each operation of its chain, and what it needs beyond that
 
 A state is *safe* if the microbatches under way can be finished one after another (Dijkstra's banker's algorithm).
 Starting nothing that leaves the safe states never ends in a standstill; in a route the oldest is finished first, for it
@@ -14,48 +11,16 @@ safe.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
+from pipesched.optimizer.bounds.least_cap import alone
 from pipesched.optimizer.problem import Orders, Problem
 
 Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts) where there are any
-
-
-@dataclass(frozen=True, eq=False)
-class Alone:
-    """One microbatch of a route by itself.
-
-    chain: the sequences in order. held, need: int64, shape (chain + 1, ranks).
-    """
-
-    chain: tuple[int, ...]
-    held: Ints
-    need: Ints
-
-
-def alone(problem: Problem, route: int) -> Alone:
-    """One microbatch of a route that has microbatches, from nothing to nothing."""
-    mine = np.flatnonzero((problem.route == route) & (problem.op != Op.W)).tolist()
-    forward = sorted((q for q in mine if problem.op[q] == Op.F), key=lambda q: int(problem.stage[q]))
-    back = sorted((q for q in mine if problem.op[q] != Op.F), key=lambda q: -int(problem.stage[q]))
-    chain = tuple(forward + back)
-    held = np.zeros((len(chain) + 1, problem.ranks), dtype=np.int64)
-    most = np.zeros_like(held)
-    for c, q in enumerate(chain):
-        rank, takes, frees = int(problem.rank[q]), int(problem.takes[q]), int(problem.frees[q])
-        held[c + 1] = most[c + 1] = held[c]
-        most[c + 1, rank] += max(takes, takes - frees)
-        stage = problem.stage[q]
-        held[c + 1, rank] += takes if takes else -int(problem.takes[forward[stage]])
-    later = np.maximum.accumulate(most[::-1])[::-1]
-    need = np.zeros_like(held)
-    need[:-1] = np.maximum(later[1:] - held[:-1], 0)
-    return Alone(chain, held, need)
 
 
 def one_by_one(problem: Problem) -> Orders:

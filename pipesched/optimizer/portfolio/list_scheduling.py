@@ -20,7 +20,6 @@ import numpy as np
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.bounds.longest_paths import paths
-from pipesched.optimizer.convert import producers
 from pipesched.optimizer.portfolio.banker import Room
 from pipesched.optimizer.portfolio.candidates import Meter
 from pipesched.optimizer.problem import Orders, Problem
@@ -56,7 +55,7 @@ class _Run:
         self.duration: list[int] = problem.duration.tolist()
         self.rank: list[int] = problem.rank.tolist()
         self.next = [0] * problem.sequences
-        self.arrival = np.where(np.array(producers(problem)[0], dtype=np.int64) < 0, 0, -1).tolist()
+        self.arrival = [0 if needed < 0 else -1 for needed in problem.producers[0]]
         self.follow: list[list[tuple[int, int]]] = [[] for _ in range(problem.sequences)]
         for b, a, lag in zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True):
             self.follow[b].append((a, lag))

@@ -17,7 +17,7 @@ from math import exp
 
 import numpy as np
 
-from pipesched.optimizer.convert import producers
+from pipesched.optimizer.convert import played
 from pipesched.optimizer.portfolio.candidates import Candidate, Meter, Pool
 from pipesched.optimizer.portfolio.justify import PUSHED, Justifier, pushed
 from pipesched.optimizer.problem import Orders, Problem
@@ -37,14 +37,12 @@ class Search:
         self.random = random.Random(seed)
         self.orders = [list(order) for order in orders]
         self.sequence: list[int] = problem.sequence.tolist()
-        self.duration: list[int] = problem.duration[problem.sequence].tolist()
+        self.duration = problem.durations
         self.rank: list[int] = problem.rank[problem.sequence].tolist()
         self.change: list[int] = (problem.takes - problem.frees)[problem.sequence].tolist()
         self.cap: list[int] = problem.cap.tolist()
         self.span = problem.objective == "span"
-        self.needs, self.delay = producers(problem)
-        self.start = [0] * problem.operations
-        self.cause = [-1] * problem.operations
+        self.needs, _ = problem.producers
         now = self._evaluate()
         if now is None:
             raise ValueError("the ranks wait for each other")
@@ -87,43 +85,16 @@ class Search:
 
     def _evaluate(self) -> tuple[int, float] | None:
         """The objective, and what is to be made small: the objective, and a little of the ends of all ranks."""
-        orders, needs, delay, duration = self.orders, self.needs, self.delay, self.duration
-        start, cause = [-1] * len(duration), [-1] * len(duration)
-        ranks = len(orders)
-        at, clock, last = [0] * ranks, [0] * ranks, [-1] * ranks
-        waiting: dict[int, int] = {}
-        ready = list(range(ranks))
-        left = len(duration)
-        while ready:
-            rank = ready.pop()
-            order, now, before = orders[rank], clock[rank], last[rank]
-            i, size = at[rank], len(order)
-            while i < size:
-                x = order[i]
-                producer = needs[x]
-                if producer >= 0:
-                    begun = start[producer]
-                    if begun < 0:
-                        waiting[producer] = rank
-                        break
-                    begun += delay[x]
-                    if begun > now:
-                        now, before = begun, producer
-                start[x], cause[x] = now, before
-                now += duration[x]
-                before = x
-                left -= 1
-                if x in waiting:
-                    ready.append(waiting.pop(x))
-                i += 1
-            at[rank], clock[rank], last[rank] = i, now, before
-        if left:
+        found = played(self.problem, self.orders)
+        if found is None:
             return None
-        self.start, self.cause, self.last = start, cause, last
-        self.begun = [start[order[0]] if self.span and order else 0 for order in orders]
-        ends = [c - d for c, d in zip(clock, self.begun, strict=True)]
+        self.start, self.cause, self.last = found
+        self.begun = [self.start[order[0]] if self.span and order else 0 for order in self.orders]
+        ends = [
+            0 if x < 0 else self.start[x] + self.duration[x] - b for x, b in zip(self.last, self.begun, strict=True)
+        ]
         value = max(ends)
-        return value, value + 0.1 * sum(ends) / ranks
+        return value, value + 0.1 * sum(ends) / len(ends)
 
     def _path(self) -> list[tuple[int, int]]:
         """The pairs (u, v) of a longest path that stand side by side on a rank."""

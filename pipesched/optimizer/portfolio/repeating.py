@@ -26,13 +26,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, permutations, product
+from itertools import accumulate, permutations, product
 
 import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
-from pipesched.optimizer.portfolio.banker import alone
+from pipesched.optimizer import convert
+from pipesched.optimizer.bounds.least_cap import alone
 from pipesched.optimizer.portfolio.shape import shape
 from pipesched.optimizer.problem import Orders, Problem
 
@@ -52,8 +53,8 @@ def patterns(problem: Problem, seed: int = 0) -> Iterator[tuple[str, Orders]]:
     for attempt in range(TRIES):
         for more in STRETCH:
             period = work + work * more // 48
-            at = _pattern(problem, chains, period, SKIP[attempt % len(SKIP)], draw)
-            yield "repeated pattern", in_slots(problem, _repeated(problem, at, period))
+            first = np.array(_pattern(problem, chains, period, SKIP[attempt % len(SKIP)], draw), dtype=np.int64)
+            yield "repeated pattern", convert.by_start(problem, first[problem.sequence] + period * problem.index)
 
 
 def _pattern(
@@ -105,11 +106,6 @@ class _Table:
             if size and (before < length or before + size > self.period):
                 return False
         return length <= self.period
-
-
-def _repeated(problem: Problem, at: list[int], period: int) -> Ints:
-    first = np.array(at, dtype=np.int64)
-    return first[problem.sequence] + period * problem.index
 
 
 PERIOD = 6
@@ -192,13 +188,6 @@ def slots(problem: Problem, made: Block) -> Ints:
     return at
 
 
-def in_slots(problem: Problem, at: Ints) -> Orders:
-    """The operations of each rank by slot."""
-    order = np.lexsort((at, problem.rank[problem.sequence]))
-    cut = np.searchsorted(problem.rank[problem.sequence[order]], np.arange(problem.ranks + 1))
-    return [order[low:high].tolist() for low, high in pairwise(cut.tolist())]
-
-
 def building_blocks(problem: Problem) -> Iterator[tuple[str, Orders]]:
     """Named orders for the vee placement with the backward split, of all blocks within the largest cap."""
     form = shape(problem)
@@ -208,4 +197,4 @@ def building_blocks(problem: Problem) -> Iterator[tuple[str, Orders]]:
     room = int(problem.cap.max()) // takes if takes else problem.operations
     for made in blocks(len(form.way)):
         if made.chunks <= room:
-            yield made.name, in_slots(problem, slots(problem, made))
+            yield made.name, convert.by_start(problem, slots(problem, made))
