@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pipesched.model.placement import Placement
     from pipesched.model.program import Program
     from pipesched.model.schedule import Schedule
-    from pipesched.optimizer.answer.optimum import Optimum
     from pipesched.report import Report
     from pipesched.source import Source
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff import Difference
+    from pipesched.verbs.optimize_report import Optimum
     from pipesched.verbs.run import torch_runtime
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
@@ -77,7 +77,7 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Costs": "model.costs",
     "Diagnostic": "diagnostics",
     "Difference": "verbs.diff",
-    "Optimum": "optimizer.answer.optimum",
+    "Optimum": "verbs.optimize_report",
     "Picture": "verbs.show",
     "PipeschedError": "diagnostics",
     "Placement": "model.placement",

@@ -46,11 +46,11 @@ from pipesched.verbs import options, sources, values
 from pipesched.verbs.options import MAX_OPS
 
 if TYPE_CHECKING:
-    from pipesched.optimizer.answer.optimum import Optimum
     from pipesched.optimizer.search.state import State
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff import Difference
+    from pipesched.verbs.optimize_report import Optimum
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
     from pipesched.verbs.why import Why

@@ -15,13 +15,13 @@ from functools import cached_property
 
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.check import checks
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import require_counts
 from pipesched.model.program import Program
-from pipesched.model.release import AT_W, Release
+from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.readers import Loaded
@@ -86,14 +86,7 @@ class Examination:
         Raises:
             PipeschedError: PS225, a negative one, or not one a rank.
         """
-        caps, ranks = self.options.mem_cap, self.loaded.schedule.ranks
-        if caps is not None and min(caps, default=0) < 0:
-            raise fail(Code.USAGE, f"a cap is negative: {min(caps)}")
-        if caps is None or len(caps) == ranks:
-            return caps
-        if len(caps) == 1:
-            return caps * ranks
-        raise fail(Code.USAGE, f"{len(caps)} caps for {ranks} ranks", help="give one cap, or one a rank")
+        return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
 
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
         """The same schedule with another program as that of the file; for a version of torch, or not for torch."""

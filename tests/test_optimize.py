@@ -196,7 +196,7 @@ def test_an_answer_is_never_worse_than_what_was_given(name: str, sizes: dict[str
     right(answer)
     row = answer.known[0]
     assert row is answer.given
-    assert (row.makespan, row.peak, row.fits) == (before.time.makespan, max(before.memory.peak), True)
+    assert (row.spent.makespan, row.peak, row.fits) == (before.time.makespan, max(before.memory.peak), True)
     less = before.time.makespan - answer.makespan
     said = f" shorter than {row.name}" if less else f"    as long as {row.name}\n"
     assert said in str(answer) and (not less or f"    {less} (" in str(answer))

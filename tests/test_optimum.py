@@ -22,8 +22,8 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
 from pipesched.model.verdict import Terms
-from pipesched.optimizer.answer.certificate import certify
 from pipesched.optimizer.bounds.lower_bound import lower_bound
+from pipesched.optimizer.certificate import certify
 from tests.depth import deep
 from tests.makers.instances import given, placement_of, problem_of, schedule_of, simulated, some_orders
 from tests.oracles.brute import Instance, optimum, random_instance, steps

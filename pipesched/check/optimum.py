@@ -20,7 +20,7 @@ this kind of backward.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -51,6 +51,7 @@ ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice", "paths", "cap")
 NOT_JUDGED = ("found_by", "given", "known", "notes", "reason", "seed")
 """What the search did, and schedules that are not there to be looked at."""
 
+_TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
 _SHOWN = 120  # characters of a value
 
@@ -238,7 +239,8 @@ def check_answer(
 ) -> Iterator[Diagnostic]:
     """PS714, an entry of an answer does not follow. documentation: of the schedule's file."""
     assert judged.verdict is not None and judged.spent is not None
-    right = derived(schedule, terms, judged.verdict, judged.spent)
+    peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
+    right = derived(terms, judged.verdict, judged.spent, peak)
     for name, value in answer.items():
         if name in right and not same(value, right[name]):
             yield _finding(f"`{name}` is {_text(right[name])}, not {_text(value)}")
@@ -249,19 +251,18 @@ def check_answer(
         yield _finding(f"the schedule's documentation is not what follows: {own}")
 
 
-def derived(schedule: Schedule, terms: Terms, verdict: Verdict, spent: Idle) -> dict[str, object]:
-    """The entries of an answer that follow, as JSON. spent: the times of the schedule."""
-    peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
+def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Sequence[Fraction]) -> dict[str, object]:
+    """The entries of an answer that follow, as JSON. spent, peak: of the schedule; without one there is no verdict."""
+    times = {name: None if spent is None else getattr(spent, name) for name in _TIMES}
     return {
-        "ok": verdict.status != FOUND,
-        **verdict.to_json(),
+        "ok": verdict is not None and verdict.status != FOUND,
+        **({} if verdict is None else verdict.to_json()),
         "for": terms.text,
         "parameters": words.sizes(terms.placement),
         "placement": terms.placement.rank_of.tolist(),
         "objective": terms.objective,
-        **exact(makespan=spent.makespan, span=spent.span, bubble=spent.bubble, span_bubble=spent.span_bubble),
-        **exact(work=max(spent.work), gap=verdict.gap),
-        "every": verdict.every_json,
+        **exact(**times, work=None if spent is None else max(spent.work), gap=None if verdict is None else verdict.gap),
+        "every": None if verdict is None else verdict.every_json,
         **exact(mem_cap=terms.caps, peak=peak),
         "release": terms.release.name,
         **exact(costs=terms.costs.to_json()),

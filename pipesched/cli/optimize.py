@@ -13,8 +13,7 @@ from pipesched.cli.terminal import Output, dumps, replace_file, writable
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
-    from pipesched.optimizer.answer.frontier import Frontier
-    from pipesched.optimizer.answer.optimum import Optimum
+    from pipesched.verbs.optimize_report import Frontier, Optimum
 
 SHOWN_LINES = 48
 NOT_PROVED = 3  # exit status

@@ -34,6 +34,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
+from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.readers import Loaded
 from pipesched.report import Report
@@ -309,9 +310,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     from pipesched.optimizer.instance import Instance
 
     fused = not bool((schedule.op == Op.W).any())
-    caps = options.mem_cap
-    if caps is not None and len(caps) == 1:
-        caps = caps * schedule.ranks
+    caps = caps_by_rank(options.mem_cap, schedule.ranks)
     problem = Instance(schedule.placement, costs, options.release, caps, fused, "makespan").problem()
     return problem.time(_all_bounds(problem) if len(schedule) <= _SEARCHED else _plain_bounds(problem))
 

@@ -29,13 +29,10 @@ from pipesched.language import writer
 from pipesched.language.parser import OPS_A_WORD
 from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import Verdict
+from pipesched.model.verdict import FOUND, Verdict, documentation
 from pipesched.optimizer import convert
-from pipesched.optimizer.answer.baselines import Known
-from pipesched.optimizer.answer.certificate import certificate
-from pipesched.optimizer.answer.frontier import Frontier
-from pipesched.optimizer.answer.optimum import Optimum
 from pipesched.optimizer.bounds.least_cap import infeasible
+from pipesched.optimizer.certificate import certificate
 from pipesched.optimizer.engines import cp_sat
 from pipesched.optimizer.instance import MAX_OPS, Instance
 from pipesched.optimizer.problem import Problem
@@ -43,8 +40,11 @@ from pipesched.optimizer.repeat.periodic import Periodic, periodic
 from pipesched.optimizer.search.search import search, write_refutation
 from pipesched.optimizer.search.state import INTERRUPTED, State
 from pipesched.report import Report
+from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
+from pipesched.verbs.baselines import Known
 from pipesched.verbs.library import sized
+from pipesched.verbs.optimize_report import Frontier, Optimum, bound_by, claims, notes
 from pipesched.verbs.optimize_request import Request, Target, target_of
 
 _LEFT = 0.5  # seconds after an interrupt
@@ -147,31 +147,44 @@ def _resized(target: Target, repeated: Periodic) -> Target:
 
 def _answer(request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None) -> Optimum:
     """The search's result, judged, printed, read back and checked."""
+    instance, problem = target.instance, state.problem
+    found = Optimum(
+        instance,
+        least=problem.time(state.lower),
+        least_by=bound_by(state),
+        reason=state.stopped,
+        found_by=state.source,
+        seed=request.limits.seed,
+        known=known,
+        notes=notes(instance, state),
+    )
     if state.best is None:
-        return replace(Optimum.of(target.instance, state, known, repeated, None), seed=request.limits.seed)
-    schedule = replace(convert.to_schedule(state.problem, state.best), name=request.name)
-    proof = certificate(target.instance, state, repeated)
-    judged = _judged(schedule, target.instance, proof, repeated)
-    found = Optimum.of(target.instance, state, known, repeated, judged)
+        return found
+    schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
+    proof = certificate(instance, state, repeated)
+    judged = _judged(schedule, instance, proof, repeated)
+    made = Analysis(schedule, instance.costs, instance.release)
     text = writer.write(
         schedule,
         name=request.name,
-        documentation=found.documentation,
-        costs=target.instance.costs,
-        claims=found.claims,
-        kernel=repeated.printed(state.problem) if repeated else None,
+        documentation=documentation(judged, instance),
+        costs=instance.costs,
+        claims=claims(made, instance, judged),
+        kernel=repeated.printed(problem) if repeated else None,
     )
-    report = _verified(text, schedule, target.instance)
+    report = _verified(text, schedule, instance)
     if not report.ok:
         raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
     verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
     return replace(
         found,
+        judged=judged,
+        analysis=made,
+        reason=state.stopped if judged.status == FOUND else "",
         given=known[0] if target.given else None,
         source=text,
         certificate=proof | verdict,
         checked=report,
-        seed=request.limits.seed,
     )
 
 
@@ -227,5 +240,4 @@ def frontier_plot(frontier: Frontier) -> str:
         for cap, answer in frontier.points
         if answer.least_bubble is not None
     ]
-    title = frontier.points[0][1].terms_without_cap
-    return plot(points, x="memory cap (microbatches)", y="bubble, %", title=title)
+    return plot(points, x="memory cap (microbatches)", y="bubble, %", title=frontier.terms)

@@ -18,7 +18,7 @@ from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
-from pipesched.model.release import AT_W, Release
+from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.instance import MAX_OPS, PLACEMENTS, Asked, Instance, placement_at, sizes_of
 from pipesched.optimizer.search.state import MOST_SEED, Limits
@@ -129,18 +129,12 @@ def _require_right(schedule: Schedule) -> None:
 
 
 def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
-    caps = request.mem_cap
     for fit in (costs.require_fit, costs.sizes):
         try:
             fit(placement.stages)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
-    if caps is not None:
-        if min(caps, default=0) <= 0:
-            raise fail(Code.USAGE, f"a cap is {min(caps, default=0)}", help="a cap is above 0, such as 4 or 5.5")
-        if len(caps) not in (1, placement.ranks):
-            raise fail(Code.USAGE, f"{len(caps)} caps for {placement.ranks} ranks", help="give one cap, or one a rank")
-        caps = caps * (placement.ranks // len(caps))
+    caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
     return Instance(placement, costs, request.release, caps, fused, request.objective)
 
 

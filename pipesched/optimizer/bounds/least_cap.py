@@ -58,8 +58,10 @@ def alone(problem: Problem, route: int) -> Alone:
 
 def least_cap(problem: Problem) -> Ints:
     """The least cap of every rank, in parts; int64, shape (ranks,), 0 for a rank without stages."""
-    none = np.zeros(problem.ranks, dtype=np.int64)
-    return np.max([none, *(alone(problem, route).most.max(axis=0) for route in set(problem.route.tolist()))], axis=0)
+    least = np.zeros(problem.ranks, dtype=np.int64)
+    for route in set(problem.route.tolist()):
+        least = np.maximum(least, alone(problem, route).most.max(axis=0))
+    return least
 
 
 def infeasible(problem: Problem) -> str | None:
@@ -77,8 +79,6 @@ def infeasible(problem: Problem) -> str | None:
     forward = [f for f in problem.on[rank] if problem.op[f] == Op.F and problem.route[f] == route]
     stages = sorted(int(problem.stage[f]) for f in forward if problem.stage[f] <= stage)
     listed = ", ".join(map(str, stages[:6])) + (", …" if len(stages) > 6 else "")
-    return (
-        f"rank {rank} alone needs {shown(int(least[rank]) * problem.part)}: when {Op(op).name} of stage {stage} has run, "
-        f"it holds stage{'s' if len(stages) > 1 else ''} {listed} of that microbatch"
-        + (", and its output" if op == Op.I else "")
-    )
+    held = f"stage{'s' if len(stages) > 1 else ''} {listed} of that microbatch" + ", and its output" * (op == Op.I)
+    need = shown(int(least[rank]) * problem.part)
+    return f"rank {rank} alone needs {need}: when {Op(op).name} of stage {stage} has run, it holds {held}"

@@ -24,7 +24,7 @@ from pipesched.optimizer.portfolio.candidates import Candidate, Entry, Meter, Po
 from pipesched.optimizer.portfolio.justify import Justifier, pushed
 from pipesched.optimizer.portfolio.late_start import late
 from pipesched.optimizer.portfolio.list_scheduling import listings
-from pipesched.optimizer.portfolio.literature import in_flight, known
+from pipesched.optimizer.portfolio.literature import known
 from pipesched.optimizer.portfolio.local_search import walks
 from pipesched.optimizer.portfolio.repeating import building_blocks, patterns
 from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
@@ -34,7 +34,7 @@ SMALL = 20_000  # operations beyond which pushing each better order takes too lo
 FAMILIES, PUSHES = 0.5, 0.75  # of the first look has gone when these stop, for now
 LATE = ", ranks begin later"
 SHARE = 500_000  # steps of each in turn, after the first look
-LIST, ZERO, PATTERN = 1, 8, 1  # steps for an operation, where families do not count them themselves
+ZERO, PATTERN = 8, 1  # steps for an operation, where families do not count them themselves
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
 
@@ -101,7 +101,6 @@ def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate
         _counted(building_blocks(problem), meter, PATTERN * problem.operations),
         _counted(patterns(problem, seed), meter, PATTERN * problem.operations),
         listings(problem, meter),
-        _counted(in_flight(problem), meter, LIST * problem.operations),
     ):
         before = pool.best
         yield entry

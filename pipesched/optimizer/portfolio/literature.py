@@ -76,21 +76,6 @@ def _linear(problem: Problem, form: Shape) -> Iterator[tuple[str, Orders]]:
             yield name + " cut to the caps" * cut, profile(problem, form, wanted, put_off)
 
 
-def in_flight(problem: Problem) -> Iterator[tuple[str, Orders]]:
-    """1F1B with more or fewer microbatches in flight on every rank, and W at once, late, or as in ZB-H1."""
-    form = shape(problem)
-    size, length = len(form.way), problem.placement.microbatches
-    down = [size - 1 - j for j in range(size)]
-    for extra in sorted(range(1 - size, size + 1), key=abs) if form.kind == "linear" else ():
-        wanted = [max(0, n + extra) for n in down]
-        name = f"1F1B with {abs(extra)} {'more' if extra > 0 else 'fewer'} in flight"
-        if extra:
-            yield name, profile(problem, form, wanted, [0] * size)
-            if not problem.fused:
-                yield f"{name}, W late", profile(problem, form, wanted, [length] * size)
-                yield f"{name}, W as in ZB-H1", profile(problem, form, wanted, list(range(size)))
-
-
 def profile(problem: Problem, form: Shape, wanted: Sequence[int], put_off: Sequence[int]) -> Orders:
     """wanted: forwards before the first backward; put_off: W that are put off; by position. One stage a rank."""
     warmup = warmups(problem, form, wanted)

@@ -1,4 +1,4 @@
-"""What is proved about a schedule, as JSON that `check.optimum` re-checks on its own; and what its file claims.
+"""What is proved about a schedule, as JSON that `check.optimum` re-checks on its own.
 
 The shape is in `check.optimum_certificate`. A bound is given by its terms: two times and some sums. A refutation is an
 engine's word, with what was asked. The verdict is not given here: it is the checker's.
@@ -7,14 +7,11 @@ engine's word, with what was asked. The verdict is not given here: it is the che
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.idle import Idle
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Op
-from pipesched.model.release import Release
 from pipesched.optimizer.bounds.longest_paths import framed
 from pipesched.optimizer.bounds.lower_bound import Bound
 from pipesched.optimizer.bounds.warmup import Ends
@@ -109,37 +106,3 @@ def _operations(problem: Problem, bound: Bound) -> list[dict[str, object]]:
                 }
             )
     return made[:1] if bound.kind == "path" else made
-
-
-def claims(
-    instance: Instance, spent: Idle, peak: Fraction, growth: tuple[int, Fraction, Fraction] | None, *, everywhere: bool
-) -> list[str]:
-    """What the printed file claims: the peak, and times where a claim can name the costs that they are for.
-
-    growth: of a schedule for every m: (m0, objective there, for each microbatch more); everywhere: no less is possible.
-    """
-    rule, costs = _rule(instance.release), instance.scalar_costs
-    held = [] if rule is None else [f"peak == {_quotient(peak)}{rule}"]
-    if costs is None:
-        return held
-    when = " when " + " and ".join(f"{name} == {_quotient(number)}" for name, number in costs.items())
-    if growth is None:
-        times = [f"makespan == {_quotient(spent.makespan)}", f"span == {_quotient(spent.span)}"]
-    else:
-        first, base, more = growth
-        known = "==" if everywhere else "<="
-        times = [f"{instance.objective} {known} {_quotient(base)} + {_quotient(more)} * (m - {first})"]
-    return [*(time + when for time in times), *held]
-
-
-def _rule(release: Release) -> str | None:
-    """The release rule as a claim names it, with its word; None where claims have no name for it."""
-    if release.name == "W":
-        return ""
-    if "=" not in release.name:
-        return f" release {release.name}"
-    return f" release split:{release.at_weight}" if release.at_weight <= 1 else None
-
-
-def _quotient(value: Fraction) -> str:
-    return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"

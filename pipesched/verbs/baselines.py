@@ -20,17 +20,14 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A published schedule at the same size. Times are in the user's unit; peak: the largest over the ranks.
+    """A published schedule at the same size. spent: its times; peak: the largest over the ranks.
 
     fits: whether its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
     kind of backward, which `unlike` then says.
     """
 
     name: str
-    makespan: Fraction
-    span: Fraction
-    bubble: Fraction
-    span_bubble: Fraction
+    spent: Idle
     peak: Fraction
     fits: bool
     orders: Orders | None = field(repr=False)
@@ -54,24 +51,24 @@ class Known:
         fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
         joined = bool(schedule.joined.any())
         unlike = "another placement" if not same else "overlap slots" if joined else "another kind of backward"
-        return cls(name, *_times(made.idle), max(peaks), fits, orders, unlike)
+        return cls(name, made.idle, max(peaks), fits, orders, unlike)
 
     def to_json(self) -> dict[str, object]:
         """Its name and figures, and whether it is an answer to the question."""
-        times = exact(makespan=self.makespan, span=self.span, bubble=self.bubble, span_bubble=self.span_bubble)
-        return {"name": self.name, **times, **exact(peak=self.peak), "fits": self.fits and self.orders is not None}
+        times = {name: getattr(self.spent, name) for name in ("makespan", "span", "bubble", "span_bubble")}
+        return {"name": self.name, **exact(**times, peak=self.peak), "fits": self.fits and self.orders is not None}
 
 
-def _times(spent: Idle) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
     """In the order of the table."""
-    return spent.makespan, spent.span, spent.bubble, spent.span_bubble
+    return spent.makespan, spent.span, spent.bubble, spent.span_bubble, peak
 
 
 def comparison(given: Known | None, value: Fraction, objective: str) -> list[str]:
     """How an objective compares with that of the schedule that was given."""
     if given is None:
         return []
-    theirs = given.span if objective == "span" else given.makespan
+    theirs = given.spent.span if objective == "span" else given.spent.makespan
     remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
     if theirs == value:
         return [f"    as long as {given.name}{remark}"]
@@ -82,8 +79,8 @@ def comparison(given: Known | None, value: Fraction, objective: str) -> list[str
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
     """The schedule that was found among the baselines, in the order of the objective. spent, peak: its own."""
-    own = ("this schedule", *_times(spent), peak, "")
-    rows = [own, *((k.name, k.makespan, k.span, k.bubble, k.span_bubble, k.peak, k.remark) for k in known)]
+    own = ("this schedule", *_figures(spent, peak), "")
+    rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
     cells = [(x, shown(a), shown(b), percent(c), percent(d), shown(e), remark) for x, a, b, c, d, e, remark in rows]
     cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak", ""))

@@ -1,8 +1,14 @@
-"""What was found, as a value: always for this placement, these costs and caps, this backward and this release rule.
+"""What `optimize` found, as a value: always for this placement, these costs and caps, this backward and release rule.
 
 proved optimal: makespan 27
     for: linear placement, p=4 v=1 m=8, split backward, costs F=1,I=1,W=1,C=0, release W, cap 4
     no schedule is shorter: ...
+
+Of a range of caps, a line for each:
+
+cap   makespan   bubble   peak   verdict
+  2         45   46.7 %      2   proved optimal
+  3         31   22.6 %      3   proved optimal
 """
 
 from __future__ import annotations
@@ -13,27 +19,16 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.analysis.idle import Idle, headline
+from pipesched.check.optimum import derived
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
-from pipesched.model.numbers import doubled, exact, shown
-from pipesched.model.verdict import (
-    FOUND,
-    INFEASIBLE,
-    NOTHING,
-    PROVED,
-    Verdict,
-    documentation,
-    listed_caps,
-    sizes,
-)
-from pipesched.optimizer import convert
-from pipesched.optimizer.answer.baselines import Known, comparison, table
-from pipesched.optimizer.answer.certificate import claims
+from pipesched.model.numbers import doubled, exact, percent, shown
+from pipesched.model.release import Release
+from pipesched.model.verdict import FOUND, INFEASIBLE, NOTHING, PROVED, Verdict, listed_caps
 from pipesched.optimizer.instance import Instance
-from pipesched.optimizer.problem import Problem
-from pipesched.optimizer.repeat.periodic import Periodic
 from pipesched.optimizer.search.state import State
 from pipesched.report import Report
 from pipesched.schedule_analysis import Analysis
+from pipesched.verbs.baselines import Known, comparison, table
 
 COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
 """Entries of a certificate that are whole numbers always."""
@@ -47,23 +42,20 @@ _MORE_ROOM = "give each rank at least what one microbatch needs there, or place 
 class Optimum:
     """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
 
-    judged: what the checker says of the schedule, spent: its times, and checked: what every ordinary check says of it;
-    None where there is no schedule. peak: by rank. least, least_by: the lower bound of the search. given: the schedule
-    to improve on, which is then the first of `known`. every: (m0, K) where the schedule is given for every m = m0 + jK;
-    growth: (objective at m0, for each microbatch more). Exit status 0, 3 (less is not excluded) or 1 (infeasible).
+    judged: what the checker says of the schedule, analysis: what follows from it, and checked: what every ordinary
+    check says of it; None where there is no schedule. least, least_by: the lower bound of the search. given: the
+    schedule to improve on, which is then the first of `known`. Exit status 0, 3 (less is not excluded) or 1
+    (infeasible).
     """
 
     instance: Instance
     judged: Verdict | None = None
-    spent: Idle | None = None
-    peak: tuple[Fraction, ...] = ()
+    analysis: Analysis | None = None
     least: Fraction | None = None
     least_by: str = ""
     impossible: bool = False
     reason: str = ""
     found_by: str = ""
-    every: tuple[int, int] | None = None
-    growth: tuple[Fraction, Fraction] | None = None
     seed: int = 0
     known: Sequence[Known] = ()
     given: Known | None = None
@@ -73,7 +65,7 @@ class Optimum:
     checked: Report | None = None
 
     def __repr__(self) -> str:
-        return f"<Optimum {self.verdict} for {self.terms_without_cap}>"
+        return f"<Optimum {self.verdict} for {self.instance.text_without_cap}>"
 
     @property
     def report(self) -> Report:
@@ -112,6 +104,16 @@ class Optimum:
         return (Diagnostic(Code.INFEASIBLE, self.verdict, help=_MORE_ROOM),) if self.status == INFEASIBLE else ()
 
     @property
+    def spent(self) -> Idle | None:
+        """The times of the schedule."""
+        return None if self.analysis is None else self.analysis.idle
+
+    @property
+    def peak(self) -> tuple[Fraction, ...]:
+        """Most that is held, by rank."""
+        return () if self.analysis is None else self.analysis.memory.peak
+
+    @property
     def makespan(self) -> Fraction | None:
         return None if self.spent is None else self.spent.makespan
 
@@ -125,14 +127,9 @@ class Optimum:
         return self.span if self.objective == "span" else self.makespan
 
     @property
-    def works(self) -> tuple[Fraction, ...]:
-        """By rank."""
-        return () if self.spent is None else self.spent.work
-
-    @property
     def work(self) -> Fraction | None:
         """Of the busiest rank."""
-        return max(self.works, default=None)
+        return None if self.spent is None else max(self.spent.work)
 
     @property
     def bubble(self) -> Fraction | None:
@@ -173,8 +170,9 @@ class Optimum:
         return self.least_by if self.judged is None else self.judged.by
 
     @property
-    def sizes(self) -> Mapping[str, int]:
-        return sizes(self.instance.placement)
+    def every(self) -> tuple[int, int] | None:
+        """(m0, K) where the schedule is given for every m = m0 + jK."""
+        return None if self.judged is None else self.judged.every
 
     @property
     def verdict(self) -> str:
@@ -191,51 +189,9 @@ class Optimum:
         return self.instance.text
 
     @property
-    def terms_without_cap(self) -> str:
-        """All but the cap."""
-        return self.instance.text_without_cap
-
-    @property
-    def assumed(self) -> dict[str, str]:
-        """The costs that count and were not given, each with what it follows from."""
-        return self.instance.assumed
-
-    @property
-    def documentation(self) -> str:
-        """What the printed file says of itself."""
-        return "" if self.judged is None else documentation(self.judged, self.instance)
-
-    @property
     def claims(self) -> list[str]:
-        """What the printed file claims, checked by verify: the peak, and times where a claim can name the costs."""
-        if self.spent is None:
-            return []
-        growth = None if self.every is None or self.growth is None else (self.every[0], *self.growth)
-        everywhere = self.judged is not None and self.judged.everywhere
-        return claims(self.instance, self.spent, max(self.peak), growth, everywhere=everywhere)
-
-    @classmethod
-    def of(
-        cls, instance: Instance, state: State, known: Sequence[Known], repeated: Periodic | None, judged: Verdict | None
-    ) -> Optimum:
-        """The result of a search; judged: what the checker says of it."""
-        problem, found = state.problem, None
-        if state.best is not None:
-            found = Analysis(convert.to_schedule(problem, state.best), instance.costs, instance.release)
-        return cls(
-            instance,
-            judged,
-            None if found is None else found.idle,
-            () if found is None else found.memory.peak,
-            problem.time(state.lower),
-            _bound_by(state),
-            reason=state.stopped if judged is None or judged.status == FOUND else "",
-            found_by=state.source,
-            every=(repeated.seam.microbatches, repeated.seam.every) if repeated and found else None,
-            growth=_growth(problem, repeated) if repeated and found else None,
-            known=tuple(known),
-            notes=_notes(instance, state),
-        )
+        """What the printed file claims, checked by verify."""
+        return [] if self.analysis is None or self.judged is None else claims(self.analysis, self.instance, self.judged)
 
     def __str__(self) -> str:
         return self.text()
@@ -262,27 +218,15 @@ class Optimum:
         """The published form, ``emit/v1/optimum.schema.json``; times and peaks are whole numbers or strings such as
         ``11/2``.
         """
-        asked = self.instance
+        own: dict[str, object] = {}
+        if self.judged is None:
+            own = {"status": self.status, "proved": False, "verdict": self.verdict, **exact(lower_bound=self.least)}
+            own |= {"proved_by": None, "told_by": None}
         return {
-            "ok": self.exit_status == 0,
-            "status": self.status,
-            "proved": self.proved,
-            "verdict": self.verdict,
-            "for": self.terms,
-            "parameters": dict(self.sizes),
-            "placement": asked.placement.rank_of.tolist(),
-            "objective": self.objective,
-            **exact(makespan=self.makespan, span=self.span, bubble=self.bubble, span_bubble=self.span_bubble),
-            **exact(work=self.work, lower_bound=self.lower_bound, gap=self.gap),
-            "proved_by": self.proved_by or None,
-            "told_by": self.told_by or None,
+            **derived(self.instance, self.judged, self.spent, self.peak),
+            **own,
             "found_by": self.found_by or None,
             "reason": self.reason or None,
-            "every": None if self.judged is None else self.judged.every_json,
-            **exact(mem_cap=asked.caps, peak=self.peak),
-            "release": asked.release.name,
-            **exact(costs=asked.costs.to_json()),
-            "assumed_costs": self.assumed,
             "given": None if self.given is None else self.given.name,
             "known": [baseline.to_json() for baseline in self.known],
             "notes": list(self.notes),
@@ -293,12 +237,7 @@ class Optimum:
         }
 
 
-def _growth(problem: Problem, repeated: Periodic) -> tuple[Fraction, Fraction]:
-    seam = repeated.seam
-    return problem.time(seam.value), problem.time(seam.period) / seam.every
-
-
-def _bound_by(state: State) -> str:
+def bound_by(state: State) -> str:
     """What the bound of a search comes from, in a word."""
     refuted, bound = state.refuted, state.bound
     if refuted is not None and refuted.bound + 1 > bound.value:
@@ -306,7 +245,7 @@ def _bound_by(state: State) -> str:
     return "the longest path" if bound.kind == "path" else f"rank {bound.rank}"
 
 
-def _notes(instance: Instance, state: State) -> tuple[str, ...]:
+def notes(instance: Instance, state: State) -> tuple[str, ...]:
     notes = [*state.notes, *instance.costs.doubts(instance.kinds)]
     if instance.rounded is not None and instance.rounded != instance.caps:
         notes.insert(0, f"the cap binds at {listed_caps(instance.rounded)}: activations come in no smaller pieces")
@@ -318,3 +257,80 @@ def _listed(values: Sequence[Fraction]) -> str:
     if len(texts) > _SHOWN:
         texts = [*texts[: _SHOWN // 2], "…", *texts[-_SHOWN // 2 :]]
     return "  ".join(texts)
+
+
+def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
+    """What the printed file claims: the peak, and times where a claim can name the costs that they are for.
+
+    Of a schedule for every m the objective is claimed for every m, and that no less is possible where that is proved.
+    """
+    spent, rule, costs = made.idle, _rule(instance.release), instance.scalar_costs
+    assert spent is not None, "its orders wait for each other"
+    held = [] if rule is None else [f"peak == {_quotient(max(made.memory.peak))}{rule}"]
+    if costs is None:
+        return held
+    when = " when " + " and ".join(f"{name} == {_quotient(number)}" for name, number in costs.items())
+    if verdict.every is None:
+        times = [f"makespan == {_quotient(spent.makespan)}", f"span == {_quotient(spent.span)}"]
+    else:
+        (first, _), (base, more) = verdict.every, verdict.grown
+        known = "==" if verdict.everywhere else "<="
+        times = [f"{instance.objective} {known} {_quotient(base)} + {_quotient(more)} * (m - {first})"]
+    return [*(time + when for time in times), *held]
+
+
+def _rule(release: Release) -> str | None:
+    """The release rule as a claim names it, with its word; None where claims have no name for it."""
+    if release.name == "W":
+        return ""
+    if "=" not in release.name:
+        return f" release {release.name}"
+    return f" release split:{release.at_weight}" if release.at_weight <= 1 else None
+
+
+def _quotient(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The answer for every cap of a range. points: (cap in the unit of peaks, answer), caps ascending."""
+
+    points: tuple[tuple[Fraction, Optimum], ...]
+
+    @property
+    def exit_status(self) -> int:
+        """3 if a point is not proved; 1 if there is no schedule at any cap."""
+        statuses = {answer.exit_status for _, answer in self.points}
+        return 3 if 3 in statuses else int(statuses == {1})
+
+    @property
+    def proved(self) -> bool:
+        """Whether every point with a schedule is proved optimal."""
+        return all(answer.proved or answer.status == INFEASIBLE for _, answer in self.points)
+
+    @property
+    def terms(self) -> str:
+        """All but the cap."""
+        return self.points[0][1].instance.text_without_cap
+
+    def text(self) -> str:
+        """A table."""
+        objective = self.points[0][1].objective
+        rows = [("cap", objective, "bubble" + " by span" * (objective == "span"), "peak", "verdict")]
+        rows += [_row(cap, answer) for cap, answer in self.points]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)) for row in rows]
+        return "\n".join([f"for: {self.terms}", *(f"{x}  {row[4]}" for x, row in zip(lines, rows, strict=True))])
+
+    def to_json(self) -> dict[str, object]:
+        """Every answer, with its cap."""
+        return {"ok": self.exit_status == 0, "frontier": [answer.to_json() for _, answer in self.points]}
+
+
+def _row(cap: Fraction, answer: Optimum) -> tuple[str, str, str, str, str]:
+    if answer.value is None or answer.least_bubble is None:
+        verdict = f"infeasible: {answer.reason}" if answer.status == INFEASIBLE else answer.verdict
+        return shown(cap), "-", "-", "-", verdict
+    verdict = answer.status if answer.exit_status == 0 else f"gap {percent(answer.gap or Fraction(0))}"
+    return shown(cap), shown(answer.value), percent(answer.least_bubble), shown(max(answer.peak)), verdict

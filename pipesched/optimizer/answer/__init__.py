@@ -1,1 +1,0 @@
-"""What was found: the verdict as text and as JSON, its certificate, and the baselines that it is compared with."""
