@@ -62,6 +62,7 @@ class Code(enum.StrEnum):
     OVERLAP_DEPENDENT = "PS307"
     NOT_RECEIVED = "PS308"
     NOT_PRODUCED = "PS309"
+    FROZEN = "PS310"
 
     DEADLOCK = "PS401"
     UNMATCHED = "PS402"

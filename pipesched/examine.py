@@ -134,6 +134,7 @@ class Examination:
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
             self._subject(),
             forward_only=schedule.forward_only and len(schedule) > 0,
+            frozen=schedule.placement.frozen,
             title=schedule.title,
         )
 

@@ -22,7 +22,7 @@ from pipesched import render
 from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
 from pipesched.model import lists
-from pipesched.model.numbers import exact, share, shown
+from pipesched.model.numbers import exact, ranges, share, shown
 from pipesched.model.verdict import Verdict
 from pipesched.safe import safe
 from pipesched.schedule_analysis import Analysis
@@ -131,9 +131,9 @@ class Report:
 
     A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
     time. Of a broken one some are not known: `report.time` then raises PipeschedError, and `report.parts.time` is None.
-    subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
-    verdict: of an optimizer's answer. not_judged: its entries that nothing was compared with. title: what people call
-    the schedule, where that is not its name.
+    subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained. frozen:
+    the stages that are not. verdict: of an optimizer's answer. not_judged: its entries that nothing was compared with.
+    title: what people call the schedule, where that is not its name.
     """
 
     name: str | None
@@ -144,6 +144,7 @@ class Report:
     claims: tuple[Claim, ...] = ()
     subject: Analysis | None = field(default=None, repr=False, compare=False)
     forward_only: bool = False
+    frozen: tuple[int, ...] = ()
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
     title: str = ""
@@ -234,6 +235,7 @@ class Report:
             "stages": self.parts.stages,
             "microbatches": self.parts.microbatches,
             "forward_only": self.forward_only,
+            **({"frozen": list(self.frozen)} if self.frozen else {}),
             "operations": self.parts.operations,
             "slots": self.parts.slots,
             "messages": self.parts.messages,
@@ -252,6 +254,7 @@ class Report:
 
     def _head(self, color: bool, name: str | None) -> str:
         counts = f"{_number(self.parts.operations)} ops, {_number(self.parts.messages)} messages"
+        counts = f"frozen stages {ranges(self.frozen)}   {counts}" if self.frozen else counts
         counts = f"forward-only   {counts}" if self.forward_only else counts
         return "  ".join([render.paint("ok", "ok", color), *self._title(name)]) + "   " + counts
 

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.language import ast
 from pipesched.language.parser import grammar, parse
+from pipesched.language.printer import format_source
+from pipesched.language.tokens import SOFT
 from pipesched.source import Source
 from tests.depth import deep
 from tests.makers.chunks import Chunk, check, chunks
@@ -75,7 +77,7 @@ def test_every_node_knows_its_place(case: tuple[ast.File, str]) -> None:
     file = tree(text)
     for node in inside(file)[1:]:
         said = node.span.text
-        if isinstance(node, ast.Require | ast.Stages | ast.Rank | ast.Costs | ast.Claim):
+        if isinstance(node, ast.Require | ast.Stages | ast.Frozen | ast.Rank | ast.Costs | ast.Claim):
             assert tree(f"{HEAD}{said}").items == (node,)
         elif isinstance(node, ast.Let | ast.Operation | ast.Overlap | ast.Drain | ast.For | ast.Repeat | ast.If):
             rank = tree(f"{HEAD}rank 0 {{ {said} }}").items[0]
@@ -108,13 +110,31 @@ def test_documentation_has_one_kind_of_line_end() -> None:
 
 
 def test_every_quoted_word_of_the_grammar_is_reserved() -> None:
-    """No word of the language can be a name, and every word but for its case can."""
+    """No word of the language can be a name but those that its rule for names lists; any can but for its case."""
     text = re.sub(r"//.*", "", (ROOT / "grammars" / "pipesched.lark").read_text("utf-8"))
-    words = set(re.findall(r'"([A-Za-z]+)"', text))
-    assert {"repeat", "F", "true"} <= words
+    (names,) = re.findall(r"^name: (.*)", text, re.MULTILINE)
+    words = set(re.findall(r'"([A-Za-z]+)"', text)) - set(SOFT)
+    assert {"repeat", "F", "true"} <= words and set(re.findall(r'"(\w+)"', names)) == set(SOFT)
     for word in words:
         assert wrong(f"{HEAD}let {word} = 1")
         assert not wrong(f"{HEAD}let {word}_ = {word}1 + {word.swapcase() if len(word) > 1 else word.lower()}")
+
+
+@pytest.mark.parametrize("word", SOFT)
+def test_a_soft_word_is_a_name_too(word: str) -> None:
+    """A file that has such a word as a name, wherever one can stand, says the same as with any other name."""
+    text = (
+        f"schedule {word}({word}, m = {word}) let x = {word} require {word} - 1 < -{word} "
+        f"route {word}: stage {word} in 0 .. {word} on rank {word}({word}) for microbatch 0 .. {word} "
+        f"rank {word} {{ let {word}(k) = {word}(k) repeat {word} {{ F[{word}]({word}) }} W "
+        f"for {word} in {word} .. m {{ B }} }} "
+        f"let {word} = 3 claim {word} == {word} when {word}"
+    )
+    said, other = str(tree(text)), str(tree(re.sub(rf"\b{word}\b", "another", text)))
+    assert said == other.replace("another", word)
+    assert format_source(Source("x.ps", text)) == format_source(
+        Source("x.ps", re.sub(rf"\b{word}\b", "q" * len(word), text))
+    ).replace("q" * len(word), word)
 
 
 def test_the_grammar_has_no_conflict(caplog: pytest.LogCaptureFixture) -> None:

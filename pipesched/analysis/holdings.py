@@ -5,10 +5,11 @@ list, exact whatever the timing. One rule of `model.release`:
 
     F  +1      I  -at_input      W  -at_weight      B  -1          of what its stage counts (`Release.change`)
 
-F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. Without any
-backward nothing is kept for one: there an F frees at its own end what it took. The unit is one microbatch through 1/p
-of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of parameters,
-optimizer states and workspace are not counted. The buffers of messages come on top, also by list order, without a
+F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. Where no
+backward follows, on frozen stages with nothing trained before them and in forward-only schedules, nothing is kept for
+one: there an F frees at its own end what it took. The I of another frozen stage frees all. The unit is one microbatch
+through 1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of
+parameters, optimizer states and workspace are not counted. The buffers of messages come on top, also by list order, without a
 clock:
 
     RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received and not yet used      1 2 1 2 1 0
@@ -33,7 +34,7 @@ from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints, running_sum
-from pipesched.model.ops import COMPUTES, MAKERS, RECEIVES, SENDS, USERS, Op
+from pipesched.model.ops import COMPUTES, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
@@ -41,13 +42,15 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """held: after each operation, in parts; one part is `part` of the unit. peak_at: per rank the operation at which
-    most is held first, -1 on a rank without operations. sizes: what an F of each stage holds, in even stages.
+    """held: after each operation, in parts, and while it runs if it is an F; one part is `part` of the unit. kept: after
+    each, whatever it is. peak_at: per rank the operation at which most is held first, -1 on a rank without operations.
+    sizes: what an F of each stage holds, in even stages.
     """
 
     schedule: Schedule
     release: Release
     held: Ints
+    kept: Ints
     part: Fraction
     peak_at: tuple[int, ...]
     sizes: tuple[Fraction, ...]
@@ -69,12 +72,14 @@ class Memory:
 
     def live(self, index: int) -> list[tuple[int, int]]:
         """(stage, microbatch) of all that is held when the operation runs, oldest first."""
-        low = index if self.schedule.forward_only else int(self.schedule.start[self.schedule.rank[index]])
+        placement, keeps = self.schedule.placement, self.schedule.keeps
         left: dict[tuple[int, int], Fraction] = {}
-        for i in range(low, index + 1):
+        for i in range(int(self.schedule.start[self.schedule.rank[index]]), index + 1):
             op = self.schedule[i]
-            key = (op.stage, op.microbatch)
-            left[key] = left.get(key, Fraction(0)) + self.release.change(op.op)
+            stage = min(max(op.stage, 0), placement.stages - 1)
+            if keeps[stage] or i == index:
+                key, trained = (op.stage, op.microbatch), bool(placement.wants[Result.WEIGHTS][stage])
+                left[key] = left.get(key, Fraction(0)) + self.release.change(op.op, trained=trained)
         return [key for key, share in left.items() if share * self.size(key[0]) > 0]
 
     def size(self, stage: int) -> Fraction:
@@ -92,25 +97,29 @@ def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Non
     """
     sizes = (Fraction(1),) * schedule.stages if sizes is None else tuple(sizes)
     change = [release.change(op) for op in COMPUTES]
-    parts = lcm(*(x.denominator for x in change)) * lcm(*(x.denominator for x in sizes))
+    shares, wholes = (lcm(*(x.denominator for x in of)) for of in (change, sizes))
+    parts = shares * wholes
     if parts * max(map(abs, change)) * max(sizes, default=Fraction(0)) * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
-    held = _changes(schedule, [[int(x * size * parts) for size in sizes] for x in change])
-    if not schedule.forward_only:
-        held = running_sum(held, schedule.start)
+    whole = np.array([int(size * wholes) for size in sizes], dtype=np.int64)
+    trained, frozen = (
+        np.outer([int(release.change(op, trained=t) * shares) for op in COMPUTES], whole) for t in (True, False)
+    )
+    table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
+    kept = running_sum(_changes(schedule, np.where(keeps, table, 0)), schedule.start)
+    held = kept if keeps.all() else kept + _changes(schedule, np.where(keeps, 0, np.maximum(table, 0)))
     peaks = []
     for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
         peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
     part = Fraction(schedule.ranks, schedule.stages) / parts
-    return Memory(schedule, release, held, part, tuple(peaks), sizes)
+    return Memory(schedule, release, held, kept, part, tuple(peaks), sizes)
 
 
-def _changes(schedule: Schedule, table: list[list[int]]) -> Ints:
+def _changes(schedule: Schedule, table: Ints) -> Ints:
     """What every operation takes or frees, in parts; table: by kind and by stage."""
-    whole = np.array(table, dtype=np.int64)
-    if (whole == whole[:, :1]).all():  # even stages: one look-up fewer
-        return np.asarray(whole[:, 0][schedule.op])
-    return np.asarray(whole[schedule.op, np.clip(schedule.stage, 0, schedule.stages - 1)])
+    if (table == table[:, :1]).all():  # even stages: one look-up fewer
+        return np.asarray(table[:, 0][schedule.op])
+    return np.asarray(table[schedule.op, np.clip(schedule.stage, 0, schedule.stages - 1)])
 
 
 @dataclass(frozen=True, eq=False)

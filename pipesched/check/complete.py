@@ -3,6 +3,7 @@
     one F                     of each (stage, microbatch)
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
+    frozen stages             F, and I where a stage before them is trained; nothing else
     two copies of a stage     at most, in a schedule that trains: SYNC sums the gradients of two
 
 Counting is a bincount over stage * microbatches + microbatch.
@@ -33,9 +34,10 @@ LISTED = 8  # microbatches that a message names
 
 
 def check_complete(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range."""
+    """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range, PS310 of a frozen stage."""
     yield from _range(schedule, dependencies)
     yield from _rank(schedule, dependencies)
+    yield from _frozen(schedule, dependencies)
     yield from _twice(schedule, dependencies)
     yield from _missing(schedule, dependencies)
 
@@ -67,6 +69,27 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
             tuple(labels),
             notes(more),
             f"move it to rank {home}: activations, gradients and parameters of the stage are there",
+        )
+
+
+def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+    """What nobody wants of a frozen stage."""
+    placement = schedule.placement
+    if not placement.frozen:
+        return
+    at = np.flatnonzero(dependencies.valid)
+    unwanted = at[placement.wanted[schedule.op[at], schedule.stage[at]] != schedule.op[at]]
+    for i, more in limited(unwanted.tolist()):
+        op = schedule[i]
+        trained_before = bool(placement.wants[Result.GRADIENT][op.stage])
+        why = "its weights get no gradient" if trained_before else "no stage before it is trained, so no gradient comes"
+        help = f"write I{op.stage}.{op.microbatch}" if op.op.parts and trained_before else f"leave {op} out"
+        yield Diagnostic(
+            Code.FROZEN,
+            f"{op} runs, but stage {op.stage} is frozen: {why}",
+            (label(schedule, i, "nothing asks for it"),),
+            notes(f"a frozen stage runs {'F and I' if trained_before else 'F alone'}", more),
+            f"{help}, or train the stage",
         )
 
 
@@ -117,7 +140,9 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
         if op.backward and schedule.forward_only:
             continue
         name = f"{op.name} (or {' and '.join(part.name for part in op.parts)})" if op.parts else op.name
-        for (stage, rank, keys), more in limited(_grouped(schedule, np.flatnonzero(_lacks(dependencies, op))), 3):
+        for (stage, rank, keys), more in limited(
+            _grouped(schedule, np.flatnonzero(_lacks(schedule, dependencies, op))), 3
+        ):
             where = f" on rank {rank}" if rank >= 0 else ""
             microbatches = [key % schedule.microbatches for key in keys]
             yield Diagnostic(
@@ -129,11 +154,13 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
             )
 
 
-def _lacks(dependencies: Dependencies, op: Op) -> Bools:
+def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
     """By (stage, microbatch): whether what a kind makes is missing, and no more: of I, not the W with it."""
+    wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
-        return np.asarray(np.all([dependencies.made[result] < 0 for result in op.kind.makes], axis=0))
+        lacks = [np.repeat(wants[result], m) & (dependencies.made[result] < 0) for result in op.kind.makes]
+        return np.asarray(np.all(lacks, axis=0))
 
     return np.asarray(np.all([missing(op), *(~missing(whole) for whole in COMPUTES if op in whole.parts)], axis=0))
 

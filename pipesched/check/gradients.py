@@ -42,11 +42,13 @@ def _key(program: Program, index: Ints) -> Ints:
 
 
 def _last_backward(program: Program) -> Ints:
-    """By key: the last W or B of the stage on that rank, or its last I where it has neither, or -1."""
+    """By key: the last W or B of a trained stage on that rank, or its last I where it has neither, or -1."""
     last = np.full((int(program.stage.max(initial=-1)) + 1) * program.ranks, -1, dtype=np.int64)
     for mask in (makes(program.op, Result.GRADIENT), makes(program.op, Result.WEIGHTS)):
         index = np.flatnonzero(mask)
         last[_key(program, index)] = index  # of repeated keys the last one stays
+    for stage in program.placement.frozen:
+        last[stage * program.ranks : (stage + 1) * program.ranks] = -1
     return last
 
 
@@ -69,7 +71,8 @@ def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
         stage, rank = int(program.stage[index]), int(program.rank[index])
         yield Diagnostic(
             Code.WRONG_RANK,
-            f"rank {rank} reduces the gradients of stage {stage}, which has no backward there",
+            f"rank {rank} reduces the gradients of stage {stage}, which "
+            + ("is frozen" if stage in program.placement.frozen else "has no backward there"),
             (label(program, index, f"no gradient of stage {stage} is here"),),
             notes(more),
         )

@@ -43,7 +43,7 @@ class _Slip:
 
 def one_slip(schedule: Schedule, found: Sequence[Diagnostic]) -> list[Diagnostic]:
     """The one finding in place of these, if one slip explains all of them; of two, both, and how to mend them."""
-    if len(found) < 2 or len(schedule) > LARGEST or not len(schedule):
+    if len(found) < 2 or len(schedule) > LARGEST or not len(schedule) or schedule.placement.frozen:
         return []
     if (wrong := _letters(schedule)) is not None:
         help = "zero-bubble papers call the backward for the input B; here it is I, and B is both: write I for every B"

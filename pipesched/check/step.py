@@ -55,8 +55,9 @@ def _forward_only(program: Program) -> Iterator[Diagnostic]:
 
 
 def _mate(program: Program, stage: int, rank: int) -> int:
-    """The rank of the other copy, or -1."""
-    copies = program.placement.copies(stage) if 0 <= stage < program.placement.stages else ()
+    """The rank of the other copy, or -1; what is frozen has no gradients to sum."""
+    trained = 0 <= stage < program.placement.stages and stage not in program.placement.frozen
+    copies = program.placement.copies(stage) if trained else ()
     others = [copy for copy in copies if copy != rank]
     return others[0] if rank in copies and len(others) == 1 else -1
 
@@ -74,6 +75,7 @@ def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     mates = {i: _mate(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
     for i, more in limited([i for i in mates if mates[i] != program.peer[i]]):
         where = f"its other copy is on rank {mates[i]}" if mates[i] >= 0 else "there is no other copy of it"
+        where = "the stage is frozen" if int(program.stage[i]) in program.placement.frozen else where
         yield _finding(program, i, f"is with rank {int(program.peer[i])}, but {where}", more, "remove it")
 
 

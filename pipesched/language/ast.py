@@ -182,6 +182,15 @@ class Stages(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Frozen(Node):
+    """``frozen s in low .. high`` (variable and high set) or ``frozen low`` (both None): these are not trained."""
+
+    variable: Name | None
+    low: Expression
+    high: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
 class Rank(Node):
     """``rank r { … }`` for every rank (a bare name) or ``rank 0 { … }`` for one (any other expression)."""
 
@@ -214,7 +223,7 @@ class Claim(Node):
     condition: Expression | None
 
 
-Item: TypeAlias = Require | Let | Stages | Rank | Costs | Claim
+Item: TypeAlias = Require | Let | Stages | Frozen | Rank | Costs | Claim
 
 
 @dataclass(frozen=True, slots=True)

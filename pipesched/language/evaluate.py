@@ -24,6 +24,7 @@ from pipesched.language.placement_lines import place
 from pipesched.language.rank_programs import Programs
 from pipesched.language.scope import LONG, MANY
 from pipesched.language.typecheck import Checked, check_file
+from pipesched.model.columns import Column, Ints
 from pipesched.model.costs import Cost, Costs
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
@@ -66,20 +67,32 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
     costs = _costs(checked, names, placement.stages)
     programs = Programs(checked, names, placement, budget, max_ops)
     sites, keys, second, start = programs.run()
-    of_site = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
+    op = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[sites]
+    origin = programs.origin(sites, start)
+    if placement.frozen:
+        op, kept = _wanted(checked, placement, op, sites, keys)
+        origin = programs.origin(sites, start, kept)
+        op, keys, second, start = op[kept], keys[kept], second[kept], np.searchsorted(kept, start).astype(np.int64)
     schedule = Schedule(
         checked.file.name.id,
         values,
         placement,
-        of_site[sites],
+        op,
         (keys // placement.microbatches).astype(np.int32),
         (keys % placement.microbatches).astype(np.int32),
         second,
         start,
-        programs.origin(sites, start),
+        origin,
         checked.file.title or "",
     )
     return Unit(schedule, costs, checked, names)
+
+
+def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
+    """The kinds as frozen stages run them, and where they run: what nobody wants and no microbatch names is no more."""
+    wanted = placement.wanted[op, keys // placement.microbatches]
+    named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]
+    return np.where(named & (wanted < 0), op, wanted), np.flatnonzero(named | (wanted >= 0))
 
 
 def placement_at(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = MAX_OPS) -> Placement:

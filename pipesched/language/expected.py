@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.language.tokens import ITEMS, STATEMENTS, Token, apart, first_in_line
+from pipesched.language.tokens import ITEMS, SOFT, STATEMENTS, Token, apart, first_in_line
 from pipesched.model.ops import KIND, LETTERS
 from pipesched.source import Source, Span
 
@@ -60,6 +60,7 @@ _KEPT = "a name keeps its value; what changes from round to round follows from t
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
     """PS101 for a token that has no place. taken: the texts (or kinds, where the text varies) that have one."""
     token = tokens[at]
+    taken = taken - set(SOFT) if "NAME" in taken else taken
     before = next((tokens[i] for i in range(at - 1, -1, -1) if not tokens[i].supplied), None)
     alone = apart(tokens, at, source)
     expected = _listed(_phrases(taken, before, alone))

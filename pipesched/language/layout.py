@@ -77,7 +77,6 @@ def _align_parts(run: list[Line]) -> None:
 
 # Blanks: F[c](i)    min(a, b)    0 .. m    a // b    -x    { F  B }    route up: stage s    release split:1/2
 
-_VALUES = ("NAME", "NUMBER")
 _VALUE_WORDS = (")", "]", "true", "false")
 _BREAK_BEFORE = ("then", "else", "and", "or", "when", "release", "for", "on")
 _OPERATORS = ("COMPARE", "TIMES")
@@ -109,14 +108,15 @@ def _operates(token: Token) -> bool:
 def _argument(before: Token, token: Token) -> bool:
     """Whether a bracket belongs to the word before it: a call, a chunk, a microbatch."""
     if token.text == "(":
-        return before.kind == "NAME" or before.text in ("overlap", "]") or before.text in tuple(LETTERS)
+        return before.named or before.text in ("overlap", "]") or before.text in tuple(LETTERS)
     return token.text == "[" and before.text in tuple(LETTERS)
 
 
 def _unary(tokens: Sequence[Token], at: int) -> bool:
     if tokens[at].text != "-" or at == 0:
         return False
-    return tokens[at - 1].kind not in _VALUES and tokens[at - 1].text not in _VALUE_WORDS
+    before = tokens[at - 1]
+    return not (before.named or before.kind == "NUMBER" or before.text in _VALUE_WORDS)
 
 
 def _in_share(tokens: Sequence[Token], at: int) -> bool:

@@ -228,6 +228,10 @@ class Build:
     def microbatches(self, c: Children) -> _Part | None:
         return self.part(c, c[2].value if c else None)
 
+    def frozen(self, c: Children) -> ast.Frozen:
+        variable, low, high = (c[1], *c[3].value) if len(c) > 2 else (None, c[1], None)
+        return self.made(ast.Frozen(self.span(c), variable, low, high), c)
+
     def rank(self, c: Children) -> ast.Rank:
         return self.made(ast.Rank(self.span(c), c[1], c[2].value), c)
 

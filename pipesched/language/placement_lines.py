@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -16,7 +16,9 @@ from pipesched.language.layout import Line
 from pipesched.language.parser import grammar
 from pipesched.language.scope import BUILTINS
 from pipesched.language.spelling import linear
+from pipesched.language.tokens import SOFT
 from pipesched.language.typecheck import Checked, StageCode
+from pipesched.model.numbers import runs
 from pipesched.model.ops import Op, Result
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
 from pipesched.source import Span
@@ -68,7 +70,25 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
     route_of = np.zeros(max(high for _, high in ranges), dtype=np.int32)
     for number, (low, high) in enumerate(ranges):
         route_of[low:high] = number
-    return Placement(rank_of, route_of, ranks, tuple(route.name for route in found))
+    return Placement(rank_of, route_of, ranks, tuple(route.name for route in found), _frozen(checked, names, stages))
+
+
+def _frozen(checked: Checked, names: dict[str, Any], stages: int) -> tuple[int, ...]:
+    """The stages of all `frozen` lines."""
+    found: set[int] = set()
+    for node, ends in checked.frozen:
+        try:
+            low, *rest = (eval(code, names) for code in ends)
+        except (ZeroDivisionError, Halt) as error:
+            raise report(error, checked.file.span.source) from None
+        high = rest[0] if rest else low + 1
+        if low < high and not 0 <= low < high <= stages:
+            what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
+            help = "a frozen stage is one that a `stage` line places"
+            message = f"{what} frozen; there are stages 0 .. {stages}"
+            raise fail(Code.PLACEMENT, message, Label(node.span, "not all of these are there"), help=help)
+        found.update(range(low, high))
+    return tuple(sorted(found))
 
 
 def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
@@ -219,7 +239,8 @@ _HELP = "keep it as an order or a torch CSV"
 def legal(name: str) -> bool:
     """Whether a file may call something by this name."""
     spelled = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)
-    return spelled is not None and name not in BUILTINS and name not in grammar().words.kinds
+    reserved = name in grammar().words.kinds and name not in SOFT
+    return spelled is not None and name not in BUILTINS and not reserved
 
 
 def in_ranges(placement: Placement) -> Placement:
@@ -233,7 +254,7 @@ def in_ranges(placement: Placement) -> Placement:
     used = [route for route, _ in parts]
     names = list(_names(placement))
     if len(used) == len(set(used)):
-        return Placement(placement.rank_of, placement.route_of, placement.ranks, tuple(names))
+        return replace(placement, route_names=tuple(names))
     kept: list[int] = list(range(placement.routes))
     route_of: list[int] = []
     for at, (route, length) in enumerate(parts):
@@ -242,7 +263,8 @@ def in_ranges(placement: Placement) -> Placement:
             kept.append(route)
         number = len(kept) - 1 if route in used[:at] else route
         route_of += [number] * length
-    return Placement(placement.rank_of[kept], np.array(route_of, dtype=np.int32), placement.ranks, tuple(names))
+    routes = np.array(route_of, dtype=np.int32)
+    return replace(placement, rank_of=placement.rank_of[kept], route_of=routes, route_names=tuple(names))
 
 
 def _sayable(placement: Placement) -> None:
@@ -281,13 +303,15 @@ def chunks_each(placement: Placement) -> int:
 
 
 def lines(placement: Placement) -> Iterator[Line]:
-    """The lines of a placement whose routes are ranges."""
+    """The lines of a placement whose routes are ranges, then those of its frozen stages."""
     shares = placement.routes > 1
     for route, name in enumerate(placement.route_names):
         for at, (stages, rank) in enumerate(_shape(placement.rank_of[route].tolist(), placement.ranks, shares=shares)):
             taken = [f" for microbatch {_range(placement, route)}"] if shares and at == 0 else []
             head = [f"route {name}:"] if name else []
             yield Line(0, [*head, f"stage {stages} on rank {rank}", *taken], kind="route" if name else "")
+    for low, high in runs(placement.frozen):
+        yield Line(0, [f"frozen {low}" if high - low == 1 else f"frozen s in {low} .. {high}"])
 
 
 def _shape(row: list[int], p: int, *, shares: bool) -> list[tuple[str, str]]:

@@ -148,9 +148,9 @@ class Programs:
             self.again.left, self.budget.left = self.budget.left, kept
         return ""
 
-    def origin(self, sites: Column, start: Ints) -> Origin:
-        """Finds the line and the bindings of an operation."""
-        return _Origin(self, sites, start)
+    def origin(self, sites: Column, start: Ints, kept: Ints | None = None) -> Origin:
+        """Finds the line and the bindings of an operation; of those that are kept, where not all are."""
+        return _Origin(self, sites, start, kept)
 
 
 class _Found(Exception):
@@ -173,11 +173,15 @@ class _Origin:
     programs: Programs
     sites: Column
     start: Ints
+    kept: Ints | None
 
     def place(self, index: int) -> Place:
+        index = index if self.kept is None else int(self.kept[index])
         rank = int(np.searchsorted(self.start, index, side="right")) - 1
         span = self.programs.checked.sites[int(self.sites[index])].span
         return Place(span, self.programs.bindings(rank, index - int(self.start[rank])))
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
-        return self.sites, [site.span for site in self.programs.checked.sites]
+        return self.sites if self.kept is None else self.sites[self.kept], [
+            site.span for site in self.programs.checked.sites
+        ]

@@ -25,10 +25,11 @@ LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One operation of the file: its letter and its place."""
+    """One operation of the file: its letter, its place, and whether it names its microbatch."""
 
     op: str
     span: Span
+    named: bool = False
 
 
 @dataclass
@@ -77,12 +78,12 @@ class Statements:
             case ast.If():
                 return self._if(node, scope, depth)
 
-    def _site(self, op: str, node: ast.Node) -> python.Constant:
-        self.sites.append(Site(op, node.span))
+    def _site(self, op: str, node: ast.Node, *, named: bool = False) -> python.Constant:
+        self.sites.append(Site(op, node.span, named))
         return python.Constant(len(self.sites) - 1, None, **place_of(node))
 
     def _operation(self, node: ast.Operation, scope: Scope) -> tuple[list[python.stmt], int]:
-        site = self._site(node.op, node)
+        site = self._site(node.op, node, named=node.microbatch is not None)
         parts = [part for part in (node.microbatch, node.chunk) if part is not None]
         terms = [self.expressions.term(part, scope, "number") for part in parts]
         form = "" if node.microbatch is None else "_at"

@@ -21,7 +21,9 @@ from pipesched.source import Source
 
 LONGEST = 18  # digits: every such number fits in 64 bits
 COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
-ITEMS = ("schedule", "require", "let", "route", "stage", "rank", "costs", "claim")
+ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "rank", "costs", "claim")
+SOFT = ("frozen",)
+"""Words that are names too, wherever a name can stand."""
 STATEMENTS = (*LETTERS, "overlap", "drain", "for", "repeat", "if")
 _VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
@@ -39,6 +41,11 @@ class Token(NamedTuple):
     text: str
     start: int
     supplied: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Whether it may be a name."""
+        return self.kind == "NAME" or self.text in SOFT
 
     @property
     def end(self) -> int:
@@ -149,7 +156,7 @@ def _item_follows(text: str, end: int) -> bool:
 
 def _one_word(before: Token, token: Token) -> bool:
     """Whether unknown letters only carry on a name: ``naïve``."""
-    return token.kind == UNKNOWN and token.text[0].isalnum() and before.kind == "NAME" and before.end == token.start
+    return token.kind == UNKNOWN and token.text[0].isalnum() and before.named and before.end == token.start
 
 
 def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
@@ -166,7 +173,7 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
 
 def ends_value(token: Token) -> bool:
     """Whether a statement, an item or an expression can end with this token; true of `{` too."""
-    return token.kind in ("NAME", "NUMBER", "STRING", "TEXT") or token.text in _VALUE_ENDS
+    return token.named or token.kind in ("NUMBER", "STRING", "TEXT") or token.text in _VALUE_ENDS
 
 
 def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:

@@ -52,6 +52,7 @@ class Checked:
     defaults: dict[str, CodeType | None]
     steps: list[tuple[ast.Let | ast.Require, CodeType]]
     stages: list[StageCode]
+    frozen: list[tuple[ast.Frozen, list[CodeType]]]
     ranks: list[RankCode]
     costs: list[tuple[ast.Cost, list[CodeType]]]
     claims: list[Claim]
@@ -93,7 +94,7 @@ class _Checker:
     statements: Statements = field(default_factory=Statements)
 
     def run(self) -> Checked:
-        self.made = Checked(self.file, {}, [], [], [], [], [], self.statements.sites, self.statements.loops)
+        self.made = Checked(self.file, {}, [], [], [], [], [], [], self.statements.sites, self.statements.loops)
         for parameter in self.file.parameters:
             default = parameter.default
             self.made.defaults[parameter.name.id] = None if default is None else self._code(default, "number")
@@ -125,6 +126,8 @@ class _Checker:
                 self.made.steps.append((item, self._code(item.condition, "boolean")))
             case ast.Stages():
                 self.made.stages.append(self._stages(item))
+            case ast.Frozen():
+                self.made.frozen.append((item, self._frozen(item)))
             case ast.Rank():
                 self.made.ranks.append(self._rank(item))
             case ast.Costs():
@@ -153,6 +156,12 @@ class _Checker:
         ends = item.microbatches
         both = None if ends is None else (self._code(ends[0], "number"), self._code(ends[1], "number"))
         return StageCode(item, low, high, rank, both)
+
+    def _frozen(self, item: ast.Frozen) -> list[CodeType]:
+        """The ends of a range, or one stage."""
+        if item.variable is not None:
+            self.scope.inner().define(item.variable, Binding(span=item.variable.span))
+        return [self._code(end, "number") for end in (item.low, item.high) if end is not None]
 
     def _rank(self, item: ast.Rank) -> RankCode:
         variable = _variable(item, self.scope)

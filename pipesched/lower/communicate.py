@@ -11,7 +11,7 @@ finishes under rendezvous, hence under every model; both ends of a channel see t
 match by position. It fails only if the compute order itself is a cycle. (Compare torch's `_add_send_recv`.)
 
     REDUCE_GRAD   after the last W or B of a stage, and the messages of that instant
-    SYNC          for the stages that live on two ranks, ascending, at the end: rendezvous of both
+    SYNC          for the trained stages that live on two ranks, ascending, at the end: rendezvous of both
     STEP          last
 """
 
@@ -178,7 +178,8 @@ def _endings(schedule: Schedule, size: int) -> list[Entries]:
     """SYNC of the replicated stages in ascending order, then STEP; nothing for a forward-only schedule."""
     if schedule.forward_only:
         return []
-    pairs = [(stage, *ranks) for stage in range(schedule.stages) if len(ranks := schedule.placement.copies(stage)) == 2]
+    trained = np.flatnonzero(schedule.placement.wants[Result.WEIGHTS]).tolist()
+    pairs = [(stage, *ranks) for stage in trained if len(ranks := schedule.placement.copies(stage)) == 2]
     everywhere, nowhere = np.arange(schedule.ranks), np.full(schedule.ranks, -1)
     step = _entries(everywhere, Op.STEP, nowhere, event=np.full(schedule.ranks, 2 * (size + len(pairs))))
     if not pairs:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipesched.model.columns import Column, Ints, packed
-from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 
 
@@ -85,7 +84,7 @@ def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
     op, stage = schedule.op[at], schedule.stage[at]
     return replace(
         schedule,
-        placement=Placement(old.rank_of, np.zeros(m, dtype=np.int32), old.ranks, old.route_names),
+        placement=replace(old, route_of=np.zeros(m, dtype=np.int32)),
         op=op,
         stage=stage,
         microbatch=_in_order(op, stage),

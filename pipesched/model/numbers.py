@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
+from itertools import groupby
 from math import floor, log10
 
 from pipesched.diagnostics import Code, fail
@@ -30,6 +31,18 @@ def number(text: str, what: str) -> Fraction:
             help="write a number from 0 up, such as 3, 1.5 or 11/2, of at most 15 digits",
         )
     return Fraction(text)
+
+
+def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first and the end of each run of consecutive numbers, which ascend."""
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        found = [number for _, number in run]
+        yield found[0], found[-1] + 1
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers that ascend as half-open ranges: ``0 .. 3, 5``."""
+    return ", ".join(str(low) if high - low == 1 else f"{low} .. {high}" for low, high in runs(numbers))
 
 
 _UNITS = re.compile(r"([0-9]*\.?[0-9]+)\s*([kKMGT]i?[bB]?|[bB]|bytes|%)", re.ASCII)

@@ -15,6 +15,7 @@ Letters are those of torch.distributed.pipelining. The zero-bubble papers write 
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -141,6 +142,11 @@ USERS: Final = {
     result: tuple(op for op in COMPUTES if op.kind.result is result and op.kind.of != SAME) for result in Result
 }
 """The kinds that take a result of another stage, which may be on another rank."""
+
+
+def making(results: Collection[Result]) -> Op | None:
+    """The kind that makes these and nothing else."""
+    return next((op for op in COMPUTES if set(op.kind.makes) == set(results)), None)
 
 
 def overlap(first: Op, second: Op) -> bool:

@@ -7,16 +7,25 @@ one route. Every placement in the literature is such a table (here 4 ranks):
     looped   0 1 2 3 0 1 2 3            interleaved 1F1B
     vee      0 1 2 3 3 2 1 0            ZB-V, DualPipeV
     two-way  0 1 2 3  and  3 2 1 0      DualPipe, Chimera: two routes, each with its own copy of every stage
+
+Of a stage that is frozen no weights are trained. What is then made of it, and by which kinds, follows from who is
+before it; *fed* is a stage with a trained one somewhere before it:
+
+    trained                F, and B or I and W      of the first trained one the gradient has no taker
+    frozen and fed         F and I                  a B there is an I, and there is no W
+    frozen and not fed     F                        no gradient comes to it, and nothing is kept for one
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from pipesched.model.columns import Column
+from pipesched.model.columns import Bools, Column
+from pipesched.model.ops import COMPUTES, Result, making
 
 RANKS, OPS_A_RANK = 10_000, 200
 STAGES, OPS_A_STAGE = 100_000, 20
@@ -39,12 +48,14 @@ class Placement:
     rank_of: shape (routes, stages), a rank, or -1 where a file does not say.
     route_of: shape (microbatches,), a route.
     ranks: how many ranks there are.
+    frozen: the stages that are not trained, ascending.
     """
 
     rank_of: Column
     route_of: Column
     ranks: int
     route_names: tuple[str, ...] = ()
+    frozen: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         rows = [" ".join(map(str, row[:16].tolist())) + (" …" if len(row) > 16 else "") for row in self.rank_of[:4]]
@@ -62,6 +73,31 @@ class Placement:
     @property
     def microbatches(self) -> int:
         return len(self.route_of)
+
+    def read(self, stage: int) -> tuple[int, ...]:
+        """The stages whose activations a stage takes."""
+        return (stage - 1,) if stage else ()
+
+    @cached_property
+    def wants(self) -> Mapping[Result, Bools]:
+        """What is made of each stage where there is a backward at all; by result, shape (stages,)."""
+        trained, fed = np.ones(self.stages, dtype=np.bool_), np.zeros(self.stages, dtype=np.bool_)
+        trained[list(self.frozen)] = False
+        for stage in range(self.stages) if self.frozen else ():
+            fed[stage] = any(trained[before] or fed[before] for before in self.read(stage))
+        everywhere = np.ones(self.stages, dtype=np.bool_)
+        return {Result.ACTIVATION: everywhere, Result.GRADIENT: trained | fed, Result.WEIGHTS: trained}
+
+    @cached_property
+    def wanted(self) -> Column:
+        """By kind and stage, shape (computes, stages): the kind that makes what is wanted of what it makes, or -1."""
+        kinds = np.full((len(COMPUTES), self.stages), -1, dtype=np.int8)
+        alike, at = np.unique(np.stack([self.wants[x] for x in Result]), axis=1, return_inverse=True)
+        for number, wants in enumerate(alike.T):
+            for op in COMPUTES:
+                left = making([x for x in op.kind.makes if wants[x]])
+                kinds[op, at.reshape(-1) == number] = -1 if left is None else left
+        return kinds
 
     @cached_property
     def table(self) -> Column:

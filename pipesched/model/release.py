@@ -6,7 +6,8 @@
     torch      nothing at I, 0.6 more held until W      measured on a transformer block, torch 2.13
     I=a,W=b    a at I, b at W; a + b = 1
 
-A B frees everything at its end. Amounts are in units of what the F of the same stage took.
+A B frees everything at its end, and so does the I of a frozen stage. Amounts are in units of what the F of the same
+stage took.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ class Release:
     at_input: Fraction
     at_weight: Fraction
 
-    def change(self, op: Op) -> Fraction:
-        """What a compute adds to what its rank holds: an activation is taken, each gradient frees its share."""
-        changes = {Result.ACTIVATION: Fraction(1), Result.GRADIENT: -self.at_input, Result.WEIGHTS: -self.at_weight}
+    def change(self, op: Op, *, trained: bool = True) -> Fraction:
+        """What a compute adds to what its rank holds: an activation is taken, each gradient frees its share.
+
+        trained: whether the weights of its stage are; of others the gradient for the input frees all.
+        """
+        at_input, at_weight = (self.at_input, self.at_weight) if trained else (Fraction(1), Fraction(0))
+        changes = {Result.ACTIVATION: Fraction(1), Result.GRADIENT: -at_input, Result.WEIGHTS: -at_weight}
         return sum((changes.get(result, Fraction(0)) for result in op.kind.makes), Fraction(0))
 
     @classmethod

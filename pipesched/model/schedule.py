@@ -21,7 +21,7 @@ from pipesched.model import lists
 from pipesched.model.columns import Bools, Column, Ints, among
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Nowhere, Origin, RankLists
-from pipesched.model.ops import BACKWARDS, Compute, Op
+from pipesched.model.ops import BACKWARDS, Compute, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.safe import line as safe
 
@@ -81,6 +81,11 @@ class Schedule(RankLists):
     def forward_only(self) -> bool:
         """No backward at all: an inference schedule."""
         return not bool(np.any(among(self.op, BACKWARDS)))
+
+    @cached_property
+    def keeps(self) -> Bools:
+        """By stage: whether an F keeps what a backward needs, shape (stages,)."""
+        return self.placement.wants[Result.GRADIENT] & (not self.forward_only)
 
     def with_program(self, program: Program | None) -> Schedule:
         """The same order of compute, with what runs; or without."""

@@ -26,7 +26,7 @@ LEVEL = {
 }
 MINUS = 7
 LETTERS = ("F", "I", "W", "B")
-NAMES = ("p", "m", "k", "fwd", "FB", "Fx", "W1", "torch", "split", "min", "_", "iff", "rank_", "Repeat", "x0")
+NAMES = ("p", "m", "k", "frozen", "fwd", "FB", "Fx", "W1", "torch", "split", "min", "_", "iff", "rank_", "Repeat", "x0")
 
 
 def made(kind: type[Any], *parts: Any, **named: Any) -> st.SearchStrategy[Any]:
@@ -97,6 +97,7 @@ items = (
     made(ast.Require, expressions, st.none() | texts)
     | lets
     | stages
+    | st.builds(lambda ends: ast.Frozen(NOWHERE, *ends), formula | single)
     | made(ast.Rank, expressions, some(statements, 5))
     | costs
     | made(ast.Claim, expressions, releases, maybe)
@@ -180,6 +181,9 @@ def item(node: Any) -> list[str]:
             range_ = [] if microbatches is None else [*words(microbatches[0]), "..", *words(microbatches[1])]
             which = ["for", "microbatch", *range_] if range_ else []
             return [*said, "stage", *where, "on", "rank", *words(rank), *which]
+        case ast.Frozen(variable=variable, low=low, high=high):
+            ends = words(low) if variable is None else [variable.id, "in", *words(low), "..", *words(high)]
+            return ["frozen", *ends]
         case ast.Rank(rank=rank, body=body):
             return ["rank", *words(rank), *block(body)]
         case ast.Costs(entries=entries):
