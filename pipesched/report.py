@@ -131,9 +131,9 @@ class Report:
 
     A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
     time. Of a broken one some are not known: `report.time` then raises PipeschedError, and `report.parts.time` is None.
-    subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained. frozen:
-    the stages that are not. verdict: of an optimizer's answer. not_judged: its entries that nothing was compared with.
-    title: what people call the schedule, where that is not its name.
+    subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
+    frozen: the stages that are not. verdict: of an optimizer's answer. not_judged: its entries that nothing was
+    compared with. title: what people call the schedule, where that is not its name.
     """
 
     name: str | None

@@ -9,8 +9,8 @@ F takes at its start and the others free at their end, so in an overlap pair the
 backward follows, on frozen stages with nothing trained before them and in forward-only schedules, nothing is kept for
 one: there an F frees at its own end what it took. The I of another frozen stage frees all. The unit is one microbatch
 through 1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of
-parameters, optimizer states and workspace are not counted. The buffers of messages come on top, also by list order, without a
-clock:
+parameters, optimizer states and workspace are not counted. The buffers of messages come on top, also by list order,
+without a clock:
 
     RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received and not yet used      1 2 1 2 1 0
     F0  F1  SEND_F0  F2  SEND_F1  SEND_F2        made and not yet sent          1 2 1 2 1 0
@@ -42,9 +42,10 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """held: after each operation, in parts, and while it runs if it is an F; one part is `part` of the unit. kept: after
-    each, whatever it is. peak_at: per rank the operation at which most is held first, -1 on a rank without operations.
-    sizes: what an F of each stage holds, in even stages.
+    """held: after each operation, in parts, and while it runs if it is an F; one part is `part` of the unit.
+
+    kept: after each, whatever it is. peak_at: per rank the operation at which most is held first, -1 on a rank without
+    operations. sizes: what an F of each stage holds, in even stages.
     """
 
     schedule: Schedule
@@ -59,6 +60,11 @@ class Memory:
     def peak(self) -> tuple[Fraction, ...]:
         """Most activations live at once, by rank, in the unit."""
         return tuple(max(self.at(i), Fraction(0)) if i >= 0 else Fraction(0) for i in self.peak_at)
+
+    @property
+    def passing(self) -> bool:
+        """Whether some F frees at its own end what it took."""
+        return bool((self.held != self.kept).any())
 
     def at(self, index: int) -> Fraction:
         """What the operation's rank holds after it (for an F, from its start on)."""

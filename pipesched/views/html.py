@@ -77,7 +77,7 @@ def _json(value: object) -> str:
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
     """One entry an operation; what never runs is there, after what runs."""
     schedule, times = chart.schedule, chart.times
-    why = chart.causes
+    why, memory = chart.causes, chart.analysis.memory
     return {
         "kind": schedule.op,
         "second": schedule.joined.astype(np.int8),
@@ -87,7 +87,8 @@ def _columns(chart: Chart, where: Places) -> dict[str, Column]:
         "end": np.maximum(times.end, 0),
         "needs": chart.analysis.dependencies.producer,
         "cause": why.cause,
-        "held": chart.analysis.memory.held,
+        "held": memory.held,
+        **({"kept": memory.kept} if memory.passing else {}),
         "line": where.line,
         "column": where.column,
     }

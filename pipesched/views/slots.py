@@ -109,10 +109,11 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     ran = chart.times.start[part] >= 0
     forward = makes(chart.schedule.op[part], Result.ACTIVATION)
     when = np.where(forward, chart.times.start[part], chart.times.end[part])[ran]
-    held = chart.analysis.memory.held[part][ran]
-    if chart.schedule.forward_only:
+    memory = chart.analysis.memory
+    held = memory.held[part][ran]
+    if memory.passing:
         when = np.stack([when, chart.times.end[part][ran]], axis=1).ravel()
-        held = np.stack([held, np.zeros_like(held)], axis=1).ravel()
+        held = np.stack([held, memory.kept[part][ran]], axis=1).ravel()
     nothing = np.zeros(1, dtype=np.int64)
     return np.concatenate([nothing, when]), np.concatenate([nothing, held])
 
@@ -186,7 +187,12 @@ def _sites(schedule: Schedule) -> tuple[list[Span | None], Column, tuple[str, ..
 
 
 def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
-    """What the rank holds after each operation; each value is written once."""
-    values = chart.analysis.memory.held.tolist()
+    """What the rank holds after each operation, and while it runs if it is an F; each value is written once."""
+    return amounts(chart, chart.analysis.memory.held, written)
+
+
+def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
+    """A column in parts, in the unit."""
+    values = column.tolist()
     known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

@@ -67,7 +67,8 @@ def microseconds(chart: Chart) -> int:
 class _Trace:
     """The columns of a chart as lists, and the messages by rank; tick: microseconds of one.
 
-    names: ``F0.3``. about: op, stage and microbatch as members of an object. held: after each operation, a JSON number.
+    names: ``F0.3``. about: op, stage and microbatch as members of an object. held: after each operation, and while
+    it runs if it is an F; kept: after each; JSON numbers.
     """
 
     chart: Chart
@@ -78,6 +79,7 @@ class _Trace:
     names: list[str]
     about: list[str]
     held: list[str]
+    kept: list[str]
     needs: list[int]
     critical: frozenset[int]
     messages: list[list[Message]]
@@ -98,6 +100,7 @@ class _Trace:
             [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns],
             [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns],
             slots.held(chart, _number),
+            slots.amounts(chart, chart.analysis.memory.kept, _number),
             chart.analysis.dependencies.producer.tolist(),
             frozenset(critical_path(times, why)),
             messages(chart, tick),
@@ -159,8 +162,8 @@ class _Trace:
         yield _counter(rank, 0, "0")
         for i in range(low, ran):
             yield _counter(rank, self.start[i] if self.names[i][0] == "F" else self.end[i], self.held[i])
-            if self.chart.schedule.forward_only:
-                yield _counter(rank, self.end[i], "0")
+            if self.kept[i] != self.held[i]:
+                yield _counter(rank, self.end[i], self.kept[i])
 
     def _stop(self, rank: int, when: int) -> Iterator[str]:
         """Where the rank stops for good: an instant, a slice until after all that runs, and its ends of messages."""

@@ -34,10 +34,10 @@ const head = (index) => (second[index] ? index - 1 : index); // the first part o
 const partner = (index) =>
   second[index] ? index - 1 : index + 1 < count && second[index + 1] ? index + 1 : -1;
 
-// An F takes memory at its start, all else frees it at its end: when `held` becomes true. Without any backward an F
-// frees at its own end.
-const forwardOnly = kind.every((k) => k === 0);
-const heldAt = (index, t) => (forwardOnly && end[index] <= t ? 0 : held[index]);
+// An F takes memory at its start, all else frees it at its end: when `held` becomes true. Where no backward follows, an
+// F frees at its own end, and `kept` is what is held then.
+const kept = document.getElementById("column-kept") ? column("kept") : held;
+const heldAt = (index, t) => (end[index] <= t ? kept[index] : held[index]);
 const change = new Float64Array(count);
 for (let i = 0; i < count; i++) change[i] = kind[i] === 0 ? begin[i] : end[i];
 

@@ -48,7 +48,7 @@ function describeOperation(i) {
     ["", `start ${time(begin[i])}, end ${time(end[i])}`],
     ["", needOf(i)],
     ["", causeOf(i)],
-    ["", `rank ${rank} holds ${amount(held[i])} ${forwardOnly ? "while it runs" : kind[i] === 0 ? "from its start on" : "after it"}; its peak is ${amount(peaks[rank])}`],
+    ["", `rank ${rank} holds ${amount(held[i])} ${kept[i] < held[i] ? "while it runs" : kind[i] === 0 ? "from its start on" : "after it"}; its peak is ${amount(peaks[rank])}`],
     ...(place ? [["code", place]] : []),
     ...(text ? [["code", text]] : []),
   ];
