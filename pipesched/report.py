@@ -254,7 +254,7 @@ class Report:
 
     def _head(self, color: bool, name: str | None) -> str:
         counts = f"{_number(self.parts.operations)} ops, {_number(self.parts.messages)} messages"
-        counts = f"frozen stages {ranges(self.frozen)}   {counts}" if self.frozen else counts
+        counts = f"frozen {ranges(self.frozen)}   {counts}" if self.frozen else counts
         counts = f"forward-only   {counts}" if self.forward_only else counts
         return "  ".join([render.paint("ok", "ok", color), *self._title(name)]) + "   " + counts
 

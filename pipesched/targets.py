@@ -65,6 +65,7 @@ class Stream(Target):
         from pipesched.formats import stream_write
 
         stream_write.routes_of(schedule.placement)
+        stream_write.require_trained(schedule.placement)
         if program is not None:
             stream_write.require_words(program)
 

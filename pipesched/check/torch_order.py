@@ -20,6 +20,7 @@ import numpy as np
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import among, computes
+from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -57,6 +58,10 @@ def check_torch_target(schedule: Schedule, program: Program | None) -> Iterator[
     if len(unknown := np.flatnonzero(~among(schedule.op, ACTIONS))):
         names = " and ".join(Op(op).name for op in np.unique(schedule.op[unknown]).tolist())
         yield _refused(schedule, f"it runs {names}", "torch knows no such operation", f"emit it with {_INSTEAD}")
+    if schedule.placement.frozen:
+        stages = ranges(schedule.placement.frozen)
+        why, note = f"it has frozen stages: {stages}", "torch's loader asks for a B or an I and W of every stage"
+        yield _refused(schedule, why, note, "leave the `frozen` lines out, and freeze the modules")
     if len(schedule) and schedule.forward_only:
         asks = f"torch's loader asks for {schedule.microbatches} backwards of every stage"
         yield _refused(schedule, "it has no backward", asks, f"emit it with {_INSTEAD}")

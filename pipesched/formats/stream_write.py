@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
 from pipesched.model.columns import Ints
+from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
@@ -92,6 +93,17 @@ def _scattered(placement: Placement, route: int, name: str) -> Diagnostic:
     )
 
 
+def require_trained(placement: Placement) -> None:
+    """Whether all stages are trained.
+
+    Raises:
+        PipeschedError: PS814.
+    """
+    if placement.frozen:
+        message = f"a stream of version 1 cannot say which stages are frozen: {ranges(placement.frozen)}"
+        raise fail(Code.TARGET, message, help="`--target torch-csv` has B on frozen stages, as torch wants")
+
+
 def require_words(program: Program) -> None:
     """Whether version 1 has an instruction for everything here.
 
@@ -99,6 +111,7 @@ def require_words(program: Program) -> None:
         PipeschedError: PS814.
     """
     known = np.array([op.name in FIELDS for op in Op])
+    require_trained(program.placement)
     found = [*_refused(program, np.flatnonzero(~known[program.op]), "it is torch's own, for sharded stages and waits")]
     found += _refused(program, np.flatnonzero(program.group >= 0), "it has no fused batches of messages")
     found += _refused(program, np.flatnonzero(program.communicator != 0), "it has one communicator")

@@ -310,8 +310,14 @@ def lines(placement: Placement) -> Iterator[Line]:
             taken = [f" for microbatch {_range(placement, route)}"] if shares and at == 0 else []
             head = [f"route {name}:"] if name else []
             yield Line(0, [*head, f"stage {stages} on rank {rank}", *taken], kind="route" if name else "")
+    for line in frozen_lines(placement):
+        yield Line(0, [line.strip()])
+
+
+def frozen_lines(placement: Placement) -> Iterator[str]:
+    """What says which stages are frozen."""
     for low, high in runs(placement.frozen):
-        yield Line(0, [f"frozen {low}" if high - low == 1 else f"frozen s in {low} .. {high}"])
+        yield f"frozen {low}\n" if high - low == 1 else f"frozen s in {low} .. {high}\n"
 
 
 def _shape(row: list[int], p: int, *, shares: bool) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
+from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
@@ -129,6 +130,11 @@ def _require_right(schedule: Schedule) -> None:
 
 
 def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
+    if placement.frozen:
+        message = f"the optimizer does not know frozen stages yet: {ranges(placement.frozen)}"
+        raise fail(
+            Code.NOT_OPTIMIZED, message, help="leave the `frozen` lines out: the result is right, and not shortest"
+        )
     for fit in (costs.require_fit, costs.sizes):
         try:
             fit(placement.stages)

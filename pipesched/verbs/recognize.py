@@ -16,6 +16,7 @@ from functools import partial
 
 from pipesched.analysis.likeness import READINGS, Likeness, likeness, same_place
 from pipesched.inputs import built_in, read
+from pipesched.language.placement_lines import frozen_lines
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.verbs.library import sized
@@ -91,7 +92,7 @@ def _closeness(like: Likeness) -> tuple[bool, int, Fraction]:
 
 
 def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tuple[str, Schedule]]:
-    """Every library schedule that has the placement of this one at its sizes, then the variants."""
+    """Every library schedule that has the placement of this one at its sizes, then the variants; its stages frozen."""
     p, m = schedule.ranks, schedule.microbatches
     if schedule.stages % p:
         return
@@ -99,6 +100,7 @@ def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tupl
     for name in (*built_in(), *VARIANTS):
         source = Source(f"<{name}>", VARIANTS[name]) if name in VARIANTS else read(name)
         same = partial(same_place, schedule.placement)
-        known = schedule if source == own else sized(source, sizes, placed=same)
+        alike = Source(source.name, "".join([source.text, *frozen_lines(schedule.placement)]))
+        known = schedule if source == own else sized(alike, sizes, placed=same)
         if known is not None:
             yield name, known

@@ -98,6 +98,8 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
         message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
+    if own.schedule.placement.frozen:
+        raise fail(Code.CERTIFICATE, "the schedule of the answer has frozen stages, of which no optimum is known")
     if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
         raise fail(Code.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
     return Terms.of(own.schedule, own.own_costs, answer.release, answer.caps, answer.objective), own
