@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from pipesched.source import Source
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.compare import Comparison
-    from pipesched.verbs.diff import Difference
+    from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
     from pipesched.verbs.run import torch_runtime
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
-    from pipesched.verbs.why import Why
+    from pipesched.verbs.why_report import Why
 
 __all__ = [
     "Calibration",
@@ -76,14 +76,14 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Comparison": "verbs.compare",
     "Costs": "model.costs",
     "Diagnostic": "diagnostics",
-    "Difference": "verbs.diff",
+    "Difference": "verbs.diff_report",
     "Optimum": "verbs.optimize_report",
     "Picture": "verbs.show",
     "PipeschedError": "diagnostics",
     "Placement": "model.placement",
     "Rehearsal": "verbs.run_report",
     "Source": "source",
-    "Why": "verbs.why",
+    "Why": "verbs.why_report",
     "torch_runtime": "verbs.run",
 }
 

@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from pipesched.optimizer.search.state import State
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.compare import Comparison
-    from pipesched.verbs.diff import Difference
+    from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
-    from pipesched.verbs.why import Why
+    from pipesched.verbs.why_report import Why
 
 Target: TypeAlias = str | PathLike[str] | Source | Schedule | Program | Rows | TorchSchedule
 File: TypeAlias = str | PathLike[str] | Source

@@ -22,8 +22,8 @@ from pipesched.formats import order_write
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
 from pipesched.readers import Loaded
-from pipesched.verbs import diff_report
-from pipesched.verbs.diff import Difference, differ
+from pipesched.verbs.diff import differ
+from pipesched.verbs.diff_report import Difference
 from tests.depth import deep
 from tests.makers import strategies
 
@@ -227,7 +227,7 @@ def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> No
         ]
         found = differ(a, b)
         assert found.equal == same
-        assert diff_report.text(found, every=True)
+        assert found.text(every=True)
 
 
 def applied(found: Difference, rank: int, order: list[str], length: int) -> list[str]:

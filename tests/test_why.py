@@ -24,8 +24,8 @@ from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.readers import Loaded
 from pipesched.verbs.recognize import recognize
-from pipesched.verbs.why import Why, explained
-from pipesched.verbs.why_report import as_json, text
+from pipesched.verbs.why import explained
+from pipesched.verbs.why_report import Why
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
@@ -218,7 +218,7 @@ def test_any_broken_order_is_told(seed: int) -> None:
     for rank, length in zip(gaps.rank.tolist(), gaps.length.tolist(), strict=True):
         lengths[rank] += run.analysis.time(length)
     assert lengths == list(why.idle())
-    assert text(why, every=True).count(" idles ") == len(gaps) == len(as_json(why)["gaps"])  # type: ignore[arg-type]
+    assert why.text(every=True).count(" idles ") == len(gaps) == len(why.to_json()["gaps"])  # type: ignore[arg-type]
 
 
 def test_a_rank_without_operations_only_waits() -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -28,80 +27,8 @@ from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
+from pipesched.verbs.diff_report import Alone, Difference, Move
 from pipesched.verbs.library import shared
-
-
-@dataclass(frozen=True)
-class Move:
-    """Neighbours in both orders that moved together. step_a, step_b: of the first of them, from 1.
-
-    before: what follows them in the second order, of what has not moved; None at the end.
-    """
-
-    rank: int
-    operations: tuple[str, ...]
-    step_a: int
-    step_b: int
-    before: str | None
-
-
-@dataclass(frozen=True)
-class Alone:
-    """What a rank has in one of the orders only. step: of each, from 1."""
-
-    rank: int
-    operations: tuple[str, ...]
-    steps: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Difference:
-    """All of it, by rank. facts: other sizes and placement, in words. pairs: overlap pairs that only a, only b has.
-
-    split: each B that is I and W in the other order. messages: whether instructions are compared, not computes alone.
-    """
-
-    a: Examination
-    b: Examination
-    facts: tuple[str, ...]
-    moves: tuple[Move, ...]
-    only_a: tuple[Alone, ...]
-    only_b: tuple[Alone, ...]
-    pairs_a: tuple[Alone, ...]
-    pairs_b: tuple[Alone, ...]
-    split_a: tuple[Alone, ...]
-    split_b: tuple[Alone, ...]
-    messages: bool
-
-    @property
-    def equal(self) -> bool:
-        alone = (self.only_a, self.only_b, self.pairs_a, self.pairs_b, self.split_a, self.split_b)
-        return not (self.facts or self.moves or any(alone))
-
-    @property
-    def exit_status(self) -> int:
-        """0 the same order, 1 they differ."""
-        return 0 if self.equal else 1
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def text(self, *, every: bool = False) -> str:
-        """What the command prints. every: every line, and every operation on it."""
-        from pipesched.verbs import diff_report
-
-        return diff_report.text(self, every=every)
-
-    def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
-        from pipesched.verbs import diff_report
-
-        return diff_report.as_json(self)
-
-    def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
-        """Makespan, span, the bubble of both, and peak of both; None where an order is stuck."""
-        one, two = _figures(self.a), _figures(self.b)
-        return [(name, one[name], two[name]) for name in one]
 
 
 def diff(a: Source, b: Source, options: Options) -> Difference:
@@ -201,17 +128,6 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
     if one.routes > 1 and len(one.route_of) == len(two.route_of):
         for i in np.flatnonzero(one.route_of != two.route_of).tolist():
             yield f"microbatch {i} on route {one.route_of[i]}, then on route {two.route_of[i]}"
-
-
-def _figures(made: Examination) -> dict[str, Fraction | None]:
-    time, memory = made.report.parts.time, made.report.parts.memory
-    return {
-        "makespan": time.makespan if time else None,
-        "span": time.span if time else None,
-        "bubble": time.bubble if time else None,
-        "span bubble": time.span_bubble if time else None,
-        "peak": max(memory.peak, default=Fraction(0)) if memory else None,
-    }
 
 
 _COMPUTE = ("op", "stage", "microbatch")

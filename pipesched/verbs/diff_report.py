@@ -1,8 +1,9 @@
-"""A difference as people and as programs read it."""
+"""What differs between two orders, as people and as programs read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 
@@ -10,7 +11,6 @@ from pipesched import render
 from pipesched.examine import Examination
 from pipesched.model.numbers import exact, percent
 from pipesched.render import clean
-from pipesched.verbs.diff import Alone, Difference, Move
 from pipesched.verbs.tables import ratio, short, table
 
 _LINES = 20
@@ -18,19 +18,108 @@ _OPS = 12
 _SHARES = {"bubble": "bubble", "span bubble": "bubble by span"}
 
 
-def text(found: Difference, *, every: bool = False) -> str:
-    """What differs, a line each, and what it costs; `every`: all lines and all operations."""
-    names = _names(found)
-    if found.equal:
-        what = "instructions" if found.messages else "operations"
-        count = len(found.a.loaded.program or ()) if found.messages else len(found.a.loaded.schedule)
-        return clean(
-            f"{names[0]} and {names[1]} are the same order: {count} {what} on {found.a.loaded.schedule.ranks} ranks"
-        )
-    lines = [clean(line) for line in _lines(found, every)]
-    if not every and len(lines) > _LINES:
-        lines = [*lines[:_LINES], f"... {len(lines) - _LINES} more lines (--all)"]
-    return "\n".join([*lines, "", _cost(found)])
+@dataclass(frozen=True)
+class Move:
+    """Neighbours in both orders that moved together. step_a, step_b: of the first of them, from 1.
+
+    before: what follows them in the second order, of what has not moved; None at the end.
+    """
+
+    rank: int
+    operations: tuple[str, ...]
+    step_a: int
+    step_b: int
+    before: str | None
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a rank has in one of the orders only. step: of each, from 1."""
+
+    rank: int
+    operations: tuple[str, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """All of it, by rank. facts: other sizes and placement, in words. pairs: overlap pairs that only a, only b has.
+
+    split: each B that is I and W in the other order. messages: whether instructions are compared, not computes alone.
+    """
+
+    a: Examination
+    b: Examination
+    facts: tuple[str, ...]
+    moves: tuple[Move, ...]
+    only_a: tuple[Alone, ...]
+    only_b: tuple[Alone, ...]
+    pairs_a: tuple[Alone, ...]
+    pairs_b: tuple[Alone, ...]
+    split_a: tuple[Alone, ...]
+    split_b: tuple[Alone, ...]
+    messages: bool
+
+    @property
+    def equal(self) -> bool:
+        alone = (self.only_a, self.only_b, self.pairs_a, self.pairs_b, self.split_a, self.split_b)
+        return not (self.facts or self.moves or any(alone))
+
+    @property
+    def exit_status(self) -> int:
+        """0 the same order, 1 they differ."""
+        return 0 if self.equal else 1
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, every: bool = False) -> str:
+        """What differs, a line each, and what it costs; `every`: all lines and all operations."""
+        names = _names(self)
+        if self.equal:
+            what = "instructions" if self.messages else "operations"
+            count = len(self.a.loaded.program or ()) if self.messages else len(self.a.loaded.schedule)
+            return clean(
+                f"{names[0]} and {names[1]} are the same order: {count} {what} on {self.a.loaded.schedule.ranks} ranks"
+            )
+        lines = [clean(line) for line in _lines(self, every)]
+        if not every and len(lines) > _LINES:
+            lines = [*lines[:_LINES], f"... {len(lines) - _LINES} more lines (--all)"]
+        return "\n".join([*lines, "", _cost(self)])
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        figures = {name.replace(" ", "_"): (a, b) for name, a, b in self.figures()}
+        return {
+            "ok": self.equal,
+            "equal": self.equal,
+            "sources": [self.a.loaded.source, self.b.loaded.source],
+            "compared": "instructions" if self.messages else "operations",
+            "facts": list(self.facts),
+            "moves": [_move_json(move) for move in self.moves],
+            "only": [[_alone_json(entry) for entry in alone] for alone in (self.only_a, self.only_b)],
+            "pairs": [[_alone_json(entry) for entry in alone] for alone in (self.pairs_a, self.pairs_b)],
+            "split": [[_alone_json(entry) for entry in alone] for alone in (self.split_a, self.split_b)],
+            **exact(figures={**figures, "bubble_ratio": figures["bubble"]}),
+            **{key: [one, two[key]] for two in [_costs(self.b)] for key, one in _costs(self.a).items()},
+            "diagnostics": [render.as_json(x) for made in (self.a, self.b) for x in made.report.diagnostics],
+        }
+
+    def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
+        """Makespan, span, the bubble of both, and peak of both; None where an order is stuck."""
+        one, two = _figures(self.a), _figures(self.b)
+        return [(name, one[name], two[name]) for name in one]
+
+
+def _figures(made: Examination) -> dict[str, Fraction | None]:
+    time, memory = made.report.parts.time, made.report.parts.memory
+    return {
+        "makespan": time.makespan if time else None,
+        "span": time.span if time else None,
+        "bubble": time.bubble if time else None,
+        "span bubble": time.span_bubble if time else None,
+        "peak": max(memory.peak, default=Fraction(0)) if memory else None,
+    }
 
 
 def _names(found: Difference) -> tuple[str, str]:
@@ -120,25 +209,6 @@ def _change(name: str, a: Fraction | None, b: Fraction | None) -> str:
     if name in _SHARES:
         return "0" if a == b else percent(b - a, "+").removesuffix("%") + "points"
     return "0" if a == b else ("+" if b > a else "") + short(b - a)
-
-
-def as_json(found: Difference) -> dict[str, object]:
-    """The published form, see ``emit/README.md``."""
-    figures = {name.replace(" ", "_"): (a, b) for name, a, b in found.figures()}
-    return {
-        "ok": found.equal,
-        "equal": found.equal,
-        "sources": [found.a.loaded.source, found.b.loaded.source],
-        "compared": "instructions" if found.messages else "operations",
-        "facts": list(found.facts),
-        "moves": [_move_json(move) for move in found.moves],
-        "only": [[_alone_json(entry) for entry in alone] for alone in (found.only_a, found.only_b)],
-        "pairs": [[_alone_json(entry) for entry in alone] for alone in (found.pairs_a, found.pairs_b)],
-        "split": [[_alone_json(entry) for entry in alone] for alone in (found.split_a, found.split_b)],
-        **exact(figures={**figures, "bubble_ratio": figures["bubble"]}),
-        **{key: [one, two[key]] for two in [_costs(found.b)] for key, one in _costs(found.a).items()},
-        "diagnostics": [render.as_json(x) for made in (found.a, found.b) for x in made.report.diagnostics],
-    }
 
 
 def _costs(made: Examination) -> dict[str, object]:

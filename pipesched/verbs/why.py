@@ -6,121 +6,21 @@ constant costs of filling and draining are forgotten. d is the number of ranks w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
-
-import numpy as np
 
 from pipesched import compile
 from pipesched.analysis import causes as attribution
-from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, causes, critical_path
-from pipesched.analysis.timeline import slot_costs, timeline
+from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, causes
+from pipesched.analysis.timeline import timeline
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Cost, Costs, Ticks
-from pipesched.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-from pipesched.verbs.recognize import Known, recognize
-
-
-@dataclass(frozen=True)
-class Growth:
-    """What each further microbatch adds: to the makespan, and to every part of every rank's idle time.
-
-    more: how many microbatches apart the two runs are.
-    """
-
-    more: int
-    makespan: Fraction
-    parts: Mapping[str, tuple[Fraction, ...]]
-
-    @property
-    def idle(self) -> tuple[Fraction, ...]:
-        return tuple(sum(column, Fraction(0)) for column in zip(*self.parts.values(), strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class Why:
-    """All about the idle time of one schedule. growth: None where the file has no m to vary.
-
-    instead: the makespan of the same order if messages took no time (`no_latency`), and if every stage took the mean
-    (`even_stages`); each only where that is not so already.
-    """
-
-    examined: Examination
-    causes: Causes
-    gaps: Gaps
-    split: Split
-    growth: Growth | None
-    known: Known | None
-    instead: Mapping[str, Fraction]
-
-    @property
-    def analysis(self) -> Analysis:
-        return self.examined.analysis
-
-    @property
-    def report(self) -> Report:
-        return self.examined.report
-
-    @property
-    def exit_status(self) -> int:
-        """That of the verdict."""
-        return self.report.exit_status
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def text(self, *, every: bool = False) -> str:
-        """What the command prints. every: every rank, all of the critical path, and every gap."""
-        from pipesched.verbs import why_report
-
-        return why_report.text(self, every=every)
-
-    def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
-        from pipesched.verbs import why_report
-
-        return why_report.as_json(self)
-
-    def parts(self) -> dict[str, tuple[Fraction, ...]]:
-        """The parts of the idle time by rank, in the user's unit."""
-        return _parts(self.analysis, self.split)
-
-    @cached_property
-    def path(self) -> list[int]:
-        """The operations of the critical path."""
-        return critical_path(self.analysis.timeline, self.causes)
-
-    @property
-    def path_messages(self) -> Fraction:
-        """How long the critical path is on messages."""
-        return self.analysis.time(int(self.causes.lag[self.path].sum()))
-
-    @cached_property
-    def longest_first(self) -> list[int]:
-        """The gaps by length, then by rank and time."""
-        found: list[int] = np.argsort(-self.gaps.length, kind="stable").tolist()
-        return found
-
-    def chain(self, gap: int) -> list[int]:
-        """What a gap waits for, the operation that ends the wait first."""
-        return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
-
-    def work(self) -> tuple[Fraction, ...]:
-        """By rank, of what ran."""
-        cost = np.where(self.analysis.timeline.start >= 0, slot_costs(self.analysis.schedule, self.analysis.ticks), 0)
-        sums = np.zeros(self.analysis.schedule.ranks, dtype=np.int64)
-        np.add.at(sums, self.analysis.schedule.rank, cost)
-        return tuple(map(self.analysis.time, sums.tolist()))
-
-    def idle(self) -> tuple[Fraction, ...]:
-        """By rank, the sum of its parts."""
-        return tuple(self.analysis.makespan - work for work in self.work())
+from pipesched.verbs.recognize import recognize
+from pipesched.verbs.why_report import Growth, Why, parts_of
 
 
 def why(source: Source, options: Options) -> Why:
@@ -171,10 +71,6 @@ def _same(a: Ticks, b: Ticks) -> bool:
     return equal(a.compute, b.compute) and equal(a.message, b.message) and equal(a.pair, b.pair)
 
 
-def _parts(made: Analysis, split: Split) -> dict[str, tuple[Fraction, ...]]:
-    return {part: tuple(map(made.time, getattr(split, part).tolist())) for part in PARTS}
-
-
 def _growth(source: Source, examined: Examination, split: Split) -> Growth | None:
     """The growth from m to the first larger size, of a few, that the file takes."""
     made, parameters = examined.analysis, dict(examined.loaded.schedule.parameters)
@@ -192,7 +88,7 @@ def _growth(source: Source, examined: Examination, split: Split) -> Growth | Non
             continue
         if other.schedule.stages != made.schedule.stages:
             continue
-        before, after = _parts(made, split), _parts(other, explained(other)[2])
+        before, after = parts_of(made, split), parts_of(other, explained(other)[2])
         return Growth(
             more,
             (other.makespan - made.makespan) / more,

@@ -1,23 +1,31 @@
-"""`why` as people and as programs read it; the published form is that of ``emit/README.md``."""
+"""What `why` finds, as people and as programs read it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
 from itertools import groupby
 
+import numpy as np
+
 from pipesched import render
-from pipesched.analysis.causes import PARTS
+from pipesched.analysis import causes as attribution
+from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, critical_path
 from pipesched.analysis.idle import bubble, headline, split_length
+from pipesched.analysis.timeline import slot_costs
+from pipesched.examine import Examination
 from pipesched.model.lists import Sited
 from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.render import clean, sizes
+from pipesched.report import Report
+from pipesched.schedule_analysis import Analysis
 from pipesched.source import Span
 from pipesched.verbs.recognize import Known
 from pipesched.verbs.tables import ratio, table
-from pipesched.verbs.why import Growth, Why
 
 TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")
 _RANKS = 16  # rows of the table, unless all are asked for
@@ -25,11 +33,120 @@ _LINES = 12  # of the critical path, and of the gaps
 _OPS = 6  # operations on a line of the critical path
 
 
-def text(why: Why, *, every: bool = False) -> str:
-    """The whole story; `every`: all ranks, all of the critical path, and all gaps."""
-    facts = "\n".join([*_growth(why), *_instead(why), *_known(why)])
-    parts = [_head(why), _split(why, every), facts, _path(why, every), *_gaps(why, every)]
-    return "\n\n".join(part for part in parts if part)
+@dataclass(frozen=True)
+class Growth:
+    """What each further microbatch adds: to the makespan, and to every part of every rank's idle time.
+
+    more: how many microbatches apart the two runs are.
+    """
+
+    more: int
+    makespan: Fraction
+    parts: Mapping[str, tuple[Fraction, ...]]
+
+    @property
+    def idle(self) -> tuple[Fraction, ...]:
+        return tuple(sum(column, Fraction(0)) for column in zip(*self.parts.values(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Why:
+    """All about the idle time of one schedule. growth: None where the file has no m to vary.
+
+    instead: the makespan of the same order if messages took no time (`no_latency`), and if every stage took the mean
+    (`even_stages`); each only where that is not so already.
+    """
+
+    examined: Examination
+    causes: Causes
+    gaps: Gaps
+    split: Split
+    growth: Growth | None
+    known: Known | None
+    instead: Mapping[str, Fraction]
+
+    @property
+    def analysis(self) -> Analysis:
+        return self.examined.analysis
+
+    @property
+    def report(self) -> Report:
+        return self.examined.report
+
+    @property
+    def exit_status(self) -> int:
+        """That of the verdict."""
+        return self.report.exit_status
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, every: bool = False) -> str:
+        """The whole story; `every`: all ranks, all of the critical path, and all gaps."""
+        facts = "\n".join([*_growth(self), *_instead(self), *_known(self)])
+        parts = [_head(self), _split(self, every), facts, _path(self, every), *_gaps(self, every)]
+        return "\n\n".join(part for part in parts if part)
+
+    def to_json(self) -> dict[str, object]:
+        """The published form, see ``emit/README.md``."""
+        made = self.analysis
+        return {
+            "ok": self.report.ok,
+            "name": made.schedule.name,
+            "source": self.examined.loaded.source,
+            "parameters": dict(self.report.parameters),
+            **made.costs.published(made.costs_used),
+            **exact(
+                makespan=made.makespan, bubble=bubble(made.makespan, self.work()), work=self.work(), idle=self.idle()
+            ),
+            **exact(split=self.parts()),
+            "growth": None if self.growth is None else _growth_json(self.growth),
+            **exact(instead=self.instead),
+            "critical_path": list(map(partial(_step_json, self), self.path, _spans(made.schedule, self.path))),
+            "gaps": [_gap_json(self, gap) for gap in self.longest_first],
+            "recognized": None if self.known is None else _known_json(self.known, made.schedule),
+            "diagnostics": [render.as_json(diagnostic) for diagnostic in self.report.diagnostics],
+        }
+
+    def parts(self) -> dict[str, tuple[Fraction, ...]]:
+        """The parts of the idle time by rank, in the user's unit."""
+        return parts_of(self.analysis, self.split)
+
+    @cached_property
+    def path(self) -> list[int]:
+        """The operations of the critical path."""
+        return critical_path(self.analysis.timeline, self.causes)
+
+    @property
+    def path_messages(self) -> Fraction:
+        """How long the critical path is on messages."""
+        return self.analysis.time(int(self.causes.lag[self.path].sum()))
+
+    @cached_property
+    def longest_first(self) -> list[int]:
+        """The gaps by length, then by rank and time."""
+        found: list[int] = np.argsort(-self.gaps.length, kind="stable").tolist()
+        return found
+
+    def chain(self, gap: int) -> list[int]:
+        """What a gap waits for, the operation that ends the wait first."""
+        return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
+
+    def work(self) -> tuple[Fraction, ...]:
+        """By rank, of what ran."""
+        cost = np.where(self.analysis.timeline.start >= 0, slot_costs(self.analysis.schedule, self.analysis.ticks), 0)
+        sums = np.zeros(self.analysis.schedule.ranks, dtype=np.int64)
+        np.add.at(sums, self.analysis.schedule.rank, cost)
+        return tuple(map(self.analysis.time, sums.tolist()))
+
+    def idle(self) -> tuple[Fraction, ...]:
+        """By rank, the sum of its parts."""
+        return tuple(self.analysis.makespan - work for work in self.work())
+
+
+def parts_of(made: Analysis, split: Split) -> dict[str, tuple[Fraction, ...]]:
+    """The parts of an idle time by rank, in the user's unit."""
+    return {part: tuple(map(made.time, getattr(split, part).tolist())) for part in PARTS}
 
 
 def _head(why: Why) -> str:
@@ -191,26 +308,6 @@ def _no_more(why: Why, rank: int) -> str:
     if not why.path:
         return "has nothing to do"
     return f"has nothing left to do; {_called(why.analysis.schedule, why.path[-1])} ends last"
-
-
-def as_json(why: Why) -> dict[str, object]:
-    """The published form, see ``emit/README.md``."""
-    made = why.analysis
-    return {
-        "ok": why.report.ok,
-        "name": made.schedule.name,
-        "source": why.examined.loaded.source,
-        "parameters": dict(why.report.parameters),
-        **made.costs.published(made.costs_used),
-        **exact(makespan=made.makespan, bubble=bubble(made.makespan, why.work()), work=why.work(), idle=why.idle()),
-        **exact(split=why.parts()),
-        "growth": None if why.growth is None else _growth_json(why.growth),
-        **exact(instead=why.instead),
-        "critical_path": list(map(partial(_step_json, why), why.path, _spans(made.schedule, why.path))),
-        "gaps": [_gap_json(why, gap) for gap in why.longest_first],
-        "recognized": None if why.known is None else _known_json(why.known, made.schedule),
-        "diagnostics": [render.as_json(diagnostic) for diagnostic in why.report.diagnostics],
-    }
 
 
 def _growth_json(growth: Growth) -> dict[str, object]:
