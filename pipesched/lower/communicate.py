@@ -17,8 +17,6 @@ match by position. It fails only if the compute order itself is a cycle. (Compar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
@@ -31,28 +29,11 @@ from pipesched.model.schedule import Schedule
 
 MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # what comes first among the events of one instant
 
+Entries = tuple[Column, ...]
+"""Instructions to be put in order, as columns: rank, op, stage, microbatch, peer, second, source and event. `event`
+numbers the instant; the two ends of a message share it."""
 
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """Instructions to be put in order: where, what, and when. `event` numbers the instant; both ends share it."""
-
-    rank: Column
-    op: Column
-    stage: Column
-    microbatch: Column
-    peer: Column
-    second: Column
-    source: Column
-    event: Column
-
-    @classmethod
-    def sorted(cls, parts: list[Entries]) -> Entries:
-        """All parts, by rank, then by instant. One packed sort, then a column at a time."""
-        key = np.concatenate([(part.rank.astype(np.int64) << 40) | part.event for part in parts])
-        order = np.argsort(key, kind="stable").astype(np.int32)
-        del key
-        names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(part, name) for part in parts])[order] for name in names))
+_TYPES = (np.int32, np.int8, np.int32, np.int32, np.int32, np.bool_, np.int32, np.int64)
 
 
 def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:
@@ -73,25 +54,32 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     parts = [
         _computes(schedule, computes),
         *_messages(schedule, producer, consumer, messages),
-        _local(schedule, reduced, Op.REDUCE_GRAD, reductions),
+        _entries(schedule.rank[reduced], Op.REDUCE_GRAD, schedule.stage[reduced], source=reduced, event=2 * reductions),
         *_endings(schedule, size),
     ]
-    made = Entries.sorted(parts)
-    start = np.searchsorted(made.rank, np.arange(schedule.ranks + 1)).astype(np.int64)
+    rank, op, stage, microbatch, peer, second, source, event = _sorted(parts)
     return Program(
         schedule.name,
         schedule.placement,
-        made.op,
-        made.stage,
-        made.microbatch,
-        made.peer,
-        np.broadcast_to(np.int32(-1), len(made.op)),
-        np.broadcast_to(np.int32(0), len(made.op)),
-        made.second,
-        start,
-        Chosen(schedule.origin, made.source),
-        made.event,
+        op,
+        stage,
+        microbatch,
+        peer,
+        np.broadcast_to(np.int32(-1), len(op)),
+        np.broadcast_to(np.int32(0), len(op)),
+        second,
+        np.searchsorted(rank, np.arange(schedule.ranks + 1)).astype(np.int64),
+        Chosen(schedule.origin, source),
+        event,
     )
+
+
+def _sorted(parts: list[Entries]) -> Entries:
+    """All parts, by rank, then by instant. One packed sort, then a column at a time."""
+    key = np.concatenate([(part[0].astype(np.int64) << 40) | part[-1] for part in parts])
+    order = np.argsort(key, kind="stable").astype(np.int32)
+    del key
+    return tuple(np.concatenate(columns)[order] for columns in zip(*parts, strict=True))
 
 
 def _instants(time: Ints, which: Column) -> Ints:
@@ -124,15 +112,19 @@ def _last_backward(schedule: Schedule) -> Ints:
     return at[first]
 
 
-def _entries(rank: Column, op: Column | Op, stage: Column, **rest: Column) -> Entries:
-    size = len(rank)
-    kinds = {"microbatch": np.int32, "peer": np.int32, "second": np.bool_, "source": np.int32}
-    filled = {name: rest.get(name, np.broadcast_to(kind(-1), size)) for name, kind in kinds.items()}
-    if "second" not in rest:
-        filled["second"] = np.broadcast_to(np.False_, size)
-    ops = np.broadcast_to(np.int8(op), size) if isinstance(op, Op) else op.astype(np.int8)
-    made: dict[str, Column] = {name: column.astype(kinds[name], copy=False) for name, column in filled.items()}
-    return Entries(rank, ops, stage.astype(np.int32, copy=False), event=rest["event"], **made)
+def _entries(
+    rank: Column,
+    op: Column | Op,
+    stage: Column,
+    *,
+    event: Column,
+    microbatch: Column | int = -1,
+    peer: Column | int = -1,
+    second: Column | bool = False,
+    source: Column | int = -1,
+) -> Entries:
+    row = (rank, op, stage, microbatch, peer, second, source, event)
+    return tuple(np.broadcast_to(np.asarray(x, dtype=t), len(rank)) for x, t in zip(row, _TYPES, strict=True))
 
 
 def _computes(schedule: Schedule, event: Ints) -> Entries:
@@ -168,10 +160,6 @@ _OF_CONSUMER = {
     for role in (SENDS, RECEIVES)
 }
 """By kind of compute: what sends or receives the result that it takes."""
-
-
-def _local(schedule: Schedule, at: Ints, op: Op, event: Ints) -> Entries:
-    return _entries(schedule.rank[at], op, schedule.stage[at], source=at, event=2 * event)
 
 
 def _endings(schedule: Schedule, size: int) -> list[Entries]:
