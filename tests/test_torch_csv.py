@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.formats import torch_csv
-from pipesched.formats.torch_cells import Bad, cells, read_cell, read_plain_row
+from pipesched.formats.rows import Bad
+from pipesched.formats.torch_cells import cells, read_cell, read_plain_row
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule

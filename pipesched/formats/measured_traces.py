@@ -23,8 +23,8 @@ import numpy as np
 
 from pipesched.analysis.measured_run import Measured
 from pipesched.diagnostics import Code, Label, fail
-from pipesched.formats.rows import SPARE, place, rank_table
-from pipesched.formats.torch_cells import Bad, read_cell
+from pipesched.formats.rows import SPARE, Bad, place, rank_table
+from pipesched.formats.torch_cells import read_cell
 from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.ops import LETTERS, MAKERS, Compute, Op, Result
 from pipesched.model.schedule import Schedule

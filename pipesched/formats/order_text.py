@@ -26,7 +26,18 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats.order_write import WORDS, write, write_program
-from pipesched.formats.rows import LARGEST, Rows, number, other_stage, place, rank_table, require_dense, require_ranks
+from pipesched.formats.rows import (
+    LARGEST,
+    Bad,
+    Rows,
+    number,
+    other_stage,
+    place,
+    rank_table,
+    require_dense,
+    require_ranks,
+    short,
+)
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
 from pipesched.model.ops import COMPUTES, KIND, LETTERS, Instruction, overlap
@@ -112,15 +123,6 @@ def _placement(rows: Rows, peer: Column, origin: WordOrigin) -> Placement:
 HELP = "words are F0.1, F3.1+B2.0, send:F0.1>1, recv:F0.1<0, wait:F0.1, reduce:2, sync:2=5, step, unshard:2, reshard:2"
 
 
-@dataclass(frozen=True, slots=True)
-class Bad:
-    """Why a word is refused. `beyond`: it is a number that is too large, not a text that is no word."""
-
-    reason: str
-    help: str = HELP
-    beyond: bool = False
-
-
 _FIELDS = {name: f"(?P<{name}>[0-9]+)" for name in ("stage", "made", "microbatch", "peer")}
 _FIELDS["communicator"] = "(?:@(?P<communicator>[0-9]+))?"
 _PATTERNS = {
@@ -146,14 +148,14 @@ def read_word(text: str, group: int) -> tuple[Instruction, ...] | Bad:
             return _no_operation(text, found)
         instructions.append((found, second))
     if plus and not overlap(instructions[0][0].op, instructions[1][0].op):
-        return Bad(f"{_short(text)!r} is no overlap pair", "a pair is an F, then a B or an I, as in F3.1+B2.0")
+        return Bad(f"{short(text)!r} is no overlap pair", "a pair is an F, then a B or an I, as in F3.1+B2.0")
     return tuple(
         Instruction(x.op, x.stage, x.microbatch, x.peer, group, x.communicator, second) for x, second in instructions
     )
 
 
 def _no_operation(text: str, why: Bad) -> Bad:
-    return Bad(f"{_short(text)!r} is no operation: {why.reason}", why.help, why.beyond)
+    return Bad(f"{short(text)!r} is no operation: {why.reason}", why.help, why.beyond)
 
 
 def _one(text: str) -> Instruction | Bad:
@@ -163,20 +165,16 @@ def _one(text: str) -> Instruction | Bad:
     if op is None or match is None:
         if _GRADIENT_OF_I.match(text):
             return Bad("a gradient bears the letter B, whether B or I made it", "write send:B3.0>1")
-        return Bad("it is not in the notation of orders")
+        return Bad("it is not in the notation of orders", HELP)
     beyond = next((x for x in _WIDE.findall(text) if number(x) > LARGEST), None)
     if beyond is not None:
-        return Bad(f"{_short(beyond)} is beyond the limit of {LARGEST:,}", beyond=True)
+        return Bad(f"{short(beyond)} is beyond the limit of {LARGEST:,}", HELP, beyond=True)
     found = {name: number(digits) for name, digits in match.groupdict().items() if digits is not None}
     stage = found["made"] - op.kind.of * op.receive if "made" in found else found.get("stage", -1)
     if op.receive and stage < 0:
-        return Bad("stage 0 makes no gradient that anybody could receive")
+        return Bad("stage 0 makes no gradient that anybody could receive", HELP)
     microbatch, peer = found.get("microbatch", -1), found.get("peer", -1)
     return Instruction(op, stage, microbatch, peer, communicator=found.get("communicator", 0))
-
-
-def _short(text: str, limit: int = 40) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 # Lines. One of computes alone is read as a whole: its letters and its numbers are two strings. Any other is read word
@@ -273,7 +271,7 @@ class Lines:
             raise fail(Code.TOO_MANY_OPERATIONS, message, Label(span, "one too many"), help=help)
         found = read_word(text, group)
         if isinstance(found, Bad):
-            self._bad(span, Code.OUT_OF_RANGE if found.beyond else Code.CELL, found.reason, found.help)
+            self._bad(span, found.code, found.reason, found.help)
             return ()
         return found
 

@@ -50,6 +50,24 @@ def require_ranks(ranks: int, most: int) -> None:
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=help)
 
 
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Why a word or a cell is refused. `beyond`: it is a number that is too large, not a text that means nothing."""
+
+    reason: str
+    help: str
+    beyond: bool = False
+
+    @property
+    def code(self) -> Code:
+        return Code.OUT_OF_RANGE if self.beyond else Code.CELL
+
+
+def short(text: str, limit: int = 40) -> str:
+    """A text as a message shows it."""
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """The operations or instructions of all rows, as columns; -1 where a column has no meaning."""

@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from pipesched.formats.rows import LARGEST, number
+from pipesched.formats.rows import LARGEST, Bad, number, short
 from pipesched.model.columns import Bools, Column
 from pipesched.model.ops import Op
 from pipesched.model.torch_versions import ACTIONS, TorchVersion, first_with
@@ -43,15 +43,6 @@ class Cell:
     @property
     def end(self) -> int:
         return self.start + len(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Bad:
-    """Why a cell is refused. `beyond`: it is a number that is too large, not a text that is not an action."""
-
-    reason: str
-    help: str = SHAPE
-    beyond: bool = False
 
 
 def cells(row: str) -> Iterator[Cell]:
@@ -98,11 +89,11 @@ def _entry(match: re.Match[str]) -> Entry | Bad:
     op = Op[match[2]]
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:
-            return Bad(f"{op.name} is for a whole stage, and torch ignores the microbatch {match[3][:20]}")
-        return Bad(f"{op.name} needs a microbatch, and torch reads it without one")
+            return Bad(f"{op.name} is for a whole stage, and torch ignores the microbatch {match[3][:20]}", SHAPE)
+        return Bad(f"{op.name} needs a microbatch, and torch reads it without one", SHAPE)
     for what, digits in (("stage", match[1]), ("microbatch", match[3])):
         if number(digits) > LARGEST:
-            return Bad(f"{what} {_short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}", beyond=True)
+            return Bad(f"{what} {short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}", SHAPE, beyond=True)
     return op, number(match[1]), number(match[3]) if match[3] else -1
 
 
@@ -115,9 +106,9 @@ def _reading(text: str, version: TorchVersion) -> str:
     if match is None:
         return f"{torch} refuses it when it loads the file"
     rest = text[match.end() :]
-    drops = f" and drops {_short(rest)!r}" if rest else ""
+    drops = f" and drops {short(rest)!r}" if rest else ""
     without = " without a microbatch" if not match[3] and Op[match[2]] not in WITHOUT_MICROBATCH else ""
-    read = f"{int(match[1])}{match[2]}{int(match[3]) if match[3] else ''}" if len(match[0]) < 40 else _short(match[0])
+    read = f"{int(match[1])}{match[2]}{int(match[3]) if match[3] else ''}" if len(match[0]) < 40 else short(match[0])
     return f"{torch} reads it as {read}{without}{drops}"
 
 
@@ -142,7 +133,7 @@ def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
 def _advice(text: str) -> str:
     """What to write instead, where that is plain."""
     if PLAIN.fullmatch(text.upper()) or _OVERLAP.fullmatch(text.upper()):
-        return f"torch's letters are upper case: {_short(text.upper())}"
+        return f"torch's letters are upper case: {short(text.upper())}"
     if not text.isascii() or not text.isprintable():
         odd = next(c for c in text if not c.isascii() or not c.isprintable())
         return f"remove the character U+{ord(odd):04X}"
@@ -150,10 +141,6 @@ def _advice(text: str) -> str:
     if len(pieces) > 1 and all(PLAIN.fullmatch(piece) for piece in pieces):
         return f"put a comma between actions: {','.join(pieces[:4])}"
     return SHAPE
-
-
-def _short(text: str, limit: int = 40) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 # A row of plain cells, read as a whole: its names and its numbers are two texts. Overlap pairs become cells with ``;``

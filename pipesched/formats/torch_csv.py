@@ -19,8 +19,8 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
-from pipesched.formats.rows import Rows, disagreements, peers, place, require_ranks, table_of
-from pipesched.formats.torch_cells import PLAIN, Bad, Cell, Columns, cells, parts, read_cell, read_plain_row
+from pipesched.formats.rows import Bad, Rows, disagreements, peers, place, require_ranks, short, table_of
+from pipesched.formats.torch_cells import PLAIN, Cell, Columns, cells, parts, read_cell, read_plain_row
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
 from pipesched.model.ops import Op
@@ -194,15 +194,8 @@ def _odd_cells(row: str, version: TorchVersion) -> list[tuple[int, Cell]]:
 
 
 def _bad_cell(bad: Bad, span: Span, line: int, number: int) -> Diagnostic:
-    text = span.text if len(span.text) <= 40 else f"{span.text[:40]}…"
-    code = Code.OUT_OF_RANGE if bad.beyond else Code.CELL
-    return Diagnostic(
-        code,
-        f"{text!r} is not an action: {bad.reason}",
-        (Label(span, f"rank {line - 1}, cell {number}"),),
-        (),
-        bad.help,
-    )
+    label = Label(span, f"rank {line - 1}, cell {number}")
+    return Diagnostic(bad.code, f"{short(span.text)!r} is not an action: {bad.reason}", (label,), (), bad.help)
 
 
 def _no_actions(source: Source, line: int, row: str) -> Diagnostic:

@@ -60,30 +60,24 @@ def settings(order: Schedule | Program, path: str) -> list[str]:
 
 def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
     """The same options in the form of either release."""
-    each = placement.stages // placement.ranks
-    options: dict[str, dict[str, int | str]] = {
-        "parallelism": {
-            "pipeline_parallel_degree": placement.ranks,
-            "pipeline_parallel_schedule": name,
-            "pipeline_parallel_schedule_csv": path,
-        },
-        "training": {"local_batch_size": placement.microbatches},
-    }
-    why = {
-        "pipeline_parallel_schedule": "for the placement alone; the order is that of the file",
-        "local_batch_size": f"{placement.microbatches} x parallelism.pipeline_parallel_microbatch_size, 1 unless set",
-    }
-    lines = ["torchtitan 0.2.2, in its TOML file:"]
-    for section, values in options.items():
-        lines.append(f"  [{section}]")
-        for key, value in values.items():
-            lines.append(f"  {key} = {json.dumps(value)}" + (f"        # {why[key]}" if key in why else ""))
-    given = " ".join(
-        f"--{section}.{key} {shlex.quote(str(value))}"
-        for section, values in options.items()
-        for key, value in values.items()
+    each, m = placement.stages // placement.ranks, placement.microbatches
+    degree, schedule, csv, batch = (
+        "pipeline_parallel_degree",
+        "pipeline_parallel_schedule",
+        "pipeline_parallel_schedule_csv",
+        "local_batch_size",
     )
-    lines.append(f"torchtitan 0.3.0, on its command line: {given}")
+    lines = [
+        "torchtitan 0.2.2, in its TOML file:",
+        "  [parallelism]",
+        f"  {degree} = {placement.ranks}",
+        f"  {schedule} = {json.dumps(name)}        # for the placement alone; the order is that of the file",
+        f"  {csv} = {json.dumps(path)}",
+        "  [training]",
+        f"  {batch} = {m}        # {m} x parallelism.pipeline_parallel_microbatch_size, 1 unless set",
+        f"torchtitan 0.3.0, on its command line: --parallelism.{degree} {placement.ranks} "
+        f"--parallelism.{schedule} {name} --parallelism.{csv} {shlex.quote(path)} --training.{batch} {m}",
+    ]
     if name == "PipelineScheduleMulti":
         lines.append(
             f"both: parallelism.pipeline_parallel_layers_per_stage so that the model makes {placement.stages} stages, "
