@@ -1,0 +1,147 @@
+"""Random programs of the language in which no operation names its microbatch, and what they write.
+
+A program is a run that was written down: at each step some rank writes a word for what can go next there, a letter with
+its chunk, a bare W, `drain W`, or an overlap. So every order of a rank comes up, and nothing waits in a cycle.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Step: TypeAlias = tuple[str, int, int]  # letter, stage, microbatch
+Slot: TypeAlias = tuple[Step, ...]
+
+
+@dataclass
+class Written:
+    """homes: by route, then by stage, the rank. first: by route, the microbatches that take it. slots: by rank."""
+
+    homes: list[list[int]]
+    first: list[tuple[int, int]]
+    ranks: int
+    words: list[list[str]] = field(default_factory=list)
+    slots: list[list[Slot]] = field(default_factory=list)
+
+    @property
+    def stages(self) -> int:
+        return len(self.homes[0])
+
+    @property
+    def microbatches(self) -> int:
+        return self.first[-1][1]
+
+    def home(self, stage: int, microbatch: int) -> int:
+        return self.homes[self.route(microbatch)][stage]
+
+    def route(self, microbatch: int) -> int:
+        return next(route for route, (low, high) in enumerate(self.first) if low <= microbatch < high)
+
+    def chunks(self, rank: int) -> list[tuple[int, int]]:
+        """(route, stage) of each chunk of a rank."""
+        return [(route, s) for route, row in enumerate(self.homes) for s, home in enumerate(row) if home == rank]
+
+    def text(self, *lines: str) -> str:
+        """The file, with more lines behind its placement."""
+        named = [f"route r{n}: " if len(self.homes) > 1 else "" for n in range(len(self.homes))]
+        said = ["schedule random(p, m)"]
+        for route, row in enumerate(self.homes):
+            taken = f" for microbatch {self.first[route][0]} .. {self.first[route][1]}" if len(self.homes) > 1 else ""
+            said += [f"{named[route]}stage {s} on rank {home}{taken}" for s, home in enumerate(row)]
+        programs = [f"rank {rank} {{ {'  '.join(words)} }}" for rank, words in enumerate(self.words)]
+        return "\n".join([*said, *lines, *programs]) + "\n"
+
+
+class Writer:
+    """Writes one."""
+
+    def __init__(self, seed: int, *, ranks: int = 4, microbatches: int = 4, recompute: float = 0) -> None:
+        self.rng = rng = random.Random(seed)
+        p, m = rng.randint(1, ranks), rng.randint(1, microbatches)
+        row = rng.choice(
+            ([*range(p)], [*range(p)] * rng.randint(1, 2), [*range(p), *reversed(range(p))], [*range(p), *_any(rng, p)])
+        )
+        routes = 2 if m > 1 and rng.random() < 0.3 else 1
+        cut = m if routes == 1 else rng.randint(1, m - 1)
+        self.made = Written([row, [p - 1 - x for x in row]][:routes], [(0, cut), (cut, m)][:routes], p)
+        self.made.words, self.made.slots = [[] for _ in range(p)], [[] for _ in range(p)]
+        self.split = [[rng.random() < 0.5 for _ in row] for _ in range(routes)]
+        self.again = [[rng.random() < recompute for _ in row] for _ in range(routes)]
+        self.pairs = rng.choice((0, 0.5, 1))
+        self.done: set[Step] = set()
+        self.pending: list[list[tuple[int, Step]]] = [[] for _ in range(p)]  # by rank: chunk, and its I without a W
+
+    def write(self) -> Written:
+        ranks = list(range(self.made.ranks))
+        while True:
+            able = [(rank, self.possible(rank)) for rank in ranks]
+            able = [(rank, ready) for rank, ready in able if ready or self.pending[rank]]
+            if not able:
+                return self.made
+            rank, ready = self.rng.choice(able)
+            if self.pending[rank] and (not ready or self.rng.random() < 0.4):
+                self.weigh(rank)
+            else:
+                self.put(rank, self.rng.choice(ready), ready)
+
+    def possible(self, rank: int) -> list[tuple[int, Step]]:
+        """What can be written next for each chunk: an F, a backward, an R."""
+        found = []
+        for chunk, (route, stage) in enumerate(self.made.chunks(rank)):
+            low, high = self.made.first[route]
+            back = "I" if self.split[route][stage] else "B"
+            for letter in ("F", back, *(["R"] if self.again[route][stage] else [])):
+                i = next((i for i in range(low, high) if (letter, stage, i) not in self.done), high)
+                if i < high and self.ready(route, (letter, stage, i)):
+                    found.append((chunk, (letter, stage, i)))
+        return found
+
+    def ready(self, route: int, step: Step) -> bool:
+        letter, stage, i = step
+        if letter == "F":
+            return stage == 0 or ("F", stage - 1, i) in self.done
+        if ("F", stage, i) not in self.done or letter == "R":
+            return letter == "R" and ("F", stage, i) in self.done
+        if self.again[route][stage] and ("R", stage, i) not in self.done:
+            return False
+        return stage == self.made.stages - 1 or any((x, stage + 1, i) in self.done for x in "IB")
+
+    def put(self, rank: int, one: tuple[int, Step], ready: list[tuple[int, Step]]) -> None:
+        both = [one]
+        if one[1][0] in "FIB" and self.rng.random() < self.pairs:
+            wanted = "IB" if one[1][0] == "F" else "F"
+            alike = [x for x in ready if x[1][0] in wanted and x[1][2] != one[1][2]]
+            both += [self.rng.choice(alike)] if alike else []
+        both.sort(key=lambda x: x[1][0] != "F")
+        words = [f"{step[0]}[{chunk}]" for chunk, step in both]
+        self.made.words[rank].append(words[0] if len(both) == 1 else f"overlap({', '.join(words)})")
+        self.made.slots[rank].append(tuple(step for _, step in both))
+        for chunk, step in both:
+            self.done.add(step)
+            if step[0] == "I":
+                self.pending[rank].append((chunk, step))
+
+    def weigh(self, rank: int) -> None:
+        """A W: the oldest, that of a chunk, or all."""
+        pending, chance = self.pending[rank], self.rng.random()
+        chunk = self.rng.choice(pending)[0]
+        taken, word = [pending[0]], "W"
+        if chance < 0.2:
+            taken, word = list(pending), "drain W"
+        elif chance < 0.6:
+            taken, word = [next(x for x in pending if x[0] == chunk)], f"W[{chunk}]"
+        self.made.words[rank].append(word)
+        for entry in taken:
+            pending.remove(entry)
+            self.made.slots[rank].append((("W", *entry[1][1:]),))
+
+
+def _any(rng: random.Random, ranks: int) -> Iterator[int]:
+    yield from (rng.randrange(ranks) for _ in range(rng.randint(0, 3)))
+
+
+def program(seed: int, *, recompute: float = 0) -> Written:
+    """The program of a seed. recompute: how many stages compute their forwards again."""
+    return Writer(seed, recompute=recompute).write()

@@ -1,0 +1,114 @@
+"""Programs with frozen stages, played by hand: names, sets, fractions and repeated sweeps.
+
+A step is named by its letter, its stage and its microbatch. Who is behind a trained stage has a gradient to hand on;
+what the others do not need is struck out of the lists by name, and what is left is played:
+
+    F(s)         waits for F(s - 1)
+    I(s), B(s)   wait for I or B of s + 1, the last stage for its own F
+    W(s)         waits for its own I
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+Step: TypeAlias = tuple[str, int, int]
+Slot: TypeAlias = tuple[Step, ...]
+Home: TypeAlias = Mapping[tuple[int, int], int]  # the rank of a stage and a microbatch
+
+
+def letters_of(stage: int, frozen: Collection[int]) -> str:
+    """What a stage runs: whose weights learn, whose do not but hand the gradient on, who needs none."""
+    if stage not in frozen:
+        return "FIWB"
+    return "FI" if any(before not in frozen for before in range(stage)) else "F"
+
+
+def left_of(slots: Sequence[Slot], frozen: Collection[int]) -> list[Slot]:
+    """A rank's list without what is not needed; a B of which half is needed is an I."""
+    kept = []
+    for slot in slots:
+        steps = []
+        for letter, stage, i in slot:
+            able = letters_of(stage, frozen)
+            if letter in able:
+                steps.append((letter, stage, i))
+            elif letter == "B" and "I" in able:
+                steps.append(("I", stage, i))
+        if steps:
+            kept.append(tuple(steps))
+    return kept
+
+
+@dataclass(frozen=True)
+class Played:
+    """times: when every step that ran began and ended. messages: from stage, to stage, microbatch of each."""
+
+    times: Mapping[Step, tuple[Fraction, Fraction]]
+    messages: frozenset[tuple[int, int, int]]
+
+    @property
+    def makespan(self) -> Fraction:
+        return max((end for _, end in self.times.values()), default=Fraction(0))
+
+
+def needed(step: Step, stages: int, ran: Collection[Step]) -> list[Step]:
+    """What a step waits for, of what there is."""
+    letter, stage, i = step
+    if letter == "F":
+        return [("F", stage - 1, i)] if stage else []
+    if letter == "W":
+        return [("I", stage, i)]
+    if stage == stages - 1:
+        return [("F", stage, i)]
+    return [x for x in (("I", stage + 1, i), ("B", stage + 1, i)) if x in ran]
+
+
+def play(orders: Sequence[Sequence[Slot]], home: Home, stages: int, cost: Mapping[str, Sequence[Fraction]]) -> Played:
+    """cost: by letter and stage; C is the latency of what a stage sends, FB of a pair by the stage of its F."""
+    ran = {step for slots in orders for slot in slots for step in slot}
+    times: dict[Step, tuple[Fraction, Fraction]] = {}
+    messages = set()
+    left, clock = [list(slots) for slots in orders], [Fraction(0)] * len(orders)
+    moved = True
+    while moved:
+        moved = False
+        for rank, slots in enumerate(left):
+            if not slots:
+                continue
+            far = [(x, step) for step in slots[0] for x in needed(step, stages, ran) if home[x[1:]] != rank]
+            if any(x not in times for x, _ in far):
+                continue
+            messages |= {(x[1], step[1], x[2]) for x, step in far}
+            begin = max([clock[rank], *(times[x][1] + cost["C"][x[1]] for x, _ in far)])
+            clock[rank] = begin + length(slots[0], cost)
+            times |= dict.fromkeys(slots.pop(0), (begin, clock[rank]))
+            moved = True
+    return Played(times, frozenset(messages))
+
+
+def length(slot: Slot, cost: Mapping[str, Sequence[Fraction]]) -> Fraction:
+    if len(slot) == 2 and slot[1][0] == "B" and "FB" in cost:
+        return cost["FB"][slot[0][1]]
+    return sum((cost[letter][stage] for letter, stage, _ in slot), Fraction(0))
+
+
+def peak(slots: Sequence[Slot], frozen: Collection[int], at_input: Fraction, sizes: Sequence[Fraction]) -> Fraction:
+    """Most that a rank holds, in even stages: an F takes at once; all else is freed when its slot is over.
+
+    Who has no backward lets go when its F is over; whose weights do not learn frees all at its I.
+    """
+    now, most = Fraction(0), Fraction(0)
+    for slot in slots:
+        now += sum((sizes[stage] for letter, stage, _ in slot if letter == "F"), Fraction(0))
+        most = max(most, now)
+        for letter, stage, _ in slot:
+            able = letters_of(stage, frozen)
+            input_share = Fraction(1) if able == "FI" else at_input
+            share = {"F": Fraction(able == "F"), "I": input_share, "W": 1 - at_input, "B": Fraction(1)}[letter]
+            now -= share * sizes[stage]
+        most = max(most, now)
+    return most

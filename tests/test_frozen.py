@@ -1,0 +1,183 @@
+"""Frozen stages: a line leaves out what nobody wants, and what is left is right, takes the time and holds what it
+should; what cannot be is refused.
+"""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from pipesched.compile import examine, load
+from pipesched.diagnostics import PipeschedError
+from pipesched.examine import Options
+from pipesched.language.writer import write
+from pipesched.model.columns import among
+from pipesched.model.costs import Costs
+from pipesched.model.ops import Op
+from pipesched.model.release import Release
+from pipesched.schedule_analysis import Analysis
+from pipesched.source import Source
+from tests.depth import deep
+from tests.makers.ps_programs import Written, program
+from tests.oracles import frozen as oracle
+
+RELEASES = {"W": Fraction(0), "I": Fraction(1), "split:1/4": Fraction(3, 4), "torch": Fraction(-3, 5)}
+
+
+def frozen_of(rng: random.Random, stages: int) -> list[int]:
+    """Some stages, the first ones more often than not; not all."""
+    if rng.random() < 0.5:
+        return list(range(rng.randint(0, stages - 1)))
+    return sorted(rng.sample(range(stages), rng.randint(0, stages - 1)))
+
+
+def lines(stages: list[int]) -> list[str]:
+    return [f"frozen {stage}" for stage in stages]
+
+
+def slots(order: list[tuple[str, int, int, bool]]) -> list[oracle.Slot]:
+    made: list[oracle.Slot] = []
+    for letter, stage, microbatch, second in order:
+        step = (letter, stage, microbatch)
+        made = [*made[:-1], (*made[-1], step)] if second else [*made, (step,)]
+    return made
+
+
+def analysed(made: Written, text: str, costs: Costs, release: str) -> Analysis:
+    unit = load(Source("random.ps", text), Options({"p": made.ranks, "m": made.microbatches}))
+    schedule = unit.schedule
+    found = Analysis(schedule, costs, Release.parse(release))
+    orders = [
+        slots([(x.op.name, x.stage, x.microbatch, x.second) for x in schedule.order(r)]) for r in range(schedule.ranks)
+    ]
+    assert orders == [oracle.left_of(of, schedule.placement.frozen) for of in made.slots]
+    return found
+
+
+def some_costs(rng: random.Random, stages: int) -> dict[str, tuple[Fraction, ...]]:
+    keys = ["F", "I", "W", "B", "C", "M", *(["FB"] if rng.random() < 0.5 else [])]
+    return {key: tuple(Fraction(rng.randint(0, 12), rng.choice((1, 2, 3))) for _ in range(stages)) for key in keys}
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_time_and_memory_are_those_of_what_is_left(block: int) -> None:
+    """On random programs: the order is the whole one without what is not needed, and its instants, work, messages and
+    peaks are those of the play by hand.
+    """
+    for seed in range(block * deep(60), (block + 1) * deep(60)):
+        made, rng = program(seed), random.Random(seed)
+        frozen = frozen_of(rng, made.stages)
+        cost, release = some_costs(rng, made.stages), rng.choice(sorted(RELEASES))
+        found = analysed(made, made.text(*lines(frozen)), Costs(cost), release)
+        orders = [oracle.left_of(of, frozen) for of in made.slots]
+        home = {(s, i): made.home(s, i) for s in range(made.stages) for i in range(made.microbatches)}
+        played = oracle.play(orders, home, made.stages, cost)
+        schedule, times = found.schedule, found.timeline
+        assert found.makespan == played.makespan
+        for i in range(len(schedule)):
+            x = schedule[i]
+            ends = played.times[x.op.name, x.stage, x.microbatch]
+            assert (found.time(times.start[i]), found.time(times.end[i])) == ends
+        assert found.idle is not None and found.program is not None
+        assert list(found.idle.work) == [sum((oracle.length(x, cost) for x in of), Fraction(0)) for of in orders]
+        unit = Fraction(made.ranks, made.stages)
+        held = [unit * oracle.peak(of, frozen, RELEASES[release], cost["M"]) for of in orders]
+        assert list(found.memory.peak) == held
+        assert found.program.messages == len(played.messages)
+
+
+def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
+    """No finding; REDUCE_GRAD of every trained stage where it is, and SYNC of those on two ranks; of no frozen one."""
+    for seed in range(deep(120)):
+        made, rng = program(seed), random.Random(seed)
+        frozen = frozen_of(rng, made.stages)
+        source = Source("random.ps", made.text(*lines(frozen)))
+        checked = examine(load(source, Options({"p": made.ranks, "m": made.microbatches})), Options())
+        assert not [x for x in checked.report.diagnostics if x.severity == "error"]
+        program_ = checked.analysis.program
+        assert program_ is not None
+        reduced = among(program_.op, [Op.REDUCE_GRAD])
+        trained = [s for s in range(made.stages) if s not in frozen]
+        homes = {(s, made.home(s, i)) for s in trained for i in range(made.microbatches)}
+        found = list(zip(program_.stage[reduced].tolist(), program_.rank[reduced].tolist(), strict=True))
+        assert sorted(found) == sorted(homes)
+        synced = among(program_.op, [Op.SYNC])
+        copies = {(s, row[s]) for s in trained for row in made.homes if len({of[s] for of in made.homes}) == 2}
+        assert set(zip(program_.stage[synced].tolist(), program_.rank[synced].tolist(), strict=True)) == copies
+
+
+def test_live_is_what_is_held() -> None:
+    """What is live at an operation weighs what is held there."""
+    for seed in range(deep(60)):
+        made, rng = program(seed), random.Random(seed)
+        text = made.text(*lines(frozen_of(rng, made.stages)))
+        found = analysed(made, text, Costs(), "W").memory
+        unit = Fraction(made.ranks, made.stages)
+        for i in range(len(found.schedule)):
+            paired = bool(found.schedule.paired[i])
+            assert paired or found.at(i) == unit * len(found.live(i))
+
+
+def test_what_is_printed_says_the_same() -> None:
+    """A schedule with frozen stages, written as a file, evaluates to itself."""
+    for seed in range(deep(80)):
+        made, rng = program(seed), random.Random(seed)
+        text = made.text(*lines(frozen_of(rng, made.stages)))
+        sizes = Options({"p": made.ranks, "m": made.microbatches})
+        schedule = load(Source("random.ps", text), sizes).schedule
+        again = load(Source("again.ps", write(schedule)), Options()).schedule
+        assert again.placement.frozen == schedule.placement.frozen
+        for name in ("op", "stage", "microbatch", "second", "start"):
+            assert np.array_equal(getattr(again, name), getattr(schedule, name))
+
+
+HEAD = "schedule f(p = 2, m = 2)\nstage s in 0 .. 2 * p on rank s % p\n"
+ALL = "rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat m { B[0] } }\n"
+WRONG = (  # lines behind the placement, the programs, the code, the line of the finding, a part of what it says
+    ("frozen 4", ALL, "PS215", 3, "stage 4 is frozen; there are stages 0 .. 4"),
+    ("frozen 0 - 1", ALL, "PS215", 3, "stage -1 is frozen"),
+    ("frozen s in 3 .. 5", ALL, "PS215", 3, "stages 3 .. 5 are frozen"),
+    ("frozen s in 0 .. 1000000000000", ALL, "PS215", 3, "there are stages 0 .. 4"),
+    ("frozen x", ALL, "PS201", 3, "no name `x` is known"),
+    ("frozen p in 0 .. 1", ALL, "PS202", 3, "`p` is already defined"),
+    ("frozen s in 0 .. x", ALL, "PS201", 3, "no name `x` is known"),
+    ("frozen s in 0 .. s", ALL, "PS201", 3, "no name `s` is known"),
+    ("frozen true", ALL, "PS205", 3, "expected a number, found a boolean"),
+    ("frozen m / 2", ALL, "PS205", 3, "write `m // 2`"),
+    ("frozen 1 // (m - 2)", ALL, "PS206", 3, "division by zero"),
+    ("frozen s in 0 to 1", ALL, "PS101", 3, "expected `..` after `0`, found `to`"),
+    ("frozen", ALL, "PS101", 3, "expected an expression after `frozen`"),
+    ("frozen 0, 1", ALL, "PS101", 3, "found `,`"),
+    ("frozen s in 0 .. 1 on rank 0", ALL, "PS101", 3, "found `on`"),
+    ("frozzen s in 0 .. 1", ALL, "PS101", 3, "did you mean `frozen`?"),
+    ("let frozen = 1 let frozen = 2", ALL, "PS202", 3, "`frozen` is already defined"),
+    ("frozen 0", ALL.replace("B[0]", "B[0](0)"), "PS310", 4, "B0.0 runs, but stage 0 is frozen: no stage before it"),
+    ("frozen s in 0 .. 2", ALL.replace("B[0]", "I[0](1)"), "PS310", 4, "leave I0.1 out"),
+    ("frozen 2", ALL.replace("B[1]", "I[1] W[1](0)"), "PS310", 4, "W2.0 runs, but stage 2 is frozen: its weights"),
+    ("frozen 0", ALL.replace("B[0]", "B[0] B[0]"), "PS213", 4, "all microbatches 0 .. 2 of stage 0 have had theirs"),
+    ("frozen 0", ALL.replace("B[0]", "W[0]"), "PS214", 4, "no W is pending"),
+    ("frozen 3", ALL.replace("repeat m { B[1] }", ""), "PS301", 4, "stage 3 never runs I"),
+    (
+        "frozen 2",
+        ALL.replace("{ B[1]", "{ if r == 1 { B[1] }"),
+        "PS301",
+        4,
+        "stage 2 never runs I of microbatches 0, 1",
+    ),
+)
+
+
+@pytest.mark.parametrize(("said", "programs", "code", "line", "part"), WRONG)
+def test_what_is_wrong_is_found_where_it_is(said: str, programs: str, code: str, line: int, part: str) -> None:
+    """Each wrong use has its code, its place and its words."""
+    source = Source("wrong.ps", f"{HEAD}{said}\n{programs}")
+    try:
+        found = list(examine(load(source, Options()), Options()).report.diagnostics)
+    except PipeschedError as error:
+        found = list(error.diagnostics)
+    first = next((x for x in found if x.code == code and part in f"{x.message}\n{x.help}"), None)
+    assert first is not None, found
+    assert first.labels[0].span is not None and first.labels[0].span.line == line
