@@ -54,9 +54,14 @@ class Causes:
 def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, ticks: Ticks) -> Causes:
     """The cause of every start; O(operations)."""
     source = np.where(dependencies.crosses, dependencies.producer, -1)
-    lag = ticks.message[np.clip(schedule.stage[source], 0, schedule.stages - 1)]
+    lag = _lag(schedule, ticks, source)
     ran = times.start >= 0
     tight = (source >= 0) & ran & (times.end[source] + lag == times.start)
+    also = dependencies.further
+    arrives = times.end[also.producer] + _lag(schedule, ticks, also.producer)
+    late = also.crosses & ran[also.consumer] & (arrives == times.start[also.consumer]) & ~tight[also.consumer]
+    at = also.consumer[late]
+    source[at], lag[at], tight[at] = also.producer[late], _lag(schedule, ticks, also.producer[late]), True
     second = np.flatnonzero(schedule.joined)
     heir = second[tight[second] & ~tight[second - 1]]  # the second part's input is the one that came last
     source[heir - 1], lag[heir - 1], tight[heir - 1] = source[heir], lag[heir], True
@@ -70,6 +75,11 @@ def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, tick
     crosses = tight & ~follows
     cause[second], lag[second], crosses[second] = cause[second - 1], lag[second - 1], crosses[second - 1]
     return Causes(cause, np.asarray(lag, dtype=np.int64), crosses)
+
+
+def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
+    """The latency of a message from each producer."""
+    return np.asarray(ticks.message[np.clip(schedule.stage[producer], 0, schedule.stages - 1)])
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:

@@ -5,6 +5,9 @@
 
 These are the rows of `model.ops`. Each operation has one producer, so the dependency graph is the order of the ranks
 and a single column. Producers on other ranks cost a message; those on the same rank must only come earlier.
+
+Where a file says what stages read, an F has a producer for each stage that it reads, and a backward one for each of its
+readers. The nearest is in the column; the others are a list of further edges, which is empty for a chain.
 """
 
 from __future__ import annotations
@@ -21,16 +24,30 @@ from pipesched.model.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
+class Edges:
+    """From producers to consumers, by consumer. crosses: whether a message brings the result."""
+
+    producer: Ints
+    consumer: Ints
+    crosses: Bools
+
+    def __len__(self) -> int:
+        return len(self.producer)
+
+
+@dataclass(frozen=True, eq=False)
 class Dependencies:
     """made: of each result, where that of (stage, microbatch) is made first, -1 if nowhere, shape (stages *
     microbatches,). producer: the operation that each one depends on, -1 if there is none or it is missing. crosses:
-    whether the producer is on another rank. valid: whether stage and microbatch are in range.
+    whether the producer is on another rank. valid: whether stage and microbatch are in range. further: the producers
+    besides, none of them missing.
     """
 
     made: Mapping[Result, Ints]
     producer: Ints
     crosses: Bools
     valid: Bools
+    further: Edges
 
     @classmethod
     def of(cls, schedule: Schedule) -> Self:
@@ -45,15 +62,51 @@ class Dependencies:
             made[result] = np.full(stages * microbatches, -1, dtype=np.int64)
             made[result][key[at]] = at
         producer = np.full(len(schedule), -1, dtype=np.int64)
+        found = [(producer[:0], producer[:0])]
         for (taken, of, own), kinds in _ALIKE.items():
-            alike = valid & among(schedule.op, kinds)
-            inner = alike & (stage + of >= 0) & (stage + of < stages) if of else alike
-            producer[inner] = made[taken][key[inner] + of * microbatches]
+            alike = np.flatnonzero(valid & among(schedule.op, kinds))
+            nearest, *others = schedule.placement.neighbours(of)
+            source = nearest[stage[alike]]
+            inner, last = source >= 0, alike[source < 0]
+            producer[alike[inner]] = made[taken][source[inner] * microbatches + microbatch[alike[inner]]]
             if own is not None:
-                last = alike & ~inner
                 producer[last] = made[own][key[last]]
+            for other in others:
+                source = other[stage[alike]]
+                inner = source >= 0
+                found.append((made[taken][source[inner] * microbatches + microbatch[alike[inner]]], alike[inner]))
         crosses = (producer >= 0) & (schedule.rank[producer] != schedule.rank)
-        return cls(made, producer, crosses, valid)
+        producers, consumers = (np.concatenate(column) for column in zip(*found, strict=True))
+        return cls(made, producer, crosses, valid, _further(schedule, producers, consumers))
+
+    def edges(self) -> Edges:
+        """Every producer of every operation, that of the column first."""
+        consumer = np.flatnonzero(self.producer >= 0)
+        return self._with_further(Edges(self.producer[consumer], consumer, self.crosses[consumer]))
+
+    def messages(self) -> Edges:
+        """Those that a message brings: one for each consumer of a result on another rank."""
+        consumer = np.flatnonzero(self.crosses)
+        found = self._with_further(Edges(self.producer[consumer], consumer, self.crosses[consumer]))
+        return found if not len(self.further) else _chosen(found, found.crosses)
+
+    def _with_further(self, edges: Edges) -> Edges:
+        if not len(self.further):
+            return edges
+        names = Edges.__dataclass_fields__
+        both = Edges(*(np.concatenate([getattr(edges, name), getattr(self.further, name)]) for name in names))
+        return _chosen(both, np.argsort(both.consumer, kind="stable"))
+
+
+def _further(schedule: Schedule, producer: Ints, consumer: Ints) -> Edges:
+    """The edges whose producer is there, by consumer."""
+    edges = Edges(producer, consumer, schedule.rank[producer] != schedule.rank[consumer])
+    order = np.argsort(consumer, kind="stable")
+    return _chosen(edges, order[producer[order] >= 0])
+
+
+def _chosen(edges: Edges, which: Ints | Bools) -> Edges:
+    return Edges(edges.producer[which], edges.consumer[which], edges.crosses[which])
 
 
 _ALIKE: dict[tuple[Result, int, Result | None], list[Op]] = {}

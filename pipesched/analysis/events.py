@@ -193,7 +193,7 @@ def merged(program: Program, pairing: Pairing, head: Ints, *, whole: bool) -> In
 
 
 def consumers(program: Program) -> tuple[Ints, Ints]:
-    """(message end, instruction that waits for it): computes for their receive, WAIT_SEND for its send."""
+    """(message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends."""
     pairs = list(_consume(program))
     table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
@@ -208,15 +208,14 @@ _AWAITED = {  # a receive by the computes that use it, a send by its wait
 def _consume(program: Program) -> Iterator[tuple[int, int]]:
     op, stage, microbatch = program.op.tolist(), program.stage.tolist(), program.microbatch.tolist()
     for rank in range(program.ranks):
-        latest: dict[tuple[tuple[bool, Result], int, int], int] = {}
+        latest: dict[tuple[tuple[bool, Result], int, int], tuple[int, ...]] = {}
         for i in range(int(program.start[rank]), int(program.start[rank + 1])):
             kind = op[i]
             if kind in _POSTED:
-                latest[_POSTED[kind], stage[i], microbatch[i]] = i
+                key = _POSTED[kind], stage[i], microbatch[i]
+                latest[key] = (i,) if program.other is None else (*latest.get(key, ()), i)
             elif kind in _AWAITED:
-                end = latest.get((_AWAITED[kind], stage[i], microbatch[i]))
-                if end is not None:
-                    yield end, i
+                yield from ((end, i) for end in latest.get((_AWAITED[kind], stage[i], microbatch[i]), ()))
 
 
 def stream_edges(program: Program, model: Model, head: Ints, done: Ints) -> list[tuple[Ints, Ints]]:

@@ -194,10 +194,10 @@ def lowered(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> 
 
     What arrives when another is used arrives first, as in `lower.communicate`.
     """
-    consumer = np.flatnonzero(dependencies.crosses)
-    rank = np.concatenate([schedule.rank[consumer]] * 2)
-    change = np.repeat(np.array([1, -1]), len(consumer))
-    when = np.concatenate([times.end[dependencies.producer[consumer]], times.start[consumer]])
+    found = dependencies.messages()
+    rank = np.concatenate([schedule.rank[found.consumer]] * 2)
+    change = np.repeat(np.array([1, -1]), len(found))
+    when = np.concatenate([times.end[found.producer], times.start[found.consumer]])
     order = np.lexsort((-change, when, rank))
     start = np.searchsorted(rank[order], np.arange(schedule.ranks + 1))
     total = running_sum(change[order], start)

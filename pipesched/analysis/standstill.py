@@ -154,6 +154,10 @@ def _missing(schedule: Schedule, dependencies: Dependencies, times: Timeline, in
     if index + 1 < len(schedule) and schedule.joined[index + 1]:
         parts.append(index + 1)
     inputs = [(part, int(dependencies.producer[part])) for part in parts if dependencies.crosses[part]]
+    also = dependencies.further
+    if len(also):
+        at = np.flatnonzero(np.isin(also.consumer, parts) & also.crosses)
+        inputs += zip(also.consumer[at].tolist(), also.producer[at].tolist(), strict=True)
     return [(part, producer) for part, producer in inputs if times.end[producer] < 0]
 
 

@@ -83,7 +83,7 @@ TRIED, WORTH = 4096, 8  # after so many rounds it is known whether they run so m
 def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Timeline:
     """Run the schedule once, greedily; O(operations)."""
     slots = _slots(schedule, dependencies, ticks)
-    run = run_rounds if schedule.ranks in ROUNDS else run_events
+    run = run_rounds if schedule.ranks in ROUNDS and slots.further is None else run_events
     start, end, turn, at = run(slots)
     stuck = tuple(
         int(slots.head[i]) if i < high else -1 for i, high in zip(at.tolist(), slots.cut[1:].tolist(), strict=True)
@@ -96,7 +96,8 @@ class Slots:
     """The slots of a schedule. head: the first operation of each slot. slot: the slot of each operation.
 
     inputs: the slot from which the input of another rank comes, len(cost) where there is none, and its delay; of the
-    second parts of pairs too, if there is any pair. cut: the slots by rank.
+    second parts of pairs too, if there is any pair. cut: the slots by rank. further: of other inputs from other ranks,
+    if there is any, the slots and the delays, and where those of each slot begin.
     """
 
     head: Ints
@@ -104,6 +105,7 @@ class Slots:
     cost: Ints
     inputs: tuple[tuple[Ints, Ints], ...]
     cut: Ints
+    further: tuple[Ints, Ints, Ints] | None = None
 
 
 def _slots(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Slots:
@@ -120,7 +122,13 @@ def _slots(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Slot
         other_need[slot[second]], other_delay[slot[second]] = need[second], delay[second]
         inputs.append((other_need, other_delay))
     cost = slot_costs(schedule, ticks)[head]
-    return Slots(head, slot, cost, tuple(inputs), np.searchsorted(head, schedule.start))
+    more = None
+    if further := dependencies.further:
+        late = ticks.message[np.clip(schedule.stage[further.producer], 0, schedule.stages - 1)]
+        of = slot[further.consumer[further.crosses]]
+        begins = np.searchsorted(of, np.arange(len(head) + 1))
+        more = slot[further.producer[further.crosses]], late[further.crosses], begins
+    return Slots(head, slot, cost, tuple(inputs), np.searchsorted(head, schedule.start), more)
 
 
 def run_rounds(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
@@ -171,6 +179,7 @@ def run_events(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
     size, cut = len(slots.cost), slots.cut.tolist()
     cost, (need, delay), *second = slots.cost.tolist(), *([x.tolist() for x in pair] for pair in slots.inputs)
     other_need, other_delay = second[0] if second else ([], [])
+    more_need, more_delay, more = ([x.tolist() for x in slots.further]) if slots.further else ([], [], [])
     end = [-1] * size + [0]  # the last is of an absent input
     at, clock = cut[:-1], [0] * (len(cut) - 1)
     waiting = [-1] * (size + 1)  # by slot: a rank that waits for it, and by rank the next one that does
@@ -185,6 +194,9 @@ def run_events(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
             arrival = end[producer]
             if arrival >= 0 and other_need and end[other_need[i]] < 0:
                 producer, arrival = other_need[i], -1
+            if more and arrival >= 0:
+                late = next((x for x in more_need[more[i] : more[i + 1]] if end[x] < 0), -1)
+                producer, arrival = (producer, arrival) if late < 0 else (late, -1)
             if arrival < 0:
                 after[rank], waiting[producer] = waiting[producer], rank
                 break
@@ -193,6 +205,8 @@ def run_events(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
                 now = arrival
             if other_need:
                 now = max(now, end[other_need[i]] + other_delay[i])
+            if more:
+                now = max([now, *(end[more_need[k]] + more_delay[k] for k in range(more[i], more[i + 1]))])
             end[i] = now = now + cost[i]
             order.append(i)
             woken, top = waiting[i], len(ready)

@@ -34,6 +34,7 @@ def check_channels(analysis: Analysis) -> Iterator[Diagnostic]:
     yield from _swapped(program, pairing)
 
 
+_RESULT = np.array([op.kind.result or 0 for op in Op])
 _OF_KIND = np.array([len(Result) * (op.receive * op.kind.of + 1) + (op.kind.result or 0) for op in Op])
 """By kind of message: what its result, and the distance to its producer, add to the number."""
 
@@ -41,18 +42,23 @@ _OF_KIND = np.array([len(Result) * (op.receive * op.kind.of + 1) + (op.kind.resu
 def message_of(program: Program, index: Ints) -> Ints:
     """The message of sends and receives as one number: (producing stage, result, microbatch).
 
-    RECV_F carries the stage that receives, so its producer is the stage before; RECV_B the stage after.
+    RECV_F carries the stage that receives, so its producer is the stage before; RECV_B the stage after. Where the file
+    says what stages read, a message is named by the stages at both of its ends.
     """
     stage = program.stage[index].astype(np.int64)
     wide = int(program.microbatch.max(initial=0)) + 2
+    if program.other is not None:
+        sends, other = program.sends[index], program.other[index]
+        ends = np.where(sends, stage, other) * program.placement.stages + np.where(sends, other, stage)
+        return np.asarray((len(Result) * ends + _RESULT[program.op[index]]) * wide + program.microbatch[index] + 1)
     return np.asarray((len(Result) * stage + _OF_KIND[program.op[index]]) * wide + program.microbatch[index] + 1)
 
 
 def _name(program: Program, index: int) -> str:
-    """``F1 of stage 2``: what the message holds."""
+    """What the message holds, and which stage it is for where that is not the next one."""
     x = program[index]
-    producer = x.stage + x.op.kind.of * x.op.receive
-    return f"the {x.op.result.words} of stage {producer}, microbatch {x.microbatch}"
+    reader = f" for stage {x.stage if x.op.receive else x.other}" if program.other is not None and x.other >= 0 else ""
+    return f"the {x.op.result.words} of stage {x.source}, microbatch {x.microbatch}{reader}"
 
 
 def _peers(program: Program) -> Iterator[Diagnostic]:

@@ -43,6 +43,7 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
         _late(schedule, at, dependencies.made[result][key], found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
+    _late(schedule, dependencies.further.consumer, dependencies.further.producer, found)
     for (i, needed), more in limited(sorted(found.items())):
         op, producer = schedule[i], schedule[needed]
         yield Diagnostic(

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.dependencies import Dependencies, Edges
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import Column, Ints, makes
+from pipesched.model.columns import Column, Ints, among, makes
 from pipesched.model.lists import Chosen
 from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
 from pipesched.model.program import Program
@@ -38,8 +38,8 @@ _TYPES = (np.int32, np.int8, np.int32, np.int32, np.int32, np.bool_, np.int32, n
 
 def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:
     """Lower a schedule whose timeline is finished; O(n log n) in the number of operations."""
-    consumer = np.flatnonzero(dependencies.crosses)
-    producer = dependencies.producer[consumer]
+    found = dependencies.messages()
+    consumer, producer = found.consumer, found.producer
     reduced = _last_backward(schedule)
     count = (len(schedule), len(consumer), len(reduced))
     which = np.repeat(np.array([COMPUTE, MESSAGE, REDUCE], dtype=np.int8), count)
@@ -71,6 +71,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
         np.searchsorted(rank, np.arange(schedule.ranks + 1)).astype(np.int64),
         Chosen(schedule.origin, source),
         event,
+        None if schedule.placement.chain else _other_ends(schedule, found, messages, op, event),
     )
 
 
@@ -153,6 +154,14 @@ def _messages(schedule: Schedule, producer: Ints, consumer: Ints, event: Ints) -
         _entries(source, sends, schedule.stage[producer], peer=target, **common),
         _entries(target, receives, schedule.stage[consumer], peer=source, **{**common, "source": consumer}),
     ]
+
+
+def _other_ends(schedule: Schedule, found: Edges, messages: Ints, op: Column, event: Ints) -> Column:
+    """Of every message the stage at its other end, for one that may be any; -1 of what is no message."""
+    ends = np.full((2, 1 + int(event.max(initial=0)) // 2), -1, dtype=np.int32)
+    ends[:, messages] = schedule.stage[found.consumer], schedule.stage[found.producer]
+    used, made_by = ends[:, event // 2]
+    return np.asarray(np.where(among(op, SENDS), used, made_by))
 
 
 _OF_CONSUMER = {

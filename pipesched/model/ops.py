@@ -173,6 +173,7 @@ class Instruction:
 
     `stage` is the stage of this rank, for RECV_F and SEND_B too, as in torch. `peer` is the other rank of a message
     or a SYNC. Instructions of one rank that stand side by side with the same `group` >= 0 are one fused batch.
+    `other` is the stage at the other end of a message, where that is not the next one to `stage`.
     """
 
     op: Op
@@ -182,9 +183,18 @@ class Instruction:
     group: int = -1
     communicator: int = 0
     second: bool = False
+    other: int = -1
+
+    @property
+    def source(self) -> int:
+        """The stage that makes what a message holds."""
+        if not self.op.receive:
+            return self.stage
+        return self.other if self.other >= 0 else self.stage + self.op.kind.of
 
     def __str__(self) -> str:
-        """torch's notation: ``0F1``, ``2RECV_F0``, ``3REDUCE_GRAD``."""
+        """torch's notation: ``0F1``, ``2RECV_F0``, ``3REDUCE_GRAD``; ``1SEND_F0>4`` for a stage not next to it."""
         stage = "" if self.stage < 0 else str(self.stage)
         microbatch = "" if self.microbatch < 0 else str(self.microbatch)
-        return f"{stage}{self.op.name}{microbatch}"
+        other = "" if self.other < 0 else f"{'<' if self.op.receive else '>'}{self.other}"
+        return f"{stage}{self.op.name}{microbatch}{other}"

@@ -8,6 +8,14 @@ one route. Every placement in the literature is such a table (here 4 ranks):
     vee      0 1 2 3 3 2 1 0            ZB-V, DualPipeV
     two-way  0 1 2 3  and  3 2 1 0      DualPipe, Chimera: two routes, each with its own copy of every stage
 
+A stage reads the activation of the stage before it, unless the file says which ones: branches that meet, and skips.
+Who reads whom is of the model, so it is the same on every route. Here stages 2 and 3 read two, and 0 and 1 have two
+readers:
+
+    0 ──> 1 ──> 2 ──> 3
+    │     └───────────^
+    └───────────^
+
 Of a stage that is frozen no weights are trained. What is then made of it, and by which kinds, follows from who is
 before it; *fed* is a stage with a trained one somewhere before it:
 
@@ -19,13 +27,13 @@ before it; *fed* is a stage with a trained one somewhere before it:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from pipesched.model.columns import Bools, Column
-from pipesched.model.ops import COMPUTES, Result, making
+from pipesched.model.ops import BEFORE, COMPUTES, SAME, Result, making
 
 RANKS, OPS_A_RANK = 10_000, 200
 STAGES, OPS_A_STAGE = 100_000, 20
@@ -49,6 +57,8 @@ class Placement:
     route_of: shape (microbatches,), a route.
     ranks: how many ranks there are.
     frozen: the stages that are not trained, ascending.
+    reads: the stages that a stage reads, the nearest first, of those that read others than the one before them; -1 is
+    the input of the model.
     """
 
     rank_of: Column
@@ -56,6 +66,7 @@ class Placement:
     ranks: int
     route_names: tuple[str, ...] = ()
     frozen: tuple[int, ...] = ()
+    reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = [" ".join(map(str, row[:16].tolist())) + (" …" if len(row) > 16 else "") for row in self.rank_of[:4]]
@@ -75,8 +86,34 @@ class Placement:
         return len(self.route_of)
 
     def read(self, stage: int) -> tuple[int, ...]:
-        """The stages whose activations a stage takes."""
-        return (stage - 1,) if stage else ()
+        """The stages whose activations a stage takes, the nearest first."""
+        return tuple(x for x in self.reads.get(stage, (stage - 1,)) if x >= 0)
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """Of every stage those that take its activation, the nearest first."""
+        found: list[list[int]] = [[] for _ in range(self.stages)]
+        for stage in range(self.stages):
+            for source in self.read(stage):
+                found[source].append(stage)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def chain(self) -> bool:
+        """Whether every stage reads the one before it, and no other."""
+        return not self.reads
+
+    def neighbours(self, of: int) -> list[Column]:
+        """The stages that a stage takes a result from, -1 where there is none: the n-th of each, by stage.
+
+        of: which ones, as in the table of kinds: those that it reads, itself, those that read it.
+        """
+        stage = np.arange(self.stages)
+        if of == SAME or self.chain:
+            return [np.where((stage + of >= 0) & (stage + of < self.stages), stage + of, -1)]
+        lists = [self.read(s) for s in range(self.stages)] if of == BEFORE else self.readers
+        most = max(1, *map(len, lists))
+        return [np.array([x[n] if n < len(x) else -1 for x in lists], dtype=np.int64) for n in range(most)]
 
     @cached_property
     def wants(self) -> Mapping[Result, Bools]:

@@ -28,7 +28,8 @@ class Program(RankLists):
     """Instruction lists, one entry an instruction; -1 where a column has no meaning (see `Instruction`).
 
     start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; who believes it
-    checks it (`analysis.termination`).
+    checks it (`analysis.termination`). other: the stage at the other end of each message, or None where every stage
+    reads the one before it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Program(RankLists):
     start: Ints
     origin: Origin = field(default_factory=Nowhere)
     clock: Ints | None = None
+    other: Column | None = None
 
     def __repr__(self) -> str:
         sizes = f"{len(self)} instructions, {self.messages} messages"
@@ -62,14 +64,17 @@ class Program(RankLists):
         return max(int(np.count_nonzero(self.sends)), int(np.count_nonzero(self.receives)))
 
     def __getitem__(self, index: int) -> Instruction:
+        op = Op(int(self.op[index]))
+        other = -1 if self.other is None else int(self.other[index])
         return Instruction(
-            Op(int(self.op[index])),
+            op,
             int(self.stage[index]),
             int(self.microbatch[index]),
             int(self.peer[index]),
             int(self.group[index]),
             int(self.communicator[index]),
             bool(self.second[index]),
+            -1 if other == self.stage[index] + op.kind.of else other,
         )
 
     def instructions(self, rank: int) -> list[Instruction]:

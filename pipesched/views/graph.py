@@ -104,16 +104,13 @@ def node_names(chart: Chart) -> list[str]:
 
 def edges(chart: Chart) -> list[tuple[int, int, str]]:
     """Source, target and kind, by target."""
-    schedule, dependencies = chart.schedule, chart.analysis.dependencies
+    schedule, found = chart.schedule, chart.analysis.dependencies.edges()
     first = set(schedule.start[:-1].tolist())
-    made = []
-    columns = zip(schedule.joined.tolist(), dependencies.producer.tolist(), dependencies.crosses.tolist(), strict=True)
-    for index, (joined, producer, crosses) in enumerate(columns):
-        if index not in first:
-            made.append((index - 1, index, "pair" if joined else "order"))
-        if producer >= 0:
-            made.append((producer, index, "message" if crosses else "needs"))
-    return made
+    inner = (x for x in enumerate(schedule.joined.tolist()) if x[0] not in first)
+    made = [(index - 1, index, "pair" if joined else "order") for index, joined in inner]
+    columns = zip(found.producer.tolist(), found.consumer.tolist(), found.crosses.tolist(), strict=True)
+    made += [(producer, index, "message" if crosses else "needs") for producer, index, crosses in columns]
+    return sorted(made, key=lambda edge: edge[1])
 
 
 def _node(chart: Chart, index: int) -> dict[str, Any]:

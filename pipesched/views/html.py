@@ -113,7 +113,7 @@ def _smallest(column: Column) -> str:
 def _meta(chart: Chart, where: Places) -> dict[str, object]:
     schedule, placement, part = chart.schedule, chart.schedule.placement, chart.analysis.memory.part
     ran = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(chart.times.start >= 0)])[schedule.start]
-    look = style("default")
+    look, further = style("default"), chart.analysis.dependencies.further
     return {
         "title": chart.title,
         "sizes": dict(chart.sizes),
@@ -130,6 +130,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "chunks": [placement.chunks(rank) for rank in range(schedule.ranks)],
         "route": placement.route_of.tolist() if placement.routes > 1 else [],
         "message": chart.message.tolist(),
+        "further": np.stack([further.producer, further.consumer], axis=1).tolist(),
         "part": [part.numerator, part.denominator],
         "fill": {op.name: look.colour(op) for op in COMPUTES},
         "words": {op.name: look.words(op) for op in COMPUTES},

@@ -186,6 +186,16 @@ def _sites(schedule: Schedule) -> tuple[list[Span | None], Column, tuple[str, ..
     return [place.span for place in found], np.arange(count), bound if any(bound) else ()
 
 
+def producers(chart: Chart) -> list[tuple[int, ...]]:
+    """The operations whose results each one takes, the nearest first."""
+    dependencies = chart.analysis.dependencies
+    found: list[tuple[int, ...]] = [(x,) if x >= 0 else () for x in dependencies.producer.tolist()]
+    further = dependencies.further
+    for producer, consumer in zip(further.producer.tolist(), further.consumer.tolist(), strict=True):
+        found[consumer] += (producer,)
+    return found
+
+
 def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
     """What the rank holds after each operation, and while it runs if it is an F; each value is written once."""
     return amounts(chart, chart.analysis.memory.held, written)

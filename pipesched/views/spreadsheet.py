@@ -5,7 +5,8 @@
     1,1,F,1,0,1,2,F0.0,1
 
 step counts from 1, and both parts of an overlap pair have its start and its end; second: of its second part. Times are
-exact: 3, 5.5 or 16/3; missing where an operation never runs. needs: whose output it takes, nothing where no other's.
+exact: 3, 5.5 or 16/3; missing where an operation never runs. needs: whose output it takes, nothing where no other's;
+of a stage that reads several, or that several read, the nearest first, a blank apart.
 held: activations of the rank after it, for an F from its start on, in microbatches through 1/p of the model.
 """
 
@@ -35,7 +36,7 @@ def csv(chart: Chart) -> str:
     names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
     cells = [f"{op},{stage},{microbatch}" for op, stage, microbatch in columns]
     start, end = (_instants(chart, x.tolist(), shown, "") for x in (chart.times.start, chart.times.end))
-    needs = ["" if i < 0 else names[i] for i in chart.analysis.dependencies.producer.tolist()]
+    needs = [" ".join(names[i] for i in producers) for producers in slots.producers(chart)]
     held = slots.held(chart, shown)
     lines = [HEADER]
     for rank, (low, high) in enumerate(pairwise(schedule.start.tolist())):

@@ -151,10 +151,11 @@ class Cells:
             f'<defs><marker id="{scope}p" class="p" viewBox="0 0 6 6" refX="6" refY="3" '
             'markerWidth="5" markerHeight="5" orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
         )
-        schedule, times, dependencies = self.chart.schedule, self.chart.times, self.chart.analysis.dependencies
-        for i in np.flatnonzero(dependencies.crosses & (times.start >= 0)).tolist():
-            sender = int(dependencies.producer[i])
+        schedule, times, found = self.chart.schedule, self.chart.times, self.chart.analysis.dependencies.messages()
+        for sender, i in zip(found.producer.tolist(), found.consumer.tolist(), strict=True):
             begin, end = int(times.end[sender]), int(times.start[i])
+            if end < 0:
+                continue
             if self._visible(begin, end):
                 head = f' marker-end="url(#{scope}p)"' if end <= self.frame.end else ""
                 line = self._arrow(int(schedule.rank[sender]), begin, int(schedule.rank[i]), end)

@@ -80,7 +80,7 @@ class _Trace:
     about: list[str]
     held: list[str]
     kept: list[str]
-    needs: list[int]
+    needs: list[tuple[int, ...]]
     critical: frozenset[int]
     messages: list[list[Message]]
 
@@ -101,7 +101,7 @@ class _Trace:
             [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns],
             slots.held(chart, _number),
             slots.amounts(chart, chart.analysis.memory.kept, _number),
-            chart.analysis.dependencies.producer.tolist(),
+            slots.producers(chart),
             frozenset(critical_path(times, why)),
             messages(chart, tick),
         )
@@ -137,7 +137,8 @@ class _Trace:
             )
 
     def _args(self, i: int) -> str:
-        needs = f',"needs":"{self.names[self.needs[i]]}"' if self.needs[i] >= 0 else ""
+        names = " ".join(self.names[x] for x in self.needs[i])
+        needs = f',"needs":"{names}"' if names else ""
         return f'{self.about[i]},"held":{self.held[i]}{needs}'
 
     def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
@@ -147,7 +148,7 @@ class _Trace:
             yield lane, _flow(rank, lane, message)
 
     def _slice(self, rank: int, lane: int, message: Message) -> str:
-        producer, consumer = self.needs[message.consumer], message.consumer
+        producer, consumer = message.producer, message.consumer
         kind = "F" if self.names[consumer][0] == "F" else "B"
         sent = message.flow == "s"
         other = self.rank_of[consumer if sent else producer]
@@ -234,21 +235,23 @@ class Message:
     length: int
     flow: str
     number: int
+    producer: int
     consumer: int
 
 
 def messages(chart: Chart, tick: int) -> list[list[Message]]:
     """The slices of every rank in the order of their begins. A message is sent when its producer ends."""
-    dependencies, schedule = chart.analysis.dependencies, chart.schedule
-    consumers = np.flatnonzero(dependencies.crosses & (chart.times.end[dependencies.producer] >= 0))
-    producers = dependencies.producer[consumers]
+    found, schedule = chart.analysis.dependencies.messages(), chart.schedule
+    sent = chart.times.end[found.producer] >= 0
+    producers, consumers = found.producer[sent], found.consumer[sent]
     late = chart.message[np.clip(schedule.stage[producers], 0, schedule.stages - 1)]
-    columns = (consumers, schedule.rank[producers], schedule.rank[consumers], chart.times.end[producers], late)
+    ranks = schedule.rank[producers], schedule.rank[consumers]
+    columns = (producers, consumers, *ranks, chart.times.end[producers], late)
     by_rank: list[list[Message]] = [[] for _ in range(schedule.ranks)]
     for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True), 1):
-        consumer, source, target, begin, length = *row[:3], tick * row[3], tick * row[4]
-        by_rank[source].append(Message(begin, max(length, ARRIVAL), "s", number, consumer))
-        by_rank[target].append(Message(begin + length, ARRIVAL, "f", number, consumer))
+        producer, consumer, source, target, begin, length = *row[:4], tick * row[4], tick * row[5]
+        by_rank[source].append(Message(begin, max(length, ARRIVAL), "s", number, producer, consumer))
+        by_rank[target].append(Message(begin + length, ARRIVAL, "f", number, producer, consumer))
     return [sorted(of, key=lambda message: (message.begin, message.number)) for of in by_rank]
 
 

@@ -77,6 +77,11 @@ function chunkOf(rank, index) {
 }
 const chunks = Math.max(1, ...meta.chunks.map((list) => list.length));
 
+// What an operation takes: the results of its producers, the nearest first.
+const further = new Map();
+for (const [from, to] of meta.further) further.set(to, [...(further.get(to) ?? []), from]);
+const inputsOf = (index) => [needs[index], ...(further.get(index) ?? [])].filter((from) => from >= 0);
+
 const latency = (from) => meta.message[Math.min(Math.max(stageOf[from], 0), meta.stages - 1)];
 
 // The operations that an operation's start goes back to, from the first to itself; of a pair the first part.

@@ -53,11 +53,11 @@ function drawMessages() {
   for (let r = 0; r < ranks; r++) {
     const from = Math.max(first(r), lastAt(begin, first(r), last(r), view.left));
     for (let i = from; i < last(r) && begin[i] <= timeOf(view.width); i++) {
-      if (needs[i] >= 0 && runs(needs[i]) && rankOf(needs[i]) !== r) found.push(i);
+      for (const from of inputsOf(i)) if (runs(from) && rankOf(from) !== r) found.push([from, i]);
       if (found.length > MESSAGES) return false;
     }
   }
-  for (const i of found) arrow(needs[i], i, theme.ink, 0.8);
+  for (const [source, i] of found) arrow(source, i, theme.ink, 0.8);
   return true;
 }
 
@@ -68,7 +68,8 @@ function drawMicrobatch() {
   glass.fillRect(GUTTER, AXIS, view.width, view.height);
   glass.globalAlpha = 1;
   marked.operations.forEach(box);
-  for (const i of marked.operations) if (needs[i] >= 0 && rankOf(needs[i]) !== rankOf(i)) arrow(needs[i], i, theme.ink, 1);
+  for (const i of marked.operations)
+    for (const from of inputsOf(i)) if (rankOf(from) !== rankOf(i)) arrow(from, i, theme.ink, 1);
 }
 
 // The path runs along the feet of its operations, so that their numbers stay readable: from leg to leg, each on a rank.
@@ -128,9 +129,8 @@ function drawOver() {
   drawPath();
   if (marked.chosen >= 0) outline(marked.chosen, theme.ink, 3);
   if (marked.hover >= 0) {
-    const from = needs[marked.hover];
     outline(marked.hover, theme.ink, 1.5);
-    if (from >= 0 && runs(from)) arrow(from, marked.hover, theme.ink, 1.5);
+    for (const from of inputsOf(marked.hover)) if (runs(from)) arrow(from, marked.hover, theme.ink, 1.5);
   }
   glass.restore();
   drawMemory();

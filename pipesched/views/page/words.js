@@ -20,10 +20,9 @@ function placeOf(i) {
   return `${meta.source}:${lineOf[i]}:${columnOf[i]}${bound ? `  with ${bound}` : ""}`;
 }
 
-// What an operation needs, and when that is there.
-function needOf(i) {
-  const from = needs[i];
-  if (from < 0) return "waits for nothing: the first stage";
+// What an operation needs of a producer, and when that is there.
+function needOf(i, from = needs[i]) {
+  if (from < 0) return `waits for nothing: ${stageOf[i] ? "it reads the input of the model" : "the first stage"}`;
   const here = rankOf(i), there = rankOf(from);
   if (!runs(from)) return `waits for ${labelOf(from)} on rank ${there}, which never runs`;
   if (here === there) return `waits for ${labelOf(from)} on this rank, done at ${time(end[from])}`;
@@ -35,7 +34,7 @@ function needOf(i) {
 function causeOf(i) {
   if (cause[i] < 0) return "starts at once";
   if (follows(i)) return `starts right after ${labelOf(cause[i])}, the one before it`;
-  return cause[i] === needs[i] ? "starts as soon as its input is here" : `starts as soon as the input of ${labelOf(partner(i))} is here`;
+  return inputsOf(i).includes(cause[i]) ? "starts as soon as its input is here" : `starts as soon as the input of ${labelOf(partner(i))} is here`;
 }
 
 function describeOperation(i) {
@@ -46,7 +45,7 @@ function describeOperation(i) {
     ["", `stage ${stageOf[i]}, microbatch ${microbatch[i]}, rank ${rank}, step ${i - meta.start[rank] + 1}` +
       (other >= 0 ? `; one slot with ${labelOf(other)}` : "")],
     ["", `start ${time(begin[i])}, end ${time(end[i])}`],
-    ["", needOf(i)],
+    ...(inputsOf(i).length ? inputsOf(i) : [-1]).map((from) => ["", needOf(i, from)]),
     ["", causeOf(i)],
     ["", `rank ${rank} holds ${amount(held[i])} ${kept[i] < held[i] ? "while it runs" : kind[i] === 0 ? "from its start on" : "after it"}; its peak is ${amount(peaks[rank])}`],
     ...(place ? [["code", place]] : []),
@@ -62,10 +61,11 @@ function describeIdle(rank, before) {
     return [["b", `rank ${rank} ${stop ? "waits for ever" : "is done"}`],
       ["", stop ? `from ${time(from)} on: ${stop.sentence}` : `idle from ${time(from)} to ${time(meta.makespan)}`]];
   }
-  const late = !follows(next) && cause[next] !== needs[next] && partner(next) >= 0 ? partner(next) : next;
+  const late = !follows(next) && !inputsOf(next).includes(cause[next]) && partner(next) >= 0 ? partner(next) : next;
+  const awaited = inputsOf(late).includes(cause[next]) ? cause[next] : needs[late];
   return [["b", `rank ${rank} idles ${time(begin[next] - from)}`],
     ["", `from ${time(from)} to ${time(begin[next])}, when ${labelOf(next)} can start`],
-    ["", `${labelOf(late)} ${needOf(late)}`]];
+    ["", `${labelOf(late)} ${needOf(late, awaited)}`]];
 }
 
 function describeMicrobatch(wanted, found) {
