@@ -69,8 +69,8 @@ def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
 
 
 def same_place(a: Placement, b: Placement) -> bool:
-    """Whether both have the same stages on the same ranks, and the same microbatches on the same routes."""
-    return np.array_equal(a.rank_of, b.rank_of) and np.array_equal(a.route_of, b.route_of)
+    """Whether both have the same stages on the same ranks, reading the same, and microbatches on the same routes."""
+    return np.array_equal(a.rank_of, b.rank_of) and np.array_equal(a.route_of, b.route_of) and a.reads == b.reads
 
 
 def keys(schedule: Schedule) -> Ints:

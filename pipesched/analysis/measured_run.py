@@ -83,6 +83,9 @@ def running(measured: Measured) -> Running:
     """The work of every operation of every step."""
     dependencies = Dependencies.of(measured.schedule)
     made = np.where(dependencies.crosses, measured.end[:, dependencies.producer], measured.begin)
+    found = dependencies.further
+    for producer, consumer in zip(found.producer[found.crosses], found.consumer[found.crosses], strict=True):
+        made[:, consumer] = np.maximum(made[:, consumer], measured.end[:, producer])
     produced = _of_pairs(measured, made)
     waiting = produced > measured.begin
     if measured.waited is not None:
@@ -192,6 +195,7 @@ def _messages(
     """The latency of the messages of every stage that sends any to a rank that waits."""
     schedule, dependencies = measured.schedule, Dependencies.of(measured.schedule)
     single = dependencies.crosses & ~_paired(measured)
+    single[dependencies.further.consumer] = False  # which of several messages came last is not known
     groups: dict[int, list[int]] = defaultdict(list)
     for step, i in np.argwhere(seen.waiting & kept & single).tolist():
         latency = int(seen.start[step, i] - seen.produced[step, i])

@@ -55,6 +55,9 @@ def check_torch_target(schedule: Schedule, program: Program | None) -> Iterator[
             "in torch a stage is on one rank only; its loader refuses a stage on a second row",
             f"emit it with {_INSTEAD}; or use a schedule with one copy of each stage, as DualPipeV and ZB-V have",
         )
+    if not schedule.placement.chain:
+        note = "in torch a stage hands its activation to the next stage, and to no other"
+        yield _refused(schedule, schedule.placement.skip, note, "make one stage of those that a skip spans")
     if len(unknown := np.flatnonzero(~among(schedule.op, ACTIONS))):
         names = " and ".join(Op(op).name for op in np.unique(schedule.op[unknown]).tolist())
         yield _refused(schedule, f"it runs {names}", "torch knows no such operation", f"emit it with {_INSTEAD}")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pipesched.diagnostics import Code, fail
 from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
 from pipesched.model.columns import Bools, Ints
@@ -41,7 +42,14 @@ def write(schedule: Schedule) -> str:
 
 
 def write_program(program: Program) -> str:
-    """Every instruction, one line a rank."""
+    """Every instruction, one line a rank.
+
+    Raises:
+        PipeschedError: PS814, a stage reads others than the one before it.
+    """
+    if not program.placement.chain:
+        message = f"the order notation cannot name messages where {program.placement.skip}"
+        raise fail(Code.TARGET, message, help="leave out the messages: the order of compute can be written")
     made = np.where(program.receives, other_stage(program.op, program.stage), program.stage)
     return "".join(_line(program, rank, made) for rank in range(program.ranks))
 

@@ -61,8 +61,11 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
     """The routes, each with its microbatches as one range.
 
     Raises:
-        PipeschedError: PS814, the microbatches of a route are no range.
+        PipeschedError: PS814, the microbatches of a route are no range, or a stage reads others than the one before it.
     """
+    if not placement.chain:
+        message = f"a stream of version 1 cannot say that {placement.skip}: each stage reads the one before it"
+        raise fail(Code.TARGET, message, help="write another schedule, or keep this one as a .ps file")
     return tuple(
         Route(name, tuple(ranks), _range(placement, number, name))
         for number, (name, ranks) in enumerate(

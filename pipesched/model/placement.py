@@ -103,6 +103,13 @@ class Placement:
         """Whether every stage reads the one before it, and no other."""
         return not self.reads
 
+    @property
+    def skip(self) -> str:
+        """The first stage that reads others than the one before it, in words."""
+        stage = min(self.reads)
+        named = [f"stage {x}" if x >= 0 else "the input of the model" for x in self.reads[stage]]
+        return f"stage {stage} reads {' and '.join(named)}"
+
     def neighbours(self, of: int) -> list[Column]:
         """The stages that a stage takes a result from, -1 where there is none: the n-th of each, by stage.
 

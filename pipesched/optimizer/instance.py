@@ -94,7 +94,7 @@ def _whole(values: list[Fraction]) -> Ints:
 
 def _of(placement: Placement, microbatches: int) -> Placement:
     routes = np.zeros(microbatches, dtype=placement.route_of.dtype)
-    return Placement(placement.rank_of, routes, placement.ranks, placement.route_names)
+    return replace(placement, route_of=routes)
 
 
 def sizes_of(asked: Asked, given: Mapping[str, int]) -> dict[str, int]:

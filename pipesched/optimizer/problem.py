@@ -179,8 +179,11 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
     """The instance of a placement; every stage of every route has a rank.
 
     Raises:
-        PipeschedError: PS225, the span of two routes.
+        PipeschedError: PS225, the span of two routes; PS702, a stage that reads others than the one before it.
     """
+    if not placement.chain:
+        message = f"{placement.skip}: orders are searched where every stage reads the one before it"
+        raise fail(Code.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
     if objective == "span" and placement.routes > 1:
         raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)
     rows: list[tuple[int, int, int, int, int, int, int, int]] = []

@@ -125,6 +125,10 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
     for route, stage in np.argwhere(one.rank_of != two.rank_of).tolist():
         on = f" of route {route}" if one.routes > 1 else ""
         yield f"stage {stage}{on} on rank {one.rank_of[route, stage]}, then on rank {two.rank_of[route, stage]}"
+    for stage in sorted({*one.reads, *two.reads}):
+        if one.read(stage) != two.read(stage):
+            before, after = (", ".join(map(str, x.read(stage))) or "none" for x in (one, two))
+            yield f"stage {stage} reads {before}, then {after}"
     if one.routes > 1 and len(one.route_of) == len(two.route_of):
         for i in np.flatnonzero(one.route_of != two.route_of).tolist():
             yield f"microbatch {i} on route {one.route_of[i]}, then on route {two.route_of[i]}"
