@@ -65,16 +65,18 @@ class Dependencies:
         found = [(producer[:0], producer[:0])]
         for (taken, of, own), kinds in _ALIKE.items():
             alike = np.flatnonzero(valid & among(schedule.op, kinds))
-            nearest, *others = schedule.placement.neighbours(of)
+            nearest, others, begins = schedule.placement.neighbours(of)
             source = nearest[stage[alike]]
             inner, last = source >= 0, alike[source < 0]
             producer[alike[inner]] = made[taken][source[inner] * microbatches + microbatch[alike[inner]]]
             if own is not None:
                 producer[last] = made[own][key[last]]
-            for other in others:
-                source = other[stage[alike]]
-                inner = source >= 0
-                found.append((made[taken][source[inner] * microbatches + microbatch[alike[inner]]], alike[inner]))
+            if len(others):
+                count = np.diff(begins)[stage[alike]]
+                consumer = np.repeat(alike, count)
+                number = np.arange(len(consumer)) - np.repeat(np.cumsum(count) - count, count)
+                source = others[begins[stage[consumer]] + number]
+                found.append((made[taken][source * microbatches + microbatch[consumer]], consumer))
         crosses = (producer >= 0) & (schedule.rank[producer] != schedule.rank)
         producers, consumers = (np.concatenate(column) for column in zip(*found, strict=True))
         return cls(made, producer, crosses, valid, _further(schedule, producers, consumers))

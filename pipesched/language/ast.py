@@ -170,7 +170,8 @@ class Stages(Node):
     """Where stages live.
 
     ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after
-    ``route NAME:`` if there is more than one way through the ranks, before ``for microbatch a .. b``.
+    ``route NAME:`` if there is more than one way through the ranks, before ``for microbatch a .. b``. reads: the stages
+    that these read, after ``reads``; empty where that is not written.
     """
 
     route: Name | None
@@ -179,6 +180,7 @@ class Stages(Node):
     high: Expression | None
     rank: Expression
     microbatches: tuple[Expression, Expression] | None
+    reads: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def _phrases(taken: set[str], before: Token | None, alone: bool) -> list[str]:
         left -= _OPERATORS | {"("}
     if "claim" in left:
         next_line = ["a line such as `rank …`"]
-        left -= {*ITEMS, "$END"} | ({",", "release", "when", "for", "STRING", "TEXT"} if alone else set())
+        left -= {*ITEMS, "$END"} | ({",", "release", "when", "for", "reads", "STRING", "TEXT"} if alone else set())
     if "repeat" in left:
         phrases.append("a statement")
         left -= {*STATEMENTS, "let", "else", "[", "("}

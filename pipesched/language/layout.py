@@ -78,7 +78,7 @@ def _align_parts(run: list[Line]) -> None:
 # Blanks: F[c](i)    min(a, b)    0 .. m    a // b    -x    { F  B }    route up: stage s    release split:1/2
 
 _VALUE_WORDS = (")", "]", "true", "false")
-_BREAK_BEFORE = ("then", "else", "and", "or", "when", "release", "for", "on")
+_BREAK_BEFORE = ("then", "else", "and", "or", "when", "release", "for", "on", "reads")
 _OPERATORS = ("COMPARE", "TIMES")
 _OPERATOR_WORDS = ("+", "-", "/", "=", ",", "and", "or")
 

@@ -220,10 +220,14 @@ class Build:
         variable, high, low = None, None, c[2]
         if c[3] == "in":
             variable, (low, high) = c[2], c[4].value
-        return self.made(ast.Stages(self.span(c), _value(c[0]), variable, low, high, c[-2], _value(c[-1])), c)
+        rank, reads, microbatches = c[-3], _value(c[-2]) or (), _value(c[-1])
+        return self.made(ast.Stages(self.span(c), _value(c[0]), variable, low, high, rank, microbatches, reads), c)
 
     def route(self, c: Children) -> _Part | None:
         return self.part(c, c[1] if c else None)
+
+    def reads(self, c: Children) -> _Part | None:
+        return self.part(c, tuple(c[1::2]))
 
     def microbatches(self, c: Children) -> _Part | None:
         return self.part(c, c[2].value if c else None)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.language import ast
 from pipesched.language.execution import Halt, report
 from pipesched.language.layout import Line
 from pipesched.language.parser import grammar
@@ -28,12 +29,17 @@ WIDEST_RANK = 2**31  # of columns
 
 @dataclass
 class Route:
-    """A route through the ranks: stage -> rank, and the microbatches that take it."""
+    """A route through the ranks: stage -> rank, and the microbatches that take it.
+
+    line, reads: of each stage the line that places it last, and what that says it reads, if it does.
+    """
 
     name: str
     span: Span
     rank_of: dict[int, int] = field(default_factory=dict)
     single: set[int] = field(default_factory=set)
+    line: dict[int, ast.Stages] = field(default_factory=dict)
+    reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
     microbatches: tuple[int, int] | None = None
 
 
@@ -63,6 +69,7 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
     ranges = _ranges(found, names.get("v_m"))
     stages = _stages(found)
     _limit(checked, stages, ranges, max_ops)
+    reads = _reads(found, stages, ranges[-1][1], max_ops)
     rank_of = np.array([[route.rank_of[s] for s in range(stages)] for route in found], dtype=np.int32)
     ranks = int(rank_of.max()) + 1
     if ranks > most_ranks(max_ops):
@@ -70,7 +77,8 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
     route_of = np.zeros(max(high for _, high in ranges), dtype=np.int32)
     for number, (low, high) in enumerate(ranges):
         route_of[low:high] = number
-    return Placement(rank_of, route_of, ranks, tuple(route.name for route in found), _frozen(checked, names, stages))
+    frozen = _frozen(checked, names, stages)
+    return Placement(rank_of, route_of, ranks, tuple(route.name for route in found), frozen, reads)
 
 
 def _frozen(checked: Checked, names: dict[str, Any], stages: int) -> tuple[int, ...]:
@@ -117,11 +125,13 @@ def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_
         raise _too_many(f"{high - low} stages", max_ops, node.span)
     if high - low > most_stages(max_ops):
         raise _too_many_stages(most_stages(max_ops), node.span)
-    rank_of = eval(line.rank, names)
+    rank_of, *reads = (eval(code, names) for code in (line.rank, *line.reads))
     if line.microbatches is not None:
         route.microbatches = (eval(line.microbatches[0], names), eval(line.microbatches[1], names))
     for stage in range(low, high):
         _put(route, stage, rank_of(stage), single=line.high is None, span=node.span)
+        route.line[stage] = node
+        route.reads[stage] = tuple(read(stage) for read in reads)
 
 
 def _put(route: Route, stage: int, rank: int, *, single: bool, span: Span) -> None:
@@ -134,6 +144,50 @@ def _put(route: Route, stage: int, rank: int, *, single: bool, span: Span) -> No
     route.rank_of[stage] = rank
     if single:
         route.single.add(stage)
+
+
+def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
+    """What the stages read that do not read the one before them; the same on every route."""
+    if not any(read for route in routes for read in route.reads.values()):
+        return {}
+    found: list[dict[int, tuple[int, ...]]] = []
+    for route in routes:
+        for stage in range(stages):
+            _readable(route, stage)
+        sorted_out = {s: tuple(sorted(set(route.reads[s]), reverse=True)) for s in range(stages) if route.reads[s]}
+        found.append({s: read for s, read in sorted_out.items() if read != (s - 1,)})
+    first = routes[0]
+    for route, reads in zip(routes, found, strict=True):
+        if reads != found[0]:
+            stage = min(s for s in range(stages) if reads.get(s) != found[0].get(s))
+            named = (", ".join(map(str, x.get(stage, (stage - 1,)))) for x in (found[0], reads))
+            message = f"stage {stage} reads {{}} on route {first.name} and {{}} on route {route.name}".format(*named)
+            places = (Label(x.line[stage].span, f"route {x.name}") for x in (first, route))
+            raise fail(Code.ROUTES, message, *places, help="all copies of a stage read the same: say it on every route")
+    taken = {x for s in range(stages) for x in found[0].get(s, (s - 1,))}
+    for stage in range(stages - 1):
+        if stage not in taken:
+            message = f"stage {stage} is read by no stage, and it is not the last one"
+            help = f"let a later stage read it, or leave it out: stage {stages - 1} makes the loss"
+            raise fail(
+                Code.PLACEMENT, message, Label(first.line[stage].span, f"stage {stage} is placed here"), help=help
+            )
+    edges = sum(map(len, found[0].values()))
+    if edges * microbatches > max_ops:
+        raise _too_many(
+            f"{edges} reads and {microbatches} microbatches: {edges * microbatches} results", max_ops, first.span
+        )
+    return found[0]
+
+
+def _readable(route: Route, stage: int) -> None:
+    """Whether a stage reads stages before it."""
+    for read, node in zip(route.reads[stage], route.line[stage].reads, strict=False):
+        if not -1 <= read < stage:
+            message = f"stage {stage} reads stage {read}"
+            here = Label(node.span, f"{read} for stage {stage}")
+            help = "a stage reads stages before it, or -1, the input of the model"
+            raise fail(Code.PLACEMENT, message, here, help=help)
 
 
 def _stages(routes: list[Route]) -> int:

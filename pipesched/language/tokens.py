@@ -22,7 +22,7 @@ from pipesched.source import Source
 LONGEST = 18  # digits: every such number fits in 64 bits
 COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
 ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "rank", "costs", "claim")
-SOFT = ("frozen",)
+SOFT = ("frozen", "reads")
 """Words that are names too, wherever a name can stand."""
 STATEMENTS = (*LETTERS, "overlap", "drain", "for", "repeat", "if")
 _VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")

@@ -26,13 +26,17 @@ _HERE = "used here"
 
 @dataclass(frozen=True, slots=True)
 class StageCode:
-    """A line of the placement: ``stage v in low .. high on rank f(v)``; high is None for a single stage."""
+    """A line of the placement: ``stage v in low .. high on rank f(v)``; high is None for a single stage.
+
+    reads: functions likewise, none where the line does not say what its stages read.
+    """
 
     node: ast.Stages
     low: CodeType
     high: CodeType | None
     rank: CodeType
     microbatches: tuple[CodeType, CodeType] | None
+    reads: tuple[CodeType, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +154,14 @@ class _Checker:
         high = None if item.high is None else self._code(item.high, "number")
         if item.variable is not None:
             inside.define(item.variable, Binding(span=item.variable.span))
-        term = Expressions().term(item.rank, inside, "number")
         name = "v_" if item.variable is None else f"v_{item.variable.id}"
-        rank = compiled(lambda_of([name], term, item.rank), self.scope)
+        rank, *reads = (
+            compiled(lambda_of([name], Expressions().term(node, inside, "number"), node), self.scope)
+            for node in (item.rank, *item.reads)
+        )
         ends = item.microbatches
         both = None if ends is None else (self._code(ends[0], "number"), self._code(ends[1], "number"))
-        return StageCode(item, low, high, rank, both)
+        return StageCode(item, low, high, rank, both, tuple(reads))
 
     def _frozen(self, item: ast.Frozen) -> list[CodeType]:
         """The ends of a range, or one stage."""

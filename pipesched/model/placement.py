@@ -32,7 +32,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column
+from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import BEFORE, COMPUTES, SAME, Result, making
 
 RANKS, OPS_A_RANK = 10_000, 200
@@ -110,17 +110,20 @@ class Placement:
         named = [f"stage {x}" if x >= 0 else "the input of the model" for x in self.reads[stage]]
         return f"stage {stage} reads {' and '.join(named)}"
 
-    def neighbours(self, of: int) -> list[Column]:
-        """The stages that a stage takes a result from, -1 where there is none: the n-th of each, by stage.
+    def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
+        """The stages that each stage takes a result from: the nearest, -1 where there is none; the others of all
+        stages; and where those of each begin, shape (stages + 1,).
 
         of: which ones, as in the table of kinds: those that it reads, itself, those that read it.
         """
         stage = np.arange(self.stages)
         if of == SAME or self.chain:
-            return [np.where((stage + of >= 0) & (stage + of < self.stages), stage + of, -1)]
+            nearest = np.where((stage + of >= 0) & (stage + of < self.stages), stage + of, -1)
+            return nearest, stage[:0], np.zeros(self.stages + 1, dtype=np.int64)
         lists = [self.read(s) for s in range(self.stages)] if of == BEFORE else self.readers
-        most = max(1, *map(len, lists))
-        return [np.array([x[n] if n < len(x) else -1 for x in lists], dtype=np.int64) for n in range(most)]
+        nearest = np.array([x[0] if x else -1 for x in lists], dtype=np.int64)
+        others = np.array([y for x in lists for y in x[1:]], dtype=np.int64)
+        return nearest, others, np.cumsum([0, *(len(x[1:]) for x in lists)], dtype=np.int64)
 
     @cached_property
     def wants(self) -> Mapping[Result, Bools]:
