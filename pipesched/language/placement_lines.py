@@ -360,7 +360,10 @@ def lines(placement: Placement) -> Iterator[Line]:
     """The lines of a placement whose routes are ranges, then those of its frozen stages."""
     shares = placement.routes > 1
     for route, name in enumerate(placement.route_names):
-        for at, (stages, rank) in enumerate(_shape(placement.rank_of[route].tolist(), placement.ranks, shares=shares)):
+        row = placement.rank_of[route].tolist()
+        read = [(rank, *placement.reads.get(stage, ())) for stage, rank in enumerate(row)]
+        shape = _shape(row, placement.ranks, shares=shares) if placement.chain else _runs(read)
+        for at, (stages, rank) in enumerate(shape):
             taken = [f" for microbatch {_range(placement, route)}"] if shares and at == 0 else []
             head = [f"route {name}:"] if name else []
             yield Line(0, [*head, f"stage {stages} on rank {rank}", *taken], kind="route" if name else "")
@@ -385,25 +388,36 @@ def _shape(row: list[int], p: int, *, shares: bool) -> list[tuple[str, str]]:
         return [(f"s in 0 .. {n // p} * p" if shares else "s in 0 .. p * v", "s % p")]
     if n == 2 * p and _is(row, lambda s: min(s, 2 * p - 1 - s)):
         return [("s in 0 .. 2 * p", "min(s, 2 * p - 1 - s)")]
-    return list(_runs(row))
+    return list(_runs([(rank,) for rank in row]))
 
 
 def _is(row: list[int], formula: Callable[[int], int]) -> bool:
     return row == [formula(s) for s in range(len(row))]
 
 
-def _runs(row: list[int]) -> Iterator[tuple[str, str]]:
-    """Stages one by one, those that go up, down or stay together."""
+def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
+    """Stages one by one, those that go up, down or stay together. rows: of each the rank, then what it reads."""
     low = 0
-    while low < len(row):
-        high, step = low + 1, row[low + 1] - row[low] if low + 1 < len(row) else 0
-        while high < len(row) and row[high] - row[high - 1] == step and abs(step) <= 1:
+    while low < len(rows):
+        high, step = low + 1, _step(rows, low + 1)
+        while step and _step(rows, high) == step:
             high += 1
-        if high - low == 1:
-            yield str(low), str(row[low])
-        else:
-            yield f"s in {low} .. {high}", linear(row[low] - step * low, step, "s")
+        alone = high - low == 1
+        said = [
+            str(x) if alone else linear(x - by * low, by, "s")
+            for x, by in zip(rows[low], step or rows[low], strict=True)
+        ]
+        reads = f" reads {', '.join(said[1:])}" if said[1:] else ""
+        yield str(low) if alone else f"s in {low} .. {high}", said[0] + reads
         low = high
+
+
+def _step(rows: list[tuple[int, ...]], at: int) -> tuple[int, ...]:
+    """How far a row is from the one before it, if that is at most 1 everywhere."""
+    if at == len(rows) or len(rows[at]) != len(rows[at - 1]):
+        return ()
+    step = tuple(x - before for x, before in zip(rows[at], rows[at - 1], strict=True))
+    return step if max(map(abs, step)) <= 1 else ()
 
 
 def _range(placement: Placement, route: int) -> str:

@@ -26,7 +26,7 @@ LEVEL = {
 }
 MINUS = 7
 LETTERS = ("F", "I", "W", "B")
-NAMES = ("p", "m", "k", "frozen", "fwd", "FB", "Fx", "W1", "torch", "split", "min", "_", "iff", "rank_", "Repeat", "x0")
+NAMES = ("p", "m", "k", "frozen", "reads", "fwd", "FB", "Fx", "W1", "torch", "split", "min", "_", "iff", "rank_", "Repeat", "x0")
 
 
 def made(kind: type[Any], *parts: Any, **named: Any) -> st.SearchStrategy[Any]:
@@ -75,11 +75,12 @@ ranges = st.tuples(expressions, expressions)
 formula = st.tuples(names, expressions, expressions)
 single = st.tuples(st.none(), expressions, st.none())
 stages = st.builds(
-    lambda route, ends, rank, microbatches: ast.Stages(NOWHERE, route, *ends, rank, microbatches),
+    lambda route, ends, rank, *rest: ast.Stages(NOWHERE, route, *ends, rank, *rest),
     st.none() | names,
     formula | single,
     expressions,
     st.none() | ranges,
+    some(expressions, 3),
 )
 costs = made(
     ast.Costs,
@@ -175,12 +176,15 @@ def item(node: Any) -> list[str]:
             return [name.id, *([] if default is None else ["=", *words(default)])]
         case ast.Require(condition=condition, message=message):
             return ["require", *words(condition), *([] if message is None else [",", *quoted(message)])]
-        case ast.Stages(route=route, variable=variable, low=low, high=high, rank=rank, microbatches=microbatches):
+        case ast.Stages(
+            route=route, variable=variable, low=low, high=high, rank=rank, microbatches=microbatches, reads=reads
+        ):
             said = [] if route is None else ["route", route.id, ":"]
             where = words(low) if variable is None else [variable.id, "in", *words(low), "..", *words(high)]
             range_ = [] if microbatches is None else [*words(microbatches[0]), "..", *words(microbatches[1])]
             which = ["for", "microbatch", *range_] if range_ else []
-            return [*said, "stage", *where, "on", "rank", *words(rank), *which]
+            others = ["reads", *listed(reads)] if reads else []
+            return [*said, "stage", *where, "on", "rank", *words(rank), *others, *which]
         case ast.Frozen(variable=variable, low=low, high=high):
             ends = words(low) if variable is None else [variable.id, "in", *words(low), "..", *words(high)]
             return ["frozen", *ends]

@@ -1,0 +1,197 @@
+"""Stages that read others than the one before them: time, memory, messages and verdicts are those of a simulation.
+
+The oracle (`oracles/branches.py`) knows names and sets alone; files are written as text (`makers/branches.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import pipesched
+from pipesched.compile import Options, load
+from pipesched.diagnostics import PipeschedError
+from pipesched.language import writer
+from pipesched.model.program import Program
+from pipesched.model.release import Release
+from pipesched.schedule_analysis import Analysis
+from pipesched.source import Source
+from tests.depth import deep
+from tests.makers.branches import random_model, random_orders, text
+from tests.oracles import simulate
+from tests.oracles.branches import Model, Slot, peaks, play
+
+UNET = """\
+schedule unet(p, m = 2 * p)
+stage s in 0 .. p on rank s
+stage s in p .. 2 * p on rank 2 * p - 1 - s reads s - 1, 2 * p - 1 - s
+rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat m { B[0] } }
+"""
+
+
+def sent(program: Program) -> Counter[tuple[str, int, int, int, int, int]]:
+    """Of every SEND: F or B, from which stage, for which, of which microbatch, from rank to rank; of RECVs likewise."""
+    found: Counter[tuple[str, int, int, int, int, int]] = Counter()
+    for rank in range(program.ranks):
+        for x in program.instructions(rank):
+            if x.op.send or x.op.receive:
+                next_one = x.stage + (1 if x.op.name in ("SEND_F", "RECV_B") else -1)
+                other = x.other if x.other >= 0 else next_one
+                ends, ranks = (x.stage, other), (rank, x.peer)
+                if x.op.receive:
+                    ends, ranks = ends[::-1], ranks[::-1]
+                found[x.op.name[-1], *ends, x.microbatch, *ranks] += 1
+    return found
+
+
+def compared(model: Model, orders: list[list[Slot]], said: str, at_input: Fraction) -> Analysis:
+    """One file against the simulation."""
+    release = Release("given", at_input, 1 - at_input)
+    loaded = load(Source("branches.ps", said), Options(release=release))
+    made = Analysis(loaded.schedule, loaded.costs(None), release)
+    played = play(model, orders)
+    steps = [(x.op.name, x.stage, x.microbatch) for x in map(loaded.schedule.__getitem__, range(len(loaded.schedule)))]
+    assert Counter(steps) == Counter(model.steps())
+    for i, step in enumerate(steps):
+        begin, end = int(made.timeline.start[i]), int(made.timeline.end[i])
+        assert ((made.time(begin), made.time(end)) if end >= 0 else None) == played.get(step), step
+    share = Fraction(model.ranks, model.stages)
+    assert list(made.memory.peak) == [share * x for x in peaks(model, orders, at_input)]
+    if made.finished:
+        program = made.program
+        assert program is not None and simulate.finishes(program)
+        rank_of = model.rank_of
+        expected = {(*x[:3], x[3], rank_of[x[1]], rank_of[x[2]]) for x in model.messages()}
+        assert sent(program) == Counter(dict.fromkeys(expected, 2))
+    return made
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_files_run_as_simulated(part: int) -> None:
+    """Start and end of every operation, peaks, and one message for each reader on another rank, which all end."""
+    for seed in range(part * deep(50), (part + 1) * deep(50)):
+        rng = random.Random(seed)
+        model = random_model(rng)
+        orders = random_orders(model, rng)
+        said = text(model, orders, rng)
+        made = compared(model, orders, said, rng.choice([Fraction(0), Fraction(1, 2), Fraction(1)]))
+        report = pipesched.verify(Source("branches.ps", said))
+        assert report.ok == made.finished, (seed, str(report))
+        assert not made.finished or (made.verdicts is not None and not made.verdicts.fails)
+
+
+def test_orders_by_chance_stop_where_the_simulation_does() -> None:
+    """Lists in any order: what runs is what the simulation runs; an order that is wrong on its rank is found."""
+    for seed in range(deep(100)):
+        rng = random.Random(seed)
+        model = random_model(rng)
+        orders = random_orders(model, rng)
+        for order in orders:
+            i, j = (rng.randrange(len(order)) for _ in range(2))
+            order[i], order[j] = order[j], order[i]
+        said = text(model, orders, rng)
+        made = compared(model, orders, said, Fraction(0))
+        place = {step: (rank, i) for rank, order in enumerate(orders) for i, slot in enumerate(order) for step in slot}
+        late = {
+            step
+            for step, (rank, i) in place.items()
+            for x in model.inputs(step)
+            if place[x][0] == rank and place[x][1] > i
+        } | {step for step, (_, i) in place.items() if step[0] in "IB" and place["F", *step[1:]][1] > i}
+        report = pipesched.verify(Source("branches.ps", said))
+        codes = {str(x.code) for x in report.diagnostics}
+        assert ("PS305" in codes) == bool(late), (seed, codes, late)
+        assert ("PS306" in codes) == (not made.finished), (seed, codes)
+
+
+def test_a_written_file_says_the_same() -> None:
+    """What is printed of such a schedule evaluates to it: order, placement and readers."""
+    for seed in range(deep(60)):
+        rng = random.Random(seed)
+        model = random_model(rng)
+        one = load(Source("a.ps", text(model, random_orders(model, rng), rng)), Options()).schedule
+        again = load(Source("b.ps", writer.write(one)), Options()).schedule
+        assert again.placement.reads == one.placement.reads
+        assert np.array_equal(again.placement.rank_of, one.placement.rank_of)
+        assert [again.order(r) for r in range(again.ranks)] == [one.order(r) for r in range(one.ranks)]
+
+
+def test_a_skip_costs_its_messages_and_no_memory() -> None:
+    """A U-Net folded so that skips stay on their ranks: the messages and the peaks are those of its chain."""
+    report = pipesched.verify(Source("unet.ps", UNET), p=4, m=8)
+    chain = pipesched.verify(Source("chain.ps", UNET.replace("reads s - 1, 2 * p - 1 - s", "")), p=4, m=8)
+    assert report.ok and report.messages == chain.messages == 2 * 8 * 6
+    assert report.peak == chain.peak == (8, 8, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "said"),
+    [
+        ("stage s in 0 .. 4 on rank s reads s", "s", "stage 0 reads stage 0"),
+        ("stage s in 0 .. 4 on rank s reads s - 1, s + 1", "s + 1", "stage 0 reads stage 1"),
+        ("stage s in 0 .. 4 on rank s reads s - 2", "s - 2", "stage 0 reads stage -2"),
+        (
+            "stage s in 0 .. 4 on rank s stage 3 on rank 3 reads 1",
+            "stage s in 0 .. 4 on rank s",
+            "stage 2 is read by no",
+        ),
+        (
+            "stage s in 0 .. 4 on rank s stage 3 on rank 3 reads -1",
+            "stage s in 0 .. 4 on rank s",
+            "stage 2 is read by no",
+        ),
+        ("stage s in 0 .. 4 on rank s reads 1 // s", "1 // s", "division by zero"),
+        ("stage s in 0 .. 4 on rank s reads true", "true", "boolean"),
+        ("stage s in 0 .. 4 on rank s reads k", "k", "no name `k`"),
+        ("stage s in 0 .. 4 on rank s reads", "", "expected an expression after `reads`"),
+        ("stage s in 0 .. 4 on rank s reads s - 1,", "", "expected an expression after `,`"),
+        ("stage s in 0 .. 4 on rank s read s - 1", "read", "expected"),
+    ],
+)
+def test_what_no_stage_can_read_is_found_at_its_place(line: str, place: str, said: str) -> None:
+    """PS1xx and PS2xx, with the words that say it."""
+    with pytest.raises(PipeschedError) as caught:
+        load(Source("a.ps", f"schedule a(m = 2)\n{line}\nrank r {{ repeat m {{ F B }} }}\n"), Options())
+    first = caught.value.diagnostics[0]
+    assert first.code < "PS3" and said in first.message, first
+    span = first.labels[0].span
+    assert span is not None and (span.text == place or not place), span.text
+
+
+def test_routes_agree_on_who_reads_whom() -> None:
+    """PS216 with both lines where the copies of a stage read different stages."""
+    two = (
+        "schedule a(m = 2)\nroute one: stage s in 0 .. 3 on rank s{} for microbatch 0 .. 1\n"
+        "route two: stage s in 0 .. 3 on rank 2 - s{} for microbatch 1 .. 2\n"
+        "route one: stage 2 on rank 2 reads 1, 0\n{}rank r {{ F[0] F[1] B[0] B[1] }}\n"
+    )
+    again = "route two: stage 2 on rank 0 reads 0, 1\n"
+    assert load(Source("a.ps", two.format("", "", again)), Options()).schedule.placement.reads == {2: (1, 0)}
+    with pytest.raises(PipeschedError) as caught:
+        load(Source("a.ps", two.format("", "", "")), Options())
+    assert [str(x.code) for x in caught.value.diagnostics] == ["PS216"]
+    assert "stage 2 reads 1, 0 on route one and 1 on route two" in caught.value.diagnostics[0].message
+
+
+def test_a_later_single_line_replaces_the_whole_line() -> None:
+    """Without `reads` the stage reads the one before it again."""
+    head = "schedule a(m = 2)\nstage s in 0 .. 3 on rank s reads s - 1, s - 1, -1\n"
+    body = "rank r { repeat m { F B } }\n"
+    whole = load(Source("a.ps", head + body), Options()).schedule.placement
+    assert whole.reads == {1: (0, -1), 2: (1, -1)} and whole.read(2) == (1,)
+    line = "stage 2 on rank 0\n"
+    alone = load(Source("a.ps", f"{head}{line}rank r {{ drain W }}\n"), Options()).schedule.placement
+    assert alone.reads == {1: (0, -1)} and alone.rank_of.tolist() == [[0, 1, 0]]
+
+
+@pytest.mark.parametrize("target", ["stream", "torch-csv", "torch-comms"])
+def test_what_cannot_say_it_refuses_by_name(target: str) -> None:
+    """PS814 of a runtime, PS702 of the optimizer: a wrong file or bound is never written."""
+    with pytest.raises(PipeschedError, match=r"PS814.*stage 3 reads stage 2 and stage 0"):
+        pipesched.emit(Source("unet.ps", UNET), to=target, p=2)
+    with pytest.raises(PipeschedError, match=r"PS702.*stage 3 reads stage 2 and stage 0"):
+        pipesched.optimize(Source("unet.ps", UNET), p=2)
