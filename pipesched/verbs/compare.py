@@ -298,8 +298,8 @@ def share(placement: Placement) -> Fraction:
 def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
     """A makespan below which there is no order; None where the optimizer's problem does not cover the schedule.
 
-    It does not where operations are missing, where there are no backwards, where stages are frozen or no chain, or where
-    pairs or full backwards are given another time than that of their parts.
+    It does not where operations are missing, where there are no backwards, where stages are frozen or are no chain, or
+    where pairs or full backwards are given another time than that of their parts.
     """
     if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None

@@ -26,7 +26,7 @@ LEVEL = {
 }
 MINUS = 7
 LETTERS = ("F", "I", "W", "B")
-NAMES = ("p", "m", "k", "frozen", "reads", "fwd", "FB", "Fx", "W1", "torch", "split", "min", "_", "iff", "rank_", "Repeat", "x0")
+NAMES = tuple("p m k frozen reads fwd FB Fx W1 torch split min _ iff rank_ Repeat x0".split())
 
 
 def made(kind: type[Any], *parts: Any, **named: Any) -> st.SearchStrategy[Any]:
