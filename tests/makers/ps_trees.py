@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pipesched.language import ast
+from pipesched.language.tokens import SOFT
 from pipesched.source import Source, Span
 
 NOWHERE = Span(Source("", ""), 0, 0)
@@ -26,7 +27,7 @@ LEVEL = {
 }
 MINUS = 7
 LETTERS = ("F", "I", "W", "B")
-NAMES = tuple("p m k frozen reads fwd FB Fx W1 torch split min _ iff rank_ Repeat x0".split())
+NAMES = ("p", "m", "k", *SOFT, "fwd", "FB", "Fx", "W1", "torch", "split", "min", "_", "iff", "rank_", "Repeat", "x0")
 
 
 def made(kind: type[Any], *parts: Any, **named: Any) -> st.SearchStrategy[Any]:
