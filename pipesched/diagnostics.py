@@ -180,6 +180,11 @@ class Diagnostic:
         return safe(f"<Diagnostic {place}{self.severity}[{self.code}]: {self.message}>")
 
     @property
+    def where(self) -> Span | None:
+        """The place of the first label."""
+        return self.labels[0].span if self.labels else None
+
+    @property
     def severity(self) -> str:
         return "warning" if self.code.warning else "error"
 

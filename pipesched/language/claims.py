@@ -131,7 +131,7 @@ def judge_all(claims: Sequence[Claim], facts: Facts, names: Mapping[str, Any], o
 
 def _not_judged(claim: Claim, error: BaseException) -> Verdict:
     found = report(error, claim.node.span.source).diagnostics[0]
-    if found.labels[0].span is None:  # not raised in the claim's own code
+    if found.where is None:  # not raised in the claim's own code
         found = replace(found, labels=(Label(claim.node.span, found.labels[0].message),))
     return Verdict(claim, None, found.message, found)
 

@@ -66,13 +66,12 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
     budget, names, values, placement = _placed(checked, parameters, max_ops)
     costs = _costs(checked, names, placement.stages)
     programs = Programs(checked, names, placement, budget, max_ops)
-    sites, keys, second, start = programs.run()
-    op = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[sites]
-    origin = programs.origin(sites, start)
+    keys, second = programs.run()
+    op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
     if placement.frozen:
-        op, kept = _wanted(checked, placement, op, sites, keys)
-        origin = programs.origin(sites, start, kept)
+        op, kept = _wanted(checked, placement, op, programs.sites, keys)
         op, keys, second, start = op[kept], keys[kept], second[kept], np.searchsorted(kept, start).astype(np.int64)
+        programs.kept = kept
     schedule = Schedule(
         checked.file.name.id,
         values,
@@ -82,7 +81,7 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
         (keys % placement.microbatches).astype(np.int32),
         second,
         start,
-        origin,
+        programs,
         checked.file.title or "",
     )
     return Unit(schedule, costs, checked, names)

@@ -73,7 +73,8 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
     rank_of = np.array([[route.rank_of[s] for s in range(stages)] for route in found], dtype=np.int32)
     ranks = int(rank_of.max()) + 1
     if ranks > most_ranks(max_ops):
-        raise _too_many_ranks(found, ranks, max_ops)
+        message = f"{ranks} ranks; the limit is {most_ranks(max_ops)}"
+        raise _too_many(message, found[0].span, f": a rank counts as {OPS_A_RANK} operations")
     route_of = np.zeros(max(high for _, high in ranges), dtype=np.int32)
     for number, (low, high) in enumerate(ranges):
         route_of[low:high] = number
@@ -122,7 +123,7 @@ def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_
     low = eval(line.low, names)
     high = low + 1 if line.high is None else eval(line.high, names)
     if high - low > max_ops:
-        raise _too_many(f"{high - low} stages", max_ops, node.span)
+        raise _too_many(f"{high - low} stages at least; the limit is {max_ops}", node.span)
     if high - low > most_stages(max_ops):
         raise _too_many_stages(most_stages(max_ops), node.span)
     rank_of, *reads = (eval(code, names) for code in (line.rank, *line.reads))
@@ -244,35 +245,18 @@ def _limit(checked: Checked, stages: int, ranges: list[tuple[int, int]], max_ops
     microbatches = sum(high - low for low, high in ranges)
     least = kinds * stages * microbatches
     if least > max_ops:
-        what = f"{stages} stages and {microbatches} microbatches: {least} operations"
-        raise _too_many(what, max_ops, checked.stages[0].node.span)
+        what = f"{stages} stages and {microbatches} microbatches: {least} operations at least; the limit is {max_ops}"
+        raise _too_many(what, checked.stages[0].node.span)
+
+
+def _too_many(what: str, span: Span, counts: str = "") -> PipeschedError:
+    help = f"choose smaller sizes, or raise --max-ops{counts}"
+    return fail(Code.TOO_MANY_OPERATIONS, what, Label(span, "too many here"), help=help)
 
 
 def _too_many_stages(most: int, span: Span) -> PipeschedError:
-    return fail(
-        Code.TOO_MANY_OPERATIONS,
-        f"more than {most} stages, those of all routes counted",
-        Label(span, "too many here"),
-        help=f"choose smaller sizes, or raise --max-ops: a stage counts as {OPS_A_STAGE} operations",
-    )
-
-
-def _too_many_ranks(routes: list[Route], ranks: int, max_ops: int) -> PipeschedError:
-    return fail(
-        Code.TOO_MANY_OPERATIONS,
-        f"{ranks} ranks; the limit is {most_ranks(max_ops)}",
-        Label(routes[0].span, "too many here"),
-        help=f"choose smaller sizes, or raise --max-ops: a rank counts as {OPS_A_RANK} operations",
-    )
-
-
-def _too_many(what: str, max_ops: int, span: Span) -> PipeschedError:
-    return fail(
-        Code.TOO_MANY_OPERATIONS,
-        f"{what} at least; the limit is {max_ops}",
-        Label(span, "too many here"),
-        help="choose smaller sizes, or raise --max-ops",
-    )
+    message = f"more than {most} stages, those of all routes counted"
+    return _too_many(message, span, f": a stage counts as {OPS_A_STAGE} operations")
 
 
 # The other direction: a formula where a placement has one of the known shapes, else runs of stages. The language

@@ -17,7 +17,7 @@ from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
 from pipesched.language.typecheck import Checked, RankCode
 from pipesched.model.columns import Bools, Column, Ints
-from pipesched.model.lists import Origin, Place
+from pipesched.model.lists import Place
 from pipesched.model.placement import Placement
 from pipesched.source import Span
 
@@ -26,56 +26,58 @@ PLACES = 2  # so many times the operations that may be written are written again
 
 @dataclass
 class Programs:
-    """The programs of a file at one size."""
+    """The programs of a file at one size.
+
+    sites, start: what has run, as sites, and the cut by rank. kept: the operations that are in the schedule, where not
+    all are.
+    """
 
     checked: Checked
     names: dict[str, Any]
     placement: Placement
     budget: Budget
     max_ops: int
+    kept: Ints | None = None
 
     def __post_init__(self) -> None:
         self.again = Budget.of(self.max_ops)  # for runs that only find places
 
-    def run(self) -> tuple[Ints, Ints, Bools, Ints]:
-        """Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the cut by rank.
+    def run(self) -> tuple[Ints, Bools]:
+        """Keys (stage * microbatches + microbatch) and overlap flags of all ranks.
 
         Raises:
             PipeschedError: PS2xx, from the file's own operations.
         """
-        self.code = self._assign()
-        self.functions = {id(code): self._function(code) for code in self.code}
+        self.functions = [self._function(code) for code in self._assign()]
         sites, keys, second = [], [], []
-        start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
+        self.start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
         for rank in range(self.placement.ranks):
-            emitter = Emitter(rank, self._chunks(rank), self.placement.microbatches, self.max_ops)
+            emitter = self._emitter(rank)
             try:
-                self._call(rank, emitter)
+                self._call(emitter)
             except (ZeroDivisionError, Halt) as error:
                 if isinstance(error, Halt) and error.code is Code.CHUNK and not emitter.chunks:
                     raise nobody(self.checked, self.placement, rank) from None
                 raise report(error, self._source, f"rank {rank}", self.checked.loops) from None
             sites.append(np.array(emitter.sites, dtype=np.int32))
             keys.append(np.array(emitter.keys, dtype=np.int64))
-            second.append(np.array(emitter.second, dtype=np.int64) + start[rank])
-            start[rank + 1] = start[rank] + len(emitter.sites)
-            self._limit(int(start[rank + 1]))
-        flags = np.zeros(int(start[-1]), dtype=np.bool_)
+            second.append(np.array(emitter.second, dtype=np.int64) + self.start[rank])
+            self.start[rank + 1] = self.start[rank] + len(emitter.sites)
+            if self.start[rank + 1] > self.max_ops:
+                message = f"more than {self.max_ops} operations"
+                raise fail(Code.TOO_MANY_OPERATIONS, message, help="choose smaller sizes, or raise --max-ops")
+        self.sites: Column = np.concatenate(sites)
+        flags = np.zeros(len(self.sites), dtype=np.bool_)
         flags[np.concatenate(second)] = True
-        return np.concatenate(sites), np.concatenate(keys), flags, start
+        return np.concatenate(keys), flags
 
     @property
     def _source(self) -> Any:
         return self.checked.file.span.source
 
-    def _limit(self, operations: int) -> None:
-        if operations > self.max_ops:
-            message = f"more than {self.max_ops} operations"
-            raise fail(Code.TOO_MANY_OPERATIONS, message, help="choose smaller sizes, or raise --max-ops")
-
-    def _chunks(self, rank: int) -> list[tuple[int, int, int]]:
-        ranges = self._ranges
-        return [(*ranges[route], stage) for route, stage in self.placement.chunks(rank)]
+    def _emitter(self, rank: int) -> Emitter:
+        chunks = [(*self._ranges[route], stage) for route, stage in self.placement.chunks(rank)]
+        return Emitter(rank, chunks, self.placement.microbatches, self.max_ops)
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]]:
@@ -93,7 +95,10 @@ class Programs:
         own: dict[int, RankCode] = {}
         for code in self.checked.ranks:
             if code.literal is not None:
-                rank = self._literal(code)
+                try:
+                    rank = int(eval(code.literal, self.names))
+                except (ZeroDivisionError, Halt) as error:
+                    raise report(error, self._source) from None
                 label = Label(code.node.rank.span, f"this is rank {rank}")
                 if not 0 <= rank < self.placement.ranks:
                     raise fail(
@@ -111,35 +116,40 @@ class Programs:
             raise fail(Code.RANK_PROGRAM, f"rank {bare[0]} has no program", label, help=help)
         return [own.get(r) or general[0] for r in range(self.placement.ranks)]
 
-    def _literal(self, code: RankCode) -> int:
-        """The one rank that a program is for."""
-        assert code.literal is not None
-        try:
-            rank: int = eval(code.literal, self.names)
-        except (ZeroDivisionError, Halt) as error:
-            raise report(error, self._source) from None
-        return rank
-
     def _function(self, code: RankCode) -> Callable[..., None]:
         exec(code.program, self.names)
         function: Callable[..., None] = self.names.pop("program")
         return function
 
-    def _call(self, rank: int, emitter: Emitter) -> None:
+    def _call(self, emitter: Emitter) -> None:
         functions = {**emitter.functions(), "steps": self.budget.steps}
-        self.functions[id(self.code[rank])](rank, *(functions[name] for name in EMITTERS))
+        self.functions[emitter.rank](emitter.rank, *(functions[name] for name in EMITTERS))
 
-    def bindings(self, rank: int, step: int) -> str:
-        """The loop bindings under which the step-th operation (from 0) of a rank was written.
+    # Where an operation came from (`model.lists.Origin`)
 
-        The rank is run again; when many places are asked for, those that the budget has nothing left for get none.
+    def place(self, index: int) -> Place:
+        """The line of an operation and the loop bindings under which it was written."""
+        index = index if self.kept is None else int(self.kept[index])
+        rank = int(np.searchsorted(self.start, index, side="right")) - 1
+        span = self.checked.sites[int(self.sites[index])].span
+        return Place(span, self._bindings(rank, index - int(self.start[rank])))
+
+    def sited(self) -> tuple[Column, Sequence[Span]]:
+        """By operation its site, and by site its place."""
+        sites = self.sites if self.kept is None else self.sites[self.kept]
+        return sites, [site.span for site in self.checked.sites]
+
+    def _bindings(self, rank: int, step: int) -> str:
+        """The bindings of the step-th operation (from 0) of a rank, which is run again.
+
+        When many places are asked for, those that the budget has nothing left for get none.
         """
-        emitter = Emitter(rank, self._chunks(rank), self.placement.microbatches, self.max_ops)
+        emitter = self._emitter(rank)
         emitter.sites = _Until(step)
         self.budget.left, kept = self.again.left, self.budget.left
         try:
             self.budget.pay(step * BUDGET // PLACES)
-            self._call(rank, emitter)
+            self._call(emitter)
         except _Found as found:
             return locate(found, self._source, self.checked.loops)[1]
         except (ZeroDivisionError, Halt):
@@ -147,10 +157,6 @@ class Programs:
         finally:
             self.again.left, self.budget.left = self.budget.left, kept
         return ""
-
-    def origin(self, sites: Column, start: Ints, kept: Ints | None = None) -> Origin:
-        """Finds the line and the bindings of an operation; of those that are kept, where not all are."""
-        return _Origin(self, sites, start, kept)
 
 
 class _Found(Exception):
@@ -166,22 +172,3 @@ class _Until(list[int]):
         if len(self) == self.step:
             raise _Found
         super().append(site)
-
-
-@dataclass(frozen=True)
-class _Origin:
-    programs: Programs
-    sites: Column
-    start: Ints
-    kept: Ints | None
-
-    def place(self, index: int) -> Place:
-        index = index if self.kept is None else int(self.kept[index])
-        rank = int(np.searchsorted(self.start, index, side="right")) - 1
-        span = self.programs.checked.sites[int(self.sites[index])].span
-        return Place(span, self.programs.bindings(rank, index - int(self.start[rank])))
-
-    def sited(self) -> tuple[Column, Sequence[Span]]:
-        return self.sites if self.kept is None else self.sites[self.kept], [
-            site.span for site in self.programs.checked.sites
-        ]

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.language.brackets import MOST, Pairing, Problem
@@ -35,7 +37,7 @@ from pipesched.language.tokens import (
     known_release,
     too_long,
 )
-from pipesched.source import Source, Span
+from pipesched.source import Source
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -69,29 +71,21 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
 
     A string without its end hides what is behind it; odd words, what does not parse; and so does the first of those.
     """
-    kept: list[Diagnostic] = []
+    kept: list[tuple[int, Diagnostic]] = []
     blamed: dict[int, int] = {}  # by line: the weight from which on a finding adds nothing
-    for finding in sorted(findings, key=lambda finding: (_weight(finding), _where(finding).start)):
-        line, weight = _where(finding).line, _weight(finding)
+    for weight, start, line, finding in sorted(map(_weighed, findings), key=itemgetter(0, 1)):
         if weight < blamed.get(line, 3):
-            kept.append(finding)
+            kept.append((start, finding))
             blamed[line] = min(blamed.get(line, 3), 1 if weight == 0 else 2)
-    return sorted(kept, key=lambda finding: _where(finding).start)
+    return [finding for _, finding in sorted(kept, key=itemgetter(0))]
 
 
-def _weight(finding: Diagnostic) -> int:
-    """0 for a string without its end, 1 for odd words and numbers, 2 for what does not parse."""
-    return 2 if finding.code is Code.SYNTAX else int(not _unclosed(finding))
-
-
-def _unclosed(finding: Diagnostic) -> bool:
-    return finding.code is Code.CHARACTER and _where(finding).text.startswith('"')
-
-
-def _where(finding: Diagnostic) -> Span:
-    span = finding.labels[0].span
-    assert span is not None
-    return span
+def _weighed(finding: Diagnostic) -> tuple[int, int, int, Diagnostic]:
+    """Its weight (0: a string without its end, 1: odd words and numbers, 2: what does not parse), offset and line."""
+    assert finding.where is not None
+    unclosed = finding.code is Code.CHARACTER and finding.where.text.startswith('"')
+    weight = 2 if finding.code is Code.SYNTAX else int(not unclosed)
+    return weight, finding.where.start, finding.where.line, finding
 
 
 def _empty(source: Source) -> Diagnostic:
@@ -133,7 +127,7 @@ class Walk:
         self.tokens = [*tokens, Token(END, "", tokens[-1].end)]
         self.blamed = sorted(problem.offset for problem in known)
         self.problems: list[Problem] = []
-        self.stack: Stack = [Entry(table.start, "")]
+        self.stack = table.start
         self.begun = 0  # where the statement begins that is being read
         self.carried_on = -1  # the last token that had no place: within its line, it begins nothing
         self.astray = False  # whether statements outside every rank have been reported
@@ -142,7 +136,7 @@ class Walk:
     def run(self) -> list[Problem]:
         at = 0
         while at < len(self.tokens) and len(self.problems) < MOST:
-            if self.table.advance(self.stack, self._kind(at)):
+            if self._advance(self._kind(at)):
                 if begins(self.tokens, at, self.source) and at != self.carried_on:
                     self.begun = self.tokens[at].start
                     self.astray &= self.tokens[at].text not in ITEMS
@@ -152,6 +146,12 @@ class Walk:
                 self.carried_on = -1 if first_in_line(self.tokens, at, self.source) else at
                 at = self._resume(at)
         return self.problems
+
+    def _advance(self, kind: str) -> bool:
+        """Moves the stack by a token of this kind, if it has an action there."""
+        moved = self.table.moved(self.stack, kind)
+        self.stack = moved or self.stack
+        return moved is not None
 
     def _kind(self, at: int) -> str:
         """The token's kind; UNKNOWN for a release rule that nobody knows."""
@@ -211,17 +211,16 @@ class Walk:
     def _settle(self, token: Token) -> bool:
         """Drops what is half read, if the token can then go on."""
         if self._drop_to_list():
-            return self.table.move(self.stack, token.kind) is not None
+            return self.table.moved(self.stack, token.kind) is not None
         if token.text in ITEMS:  # the head is what is half read
-            del self.stack[1:]
+            self.stack = self.table.start
             return token.text == "schedule" or self._supply(*_HEAD)
         return False
 
     def _open_round(self) -> int:
         """How many `(` and `[` are open in what is half read."""
-        symbols = [entry.symbol for entry in self.stack]
         block = self.words.kinds["{"]
-        half_read = symbols[len(symbols) - symbols[::-1].index(block) :] if block in symbols else symbols
+        half_read = [*takewhile(lambda symbol: symbol != block, self.stack.symbols())]
         opened, closed = (sum(half_read.count(self.words.kinds[text]) for text in pair) for pair in ("([", ")]"))
         return opened - closed
 
@@ -231,7 +230,7 @@ class Walk:
             return
         self.forgiven |= {at + 1, self._after_block(at)}
         if not self._drop_to_list():
-            del self.stack[1:]
+            self.stack = self.table.start
             self._supply(*_HEAD)
         if not self._supply("if", "true"):
             self._supply("rank", "0")
@@ -251,17 +250,17 @@ class Walk:
 
     def _drop_to(self, *kinds: str) -> bool:
         """Drops the top of the stack, as far as the last `{`, until it takes a token of one of these kinds."""
-        height = len(self.stack)
-        while not any(self.table.move(self.stack, kind, height) for kind in kinds):
-            if height == 1 or self.stack[height - 1].symbol == self.words.kinds["{"]:
+        stack = self.stack
+        while not any(self.table.moved(stack, kind) for kind in kinds):
+            if stack.below is None or stack.symbol == self.words.kinds["{"]:
                 return False
-            height -= 1
-        del self.stack[height:]
+            stack = stack.below
+        self.stack = stack
         return True
 
     def _supply(self, *texts: str) -> bool:
         """Moves the stack by words that are not written; False, and nothing moved, if it does not take the first."""
-        return all(self.table.advance(self.stack, self.words.kind(text)) for text in texts)
+        return all(self._advance(self.words.kind(text)) for text in texts)
 
 
 # The grammar's LR table, walked without building anything. A stack is a way into the table: states, each with the
@@ -270,19 +269,19 @@ class Walk:
 END = "$END"
 
 
-class Entry(NamedTuple):
+class Stack(NamedTuple):
+    """The top of a stack, and what is below it; stacks share what they have in common."""
+
     state: Any
     symbol: str
+    below: Stack | None
 
-
-Stack: TypeAlias = list[Entry]
-
-
-class Move(NamedTuple):
-    """What a token does to a stack: all above `keep` entries goes, `push` comes."""
-
-    keep: int
-    push: Stack
+    def symbols(self) -> Iterator[str]:
+        """From the top down."""
+        stack: Stack | None = self
+        while stack:
+            yield stack.symbol
+            stack = stack.below
 
 
 class Table:
@@ -291,35 +290,23 @@ class Table:
     def __init__(self, lark: Lark) -> None:
         conf = lark.parse_interactive("").parser_state.parse_conf
         self.actions: Mapping[Any, Mapping[str, tuple[Any, Any]]] = conf.states
-        self.start: Any = conf.start_state
+        self.start = Stack(conf.start_state, "", None)
         self.end: Any = conf.end_state
 
-    def move(self, stack: Stack, kind: str, height: int | None = None) -> Move | None:
-        """The move of a token of this kind on the lowest `height` entries of a stack (default: all), or None."""
-        keep, push = len(stack) if height is None else height, Stack()
-        while True:
-            state = push[-1].state if push else stack[keep - 1].state
-            if kind == END and state == self.end:
-                return Move(keep, push)
-            act, what = self.actions[state].get(kind, (None, None))
+    def moved(self, stack: Stack, kind: str) -> Stack | None:
+        """The stack after a token of this kind, or None."""
+        while not (kind == END and stack.state == self.end):
+            act, what = self.actions[stack.state].get(kind, (None, None))
             if act is None:
                 return None
             if not hasattr(what, "expansion"):
-                push.append(Entry(what, kind))
-                return Move(keep, push)
-            size = len(what.expansion)
-            keep -= max(0, size - len(push))
-            del push[max(0, len(push) - size) :]
-            state = push[-1].state if push else stack[keep - 1].state
-            push.append(Entry(self.actions[state][what.origin.name][1], what.origin.name))
-
-    def advance(self, stack: Stack, kind: str, height: int | None = None) -> bool:
-        """Moves a stack, if the token has an action there."""
-        move = self.move(stack, kind, height)
-        if move is not None:
-            stack[move.keep :] = move.push
-        return move is not None
+                return Stack(what, kind, stack)
+            for _ in what.expansion:
+                assert stack.below is not None
+                stack = stack.below
+            stack = Stack(self.actions[stack.state][what.origin.name][1], what.origin.name, stack)
+        return stack
 
     def takes(self, stack: Stack) -> set[str]:
         """The kinds of token that have an action."""
-        return {kind for kind in self.actions[stack[-1].state] if kind.isupper() and self.move(stack, kind)}
+        return {kind for kind in self.actions[stack.state] if kind.isupper() and self.moved(stack, kind)}

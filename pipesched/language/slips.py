@@ -104,7 +104,7 @@ class _Explanation:
     ) -> tuple[tuple[Edit, ...], list[Diagnostic]]:
         """The edits that leave less wrong, at all places of a habit or in the lines of findings, and what is left."""
         every = tuple(_apart(habit.edits(source.text)))
-        lines = {_line(finding) for finding in found}
+        lines = {finding.where.line for finding in found if finding.where}
         near = tuple(edit for edit in every if source.position(edit.start)[0] in lines)
         for edits in dict.fromkeys((every, near)) if near else ():
             self.left -= len(source.text)
@@ -160,10 +160,4 @@ def _advice(edit: Edit, source: Source) -> str:
 
 
 def _key(finding: Diagnostic) -> _Key:
-    span = finding.labels[0].span if finding.labels else None
-    return _Key(span.start if span else 0, finding.message)
-
-
-def _line(finding: Diagnostic) -> int:
-    span = finding.labels[0].span if finding.labels else None
-    return span.line if span else 1
+    return _Key(finding.where.start if finding.where else 0, finding.message)

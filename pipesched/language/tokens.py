@@ -14,10 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipesched.model.ops import LETTERS
 from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from lark.lexer import TerminalDef
 
 LONGEST = 18  # digits: every such number fits in 64 bits
 COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
@@ -52,31 +55,6 @@ class Token(NamedTuple):
         return self.start if self.supplied else self.start + len(self.text)
 
 
-class Pattern(Protocol):
-    """What lark knows of a terminal's text."""
-
-    @property
-    def value(self) -> str: ...
-
-    @property
-    def type(self) -> str: ...
-
-    @property
-    def max_width(self) -> int: ...
-
-    def to_regexp(self) -> str: ...
-
-
-class Terminal(Protocol):
-    """A terminal of the grammar, as lark lists it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def pattern(self) -> Pattern: ...
-
-
 def too_long(number: str) -> bool:
     """Whether a number has more digits than the language takes."""
     return len(number) - number.count(".") > LONGEST
@@ -95,7 +73,7 @@ def known_release(rule: str) -> bool:
 class Words:
     """The terminals of the grammar: `kinds` by their text, `texts` by their kind, where the text is fixed."""
 
-    terminals: tuple[Terminal, ...]
+    terminals: tuple[TerminalDef, ...]
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:

@@ -268,13 +268,12 @@ def _name_recursion(node: ast.Let, scope: Scope, before: int) -> None:
     """An unknown name that is the one being defined is recursion, and is called so."""
     for i in range(before, len(scope.diagnostics)):
         found = scope.diagnostics[i]
-        label = found.labels[0].span
-        if found.code is Code.UNKNOWN_NAME and label is not None and label.text == node.name.id:
+        if found.code is Code.UNKNOWN_NAME and found.where is not None and found.where.text == node.name.id:
             del scope.diagnostics[i]
             scope.report(
                 Code.RECURSION,
                 f"`{node.name.id}` is defined by itself",
-                Label(label, "it is not known yet"),
+                Label(found.where, "it is not known yet"),
                 help="there is no recursion: every file ends; use `for` or a closed form",
             )
             return

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.claims import CLAIM_NAMES, Claim, compile_claim, scope_of_claims
 from pipesched.language.execution import Loop
@@ -111,7 +111,9 @@ class _Checker:
         inside = scope_of_claims(self.scope, variables)
         claims = [compile_claim(item, inside, variables) for item in self.file.items if isinstance(item, ast.Claim)]
         if self.scope.diagnostics:
-            raise PipeschedError(sorted(self.scope.diagnostics, key=_where))
+            raise PipeschedError(
+                sorted(self.scope.diagnostics, key=lambda found: found.where.start if found.where else 0)
+            )
         self.made.claims.extend(claims)
         return self.made
 
@@ -193,8 +195,3 @@ def _variable(item: ast.Rank, scope: Scope) -> str | None:
     if isinstance(item.rank, ast.Name) and scope.find(item.rank.id) is None:
         return item.rank.id
     return None
-
-
-def _where(diagnostic: Diagnostic) -> int:
-    span = diagnostic.labels[0].span if diagnostic.labels else None
-    return span.start if span else 0
