@@ -175,9 +175,8 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
             )
     edges = sum(map(len, found[0].values()))
     if edges * microbatches > max_ops:
-        raise _too_many(
-            f"{edges} reads and {microbatches} microbatches: {edges * microbatches} results", max_ops, first.span
-        )
+        what = f"{edges} reads and {microbatches} microbatches: {edges * microbatches} results"
+        raise _too_many(f"{what} at least; the limit is {max_ops}", first.span)
     return found[0]
 
 
