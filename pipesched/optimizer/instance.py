@@ -21,7 +21,6 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints
 from pipesched.model.numbers import require_counts
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
@@ -60,36 +59,28 @@ class Instance(Terms):
         if self.caps is None:
             return None
         sizes = self._sizes()
-        amounts = [int(x) for x in (*sizes.takes, *sizes.at_input, *sizes.at_weight) if x]
+        amounts = [int(x) for column in (*sizes.takes.values(), *sizes.frees.values()) for x in column if x]
         grain = sizes.part * (gcd(*amounts) if amounts else 1)
         return tuple(cap // grain * grain for cap in self.caps)
 
     def _sizes(self) -> Sizes:
         stages = self.placement.stages
         ticks = self.costs.ticks(stages)
-        relative = self.costs.sizes(stages)
-        shares = (self.release.at_input, self.release.at_weight)
-        fine = lcm(*(x.denominator for x in relative), *((x * y).denominator for x in relative for y in shares))
+        held = self.costs.sizes(stages)
+        shares = {Op.F: Fraction(1), Op.I: self.release.at_input, Op.W: self.release.at_weight, Op.B: Fraction(1)}
+        fine = lcm(*((x * share).denominator for x in held for share in shares.values()))
+        parts = {op: np.array([int(x * share * fine) for x in held], dtype=np.int64) for op, share in shares.items()}
         part = Fraction(self.placement.ranks, stages) / fine
         caps = self.caps or (None,) * self.placement.ranks
-        takes, at_input, at_weight = (_whole([x * y * fine for x in relative]) for y in (Fraction(1), *shares))
         return Sizes(
             Fraction(ticks.scale),
-            ticks.compute[Op.F],
-            ticks.compute[Op.I],
-            ticks.compute[Op.W],
-            ticks.compute[Op.B],
+            {op: ticks.compute[op] for op in parts},
             ticks.message,
             part,
-            takes,
-            at_input,
-            at_weight,
+            {Op.F: parts.pop(Op.F)},
+            parts,
             np.array([NO_CAP if cap is None else int(min(cap // part, NO_CAP)) for cap in caps], dtype=np.int64),
         )
-
-
-def _whole(values: list[Fraction]) -> Ints:
-    return np.array([int(x) for x in values], dtype=np.int64)
 
 
 def _of(placement: Placement, microbatches: int) -> Placement:

@@ -24,8 +24,8 @@ bounds and engines are about; where an order has no more, it is optimal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -70,6 +70,10 @@ class Problem:
     after: Ints
     lag: Ints
     cap: Ints
+
+    def __getstate__(self) -> dict[str, object]:
+        """Its fields: another process derives the rest anew."""
+        return {x.name: getattr(self, x.name) for x in fields(self)}
 
     @property
     def ranks(self) -> int:
@@ -160,18 +164,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a problem is built from: ticks of one operation by stage, parts of memory by stage, caps in parts."""
+    """What a problem is built from: ticks of an operation and of a message by stage, memory in parts.
+
+    ticks: by kind; takes, frees: by kind, where there is any.
+    """
 
     scale: Fraction
-    forward: Ints
-    input: Ints
-    weight: Ints
-    full: Ints
+    ticks: Mapping[Op, Ints]
     message: Ints
     part: Fraction
-    takes: Ints
-    at_input: Ints
-    at_weight: Ints
+    takes: Mapping[Op, Ints]
+    frees: Mapping[Op, Ints]
     cap: Ints
 
 
@@ -189,27 +192,23 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
     rows: list[tuple[int, int, int, int, int, int, int, int]] = []
     edges: list[tuple[int, int, int]] = []
     counts = np.bincount(placement.route_of, minlength=placement.routes).tolist()
-    backward = Op.B if fused else Op.I
+    none = np.zeros(placement.stages, dtype=np.int64)
     for route, ranks in enumerate(placement.rank_of.tolist()):
         stages, n = len(ranks), counts[route]
         if not n:
             continue
-        base = len(rows)
-        lag = [int(sizes.message[s]) for s in range(stages)]
-        for s, r in enumerate(ranks):
-            rows.append((Op.F, route, s, r, n, int(sizes.forward[s]), int(sizes.takes[s]), 0))
-        for s, r in enumerate(ranks):
-            freed = int(sizes.takes[s]) if fused else int(sizes.at_input[s])
-            rows.append((backward, route, s, r, n, int((sizes.full if fused else sizes.input)[s]), 0, freed))
+        forward = len(rows)
+        backward, weight = forward + stages, forward + 2 * stages
+        for kind in (Op.F, Op.B) if fused else (Op.F, Op.I, Op.W):
+            columns = zip(sizes.ticks[kind], sizes.takes.get(kind, none), sizes.frees.get(kind, none), strict=True)
+            rows += [(kind, route, s, ranks[s], n, *map(int, column)) for s, column in enumerate(columns)]
+        lag = [int(x) for x in sizes.message]
         for s in range(stages - 1):
             crosses = ranks[s] != ranks[s + 1]
-            edges.append((base + s, base + s + 1, lag[s] if crosses else 0))
-            edges.append((base + stages + s + 1, base + stages + s, lag[s + 1] if crosses else 0))
-        edges.append((base + stages - 1, base + 2 * stages - 1, 0))
-        if not fused:
-            for s, r in enumerate(ranks):
-                rows.append((Op.W, route, s, r, n, int(sizes.weight[s]), 0, int(sizes.at_weight[s])))
-            edges += [(base + stages + s, base + 2 * stages + s, 0) for s in range(stages)]
+            edges.append((forward + s, forward + s + 1, lag[s] if crosses else 0))
+            edges.append((backward + s + 1, backward + s, lag[s + 1] if crosses else 0))
+        edges.append((backward - 1, backward + stages - 1, 0))
+        edges += [] if fused else [(backward + s, weight + s, 0) for s in range(stages)]
     op, of_route, stage, rank, length, duration, takes, frees = np.array(rows, dtype=np.int64).reshape(-1, 8).T.copy()
     before, after, lags = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
     return Problem(

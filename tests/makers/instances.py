@@ -31,9 +31,10 @@ def placement_of(x: Instance) -> Placement:
 
 def problem_of(x: Instance) -> Problem:
     """The problem in whole numbers, built directly."""
-    f, i, w, b, c = map(_column, (x.F, x.I, x.W, x.B, x.C))
+    ticks = {op: _column(getattr(x, op.name)) for op in (Op.F, Op.I, Op.W, Op.B)}
     takes, at_input, at_weight, cap = map(_column, (x.takes, x.at_input, x.at_weight, x.cap))
-    sizes = Sizes(Fraction(1), f, i, w, b, c, PART, takes, at_input, at_weight, cap)
+    frees = {Op.I: at_input, Op.W: at_weight, Op.B: takes}
+    sizes = Sizes(Fraction(1), ticks, _column(x.C), PART, {Op.F: takes}, frees, cap)
     return build(placement_of(x), sizes, fused=x.fused, objective=x.objective)
 
 
@@ -113,7 +114,8 @@ def problem_of_case(case: Case) -> Problem:
     size = np.array(case.size)
     at_input, at_weight = (np.array([int(x * share) for x in case.size]) for share in case.shares)
     f, i, w, c, caps = map(np.array, (case.forward, case.input, case.weight, case.message, case.caps))
-    sizes = Sizes(Fraction(1), f, i, w, i + w, c, Fraction(1, 30), size, at_input, at_weight, caps)
+    ticks, frees = {Op.F: f, Op.I: i, Op.W: w, Op.B: i + w}, {Op.I: at_input, Op.W: at_weight, Op.B: size}
+    sizes = Sizes(Fraction(1), ticks, c, Fraction(1, 30), {Op.F: size}, frees, caps)
     return build(Placement(np.array(case.routes), np.array(case.route_of), case.ranks), sizes, fused=case.fused)
 
 

@@ -7,19 +7,17 @@
 Which answer comes first depends on the machine; `search.lanes` puts answers into an order that does not.
 
 Workers are started at once, by their own command line and never by a fork or a second import of the caller's main
-module. Questions come on a worker's stdin and answers leave on what was its stdout, pickled, and before an answer now
-and then the steps so far; both pipes are private. Each message out begins with its length in 8 bytes. A worker ends
-when its stdin closes, so with the pool and with the parent, however that ends: while it works, anything that happens on
-stdin ends it, because an engine in C listens to nobody. SIGINT is the parent's business.
+module. Questions come on a worker's stdin and answers leave on what was its stdout, and before an answer now and then
+the steps so far; both pipes are private. A worker ends when its stdin closes, so with the pool and with the parent,
+however that ends: while it works, anything that happens on stdin ends it, because an engine in C listens to nobody.
+SIGINT is the parent's business.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import pickle
 import select
-import selectors
 import signal
 import subprocess
 import sys
@@ -28,10 +26,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import replace
 from functools import partial
+from multiprocessing.connection import Connection, wait
 from types import TracebackType
-from typing import Any, BinaryIO
 
 from pipesched import child
 from pipesched.diagnostics import PipeschedError
@@ -40,9 +38,6 @@ from pipesched.optimizer.problem import Answer, Problem, Question
 
 _WORKER = "pipesched.optimizer.engines.worker_pool"
 _BY_SIGNAL = sys.platform == "linux"
-
-Wire = tuple[int, dict[str, Any] | None, dict[str, Any]]
-"""The number of the problem, its fields the first time, and the fields of the question but for the problem."""
 
 
 class Pool:
@@ -127,19 +122,15 @@ class Pool:
 
     def listen(self, timeout: float | None) -> bool:
         """Whether a worker had something to say in time."""
-        with selectors.DefaultSelector() as selector:
-            for worker in self._workers:
-                if worker.ticket is not None:
-                    selector.register(worker.output, selectors.EVENT_READ, worker)
-            ready = selector.select(timeout)
-        for key, _ in ready:
-            worker, ticket = key.data, key.data.ticket
-            for message in worker.messages():
-                if isinstance(message, Answer):
-                    self._done.append((ticket, message))
-                    self.steps.pop(ticket, None)
-                else:
-                    self.steps[ticket] = message
+        busy = {x.output: (x, x.ticket) for x in self._workers if x.ticket is not None}
+        ready = wait(list(busy), timeout)
+        for worker, ticket in (entry for output, entry in busy.items() if output in ready):
+            message = worker.heard()
+            if isinstance(message, Answer):
+                self._done.append((ticket, message))
+                self.steps.pop(ticket, None)
+            else:
+                self.steps[ticket] = message
         self._hand_out()
         return bool(ready)
 
@@ -164,41 +155,33 @@ class _Worker:
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.input, self.output = self.process.stdin, self.process.stdout
-        self.heard = b""
+        self.input = Connection(os.dup(self.process.stdin.fileno()), readable=False)
+        self.output = Connection(os.dup(self.process.stdout.fileno()), writable=False)
+        self.process.stdin.close()
+        self.process.stdout.close()
 
     def ask(self, ticket: int, question: Question) -> bool:
         """Whether the question reached the process."""
-        number = id(question.problem)
-        message = pickle.dumps(to_wire(question, number, known=number in self.known))
         self.ticket, self.engine = ticket, question.engine
+        self.known[id(question.problem)] = question.problem
         try:
-            self.input.write(message)
-            self.input.flush()
+            self.input.send((id(question.problem), question))
         except OSError:
             return False
         except BaseException:  # half a question is none
             self.renew()
             raise
-        self.known[number] = question.problem
         return True
 
-    def messages(self) -> list[Answer | int]:
-        """What it says, as far as it is here; to be called when it says something."""
+    def heard(self) -> Answer | int:
+        """What it says: an answer, or its steps so far; to be called when it says something."""
         try:
-            data = os.read(self.output.fileno(), 1 << 20)
-        except OSError:
-            data = b""
-        if not data:
-            return [self.lost()]
-        self.heard += data
-        found: list[Answer | int] = []
-        while len(self.heard) >= 8 and len(self.heard) >= (end := 8 + int.from_bytes(self.heard[:8], "big")):
-            found.append(pickle.loads(self.heard[8:end]))
-            self.heard = self.heard[end:]
-        if found and isinstance(found[-1], Answer):
+            message: Answer | int = self.output.recv()
+        except (EOFError, OSError):
+            return self.lost()
+        if isinstance(message, Answer):
             self.ticket = None
-        return found
+        return message
 
     def lost(self) -> Answer:
         """The answer of a process that has died; a fresh one takes its place."""
@@ -225,38 +208,17 @@ class _Worker:
         return status
 
 
-def to_wire(question: Question, number: int, *, known: bool) -> Wire:
-    """A question as it is sent."""
-    problem = None if known else {f.name: getattr(question.problem, f.name) for f in fields(Problem)}
-    return number, problem, {f.name: getattr(question, f.name) for f in fields(Question) if f.name != "problem"}
-
-
 def main() -> None:
     """Answer until stdin closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    out = os.fdopen(os.dup(1), "wb")
+    source, out = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # what an engine prints is no answer
-    problems: dict[int, Problem] = {}
-    while (wire := _next(sys.stdin.buffer)) is not None:
-        number, sent, asked = wire
-        if sent is not None:
-            problems[number] = Problem(**sent)
-        question = Question(problems[number], **asked)
-        _send(out, _alone(partial(_answer, question, partial(_send, out))))
-
-
-def _send(out: BinaryIO, message: Answer | int) -> None:
-    data = pickle.dumps(message)
-    out.write(len(data).to_bytes(8, "big") + data)
-    out.flush()
-
-
-def _next(source: BinaryIO) -> Wire | None:
-    try:
-        wire: Wire = pickle.load(source)
-    except EOFError:
-        return None
-    return wire
+    problems: dict[int, Problem] = {}  # the first that came with a number, with all that was derived of it
+    with suppress(EOFError):
+        while True:
+            number, question = source.recv()
+            question = replace(question, problem=problems.setdefault(number, question.problem))
+            out.send(_alone(partial(_answer, question, out.send)))
 
 
 def _answer(question: Question, report: Callable[[int], None]) -> Answer:
