@@ -27,10 +27,9 @@ from pipesched.optimizer.portfolio import orders
 from pipesched.optimizer.portfolio.banker import one_by_one
 from pipesched.optimizer.portfolio.justify import Justifier
 from pipesched.optimizer.portfolio.list_scheduling import listed, listings, policies
-from pipesched.optimizer.portfolio.literature import known, trips
 from pipesched.optimizer.portfolio.local_search import Search
 from pipesched.optimizer.portfolio.repeating import blocks, building_blocks, patterns, slots
-from pipesched.optimizer.portfolio.shape import shape
+from pipesched.optimizer.portfolio.round_trips import round_trips
 from pipesched.optimizer.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.problem import Orders, Problem
 from pipesched.optimizer.reductions import coarsened
@@ -146,34 +145,6 @@ def test_not_above_the_published_heuristic(row: int, cap: int) -> None:
     assert measured(asked, problem, best) <= min(published)
 
 
-def words(problem: Problem, found: Orders) -> list[str]:
-    """As the files of published orders are written."""
-    op, stage, sequence, index = problem.op, problem.stage, problem.sequence, problem.index
-    return [
-        f"rank {rank}: " + " ".join(f"{'FIWB'[op[sequence[x]]]}{stage[sequence[x]]}.{index[x]}" for x in order)
-        for rank, order in enumerate(found)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "file", "fused"),
-    [
-        ("linear", "1F1B", "1f1b_p4_m8", True),
-        ("linear", "GPipe", "gpipe_p4_m8", True),
-        ("linear", "ZB-H1", "zbh1_p4_m8", False),
-        ("linear", "ZB-H2", "zbh2_p4_m8", False),
-        ("loop", "interleaved 1F1B", "interleaved_p4_v2_m8", True),
-        ("vee", "ZB-V", "zbv_handcrafted_p4_m8", False),
-    ],
-)
-def test_the_known_orders_are_the_published_ones(kind: str, name: str, file: str, fused: bool) -> None:
-    """Word for word, where there is room."""
-    problem = instance(kind, 4, 8, fused=fused).problem()
-    made = dict(known(problem))
-    lines = (HERE / "orders" / f"{file}.txt").read_text("utf-8").splitlines()
-    assert words(problem, made[name]) == [line for line in lines if line.startswith("rank")]
-
-
 @pytest.mark.parametrize(("cap", "costs", "published"), [(2, "", 59), (3, "", 53), (2, "F=3,I=4,W=2", 226)])
 def test_blocks_pushed_together_are_not_worse_than_the_published_ones(cap: int, costs: str, published: int) -> None:
     """V-Min and V-Half at p=4, m=8: their makespans at their memory."""
@@ -272,19 +243,6 @@ def test_a_pattern_holds_no_more_with_more_microbatches(kind: str) -> None:
         assert short is not None and long is not None and long - short == work
 
 
-@pytest.mark.parametrize("costs", ["", "F=2,I=3,W=1", "F=3,I=3,W=2"])
-@pytest.mark.parametrize("ranks", [2, 3, 5])
-def test_interleaved_zero_bubble_is_what_is_published(ranks: int, costs: str) -> None:
-    """Idle (p - 1)(tF + tI - tW), and p microbatches held on every rank; two chunks."""
-    asked = instance("loop", ranks, 3 * ranks, costs=costs)
-    problem = asked.problem()
-    found = dict(known(problem))["interleaved zero bubble"]
-    f, i, w = (asked.costs.scalar(key) or 0 for key in "FIW")
-    work = 2 * 3 * ranks * (f + i + w)
-    assert measured(asked, problem, found) - work == (ranks - 1) * (f + i - w)
-    assert (convert.peak(problem, found) * problem.part == ranks).all()
-
-
 @pytest.mark.parametrize("ranks", range(2, 10))
 def test_round_trips_meet_the_bound_of_meetings(ranks: int) -> None:
     """Unit costs and few microbatches in flight: no schedule is below the bound, and where the last trip is not a whole
@@ -294,7 +252,7 @@ def test_round_trips_meet_the_bound_of_meetings(ranks: int) -> None:
         for microbatches in range(room + 1, 4 * room + 3):
             asked = instance("linear", ranks, microbatches, [Fraction(room)] * ranks, "F=1,I=1,W=1")
             problem = asked.problem()
-            found = trips(problem, shape(problem))
+            found = round_trips(problem)
             bound = meetings(facts(asked))
             assert found is not None and bound is not None
             value = measured(asked, problem, found)

@@ -34,7 +34,7 @@ from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.least_cap import alone
-from pipesched.optimizer.portfolio.shape import shape
+from pipesched.optimizer.portfolio.shape import way
 from pipesched.optimizer.problem import Orders, Problem
 
 TRIES = 60  # patterns of every period
@@ -179,10 +179,9 @@ def _name(steps: tuple[int, ...]) -> str:
 
 def slots(problem: Problem, made: Block) -> Ints:
     """The slot of every operation, int64, shape (operations,)."""
-    form = shape(problem)
-    size = len(form.way)
-    position = np.argsort(np.array(form.way))[problem.rank]
-    second = problem.stage >= size
+    ranks = np.array(way(problem, "vee"))
+    position = np.argsort(ranks)[problem.rank]
+    second = problem.stage >= len(ranks)
     row = np.select([problem.op == Op.F, problem.op == Op.I], [second, 3 - second], 5 - second)
     at: Ints = made.slots[row, position][problem.sequence] + PERIOD * problem.index
     return at
@@ -190,11 +189,11 @@ def slots(problem: Problem, made: Block) -> Ints:
 
 def building_blocks(problem: Problem) -> Iterator[tuple[str, Orders]]:
     """Named orders for the vee placement with the backward split, of all blocks within the largest cap."""
-    form = shape(problem)
-    if form.kind != "vee" or problem.fused:
+    ranks = way(problem, "vee")
+    if not ranks or problem.fused:
         return
     takes = int(problem.takes.max(initial=0))
     room = int(problem.cap.max()) // takes if takes else problem.operations
-    for made in blocks(len(form.way)):
+    for made in blocks(len(ranks)):
         if made.chunks <= room:
             yield made.name, convert.by_start(problem, slots(problem, made))

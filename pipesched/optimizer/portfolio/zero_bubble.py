@@ -18,16 +18,16 @@ from collections.abc import Iterator
 from itertools import product
 
 from pipesched.model.ops import Op
-from pipesched.optimizer.portfolio.shape import Shape, shape
+from pipesched.optimizer.portfolio.shape import way
 from pipesched.optimizer.problem import Orders, Problem
 
 
 def zero_bubble(problem: Problem) -> Iterator[tuple[str, Orders]]:
     """The orders of all eight choices; none where the placement or a fused backward leaves no choice."""
-    form = shape(problem)
-    if form.kind == "linear" and not problem.fused:
+    ranks = way(problem, "linear")
+    if ranks and not problem.fused:
         for late, backward, fill in product((False, True), repeat=3):
-            orders = _Run(problem, form, late=late, backward=backward, fill=fill).all()
+            orders = _Run(problem, ranks, late=late, backward=backward, fill=fill).all()
             if orders is not None:
                 yield "zero-bubble heuristic", orders
 
@@ -35,16 +35,16 @@ def zero_bubble(problem: Problem) -> Iterator[tuple[str, Orders]]:
 class _Run:
     """Everything by position; end: when the position is free; bubble: its idle time since its first F."""
 
-    def __init__(self, problem: Problem, form: Shape, *, late: bool, backward: bool, fill: bool) -> None:
-        self.problem, self.form = problem, form
+    def __init__(self, problem: Problem, ranks: tuple[int, ...], *, late: bool, backward: bool, fill: bool) -> None:
+        self.problem, self.ranks = problem, ranks
         self.late, self.backward, self.fill = late, backward, fill
-        self.size, self.length = len(form.way), problem.placement.microbatches
+        self.size, self.length = len(ranks), problem.placement.microbatches
         table = {(int(o), int(s)): q for q, (o, s) in enumerate(zip(problem.op, problem.stage, strict=True))}
         self.q = [[table[int(op), j] for j in range(self.size)] for op in (Op.F, Op.I, Op.W)]
         self.cost, self.takes, self.frees = (
             [column[row].tolist() for row in self.q] for column in (problem.duration, problem.takes, problem.frees)
         )
-        self.cap = [int(problem.cap[rank]) for rank in form.way]
+        self.cap = [int(problem.cap[rank]) for rank in ranks]
         lag = {(int(b), int(a)): int(x) for b, a, x in zip(problem.before, problem.after, problem.lag, strict=True)}
         self.down = [0] + [lag[self.q[0][j - 1], self.q[0][j]] for j in range(1, self.size)]
         self.up = [lag[self.q[1][j + 1], self.q[1][j]] for j in range(self.size - 1)] + [0]
@@ -85,13 +85,13 @@ class _Run:
     def _put(self, kind: int, j: int) -> None:
         i, cost = self.done[kind][j], self.cost[kind][j]
         start = max(self.end[j], self._arrival(kind, j)) if kind < 2 else self.end[j]
-        if self.orders[self.form.way[j]]:
+        if self.orders[self.ranks[j]]:
             self.bubble[j] += start - self.end[j]
         self.end[j] = start + cost
         self.ends[kind][j].append(start + cost)
         self.done[kind][j] = i + 1
         self.held[j] += self.takes[kind][j] - self.frees[kind][j]
-        self.orders[self.form.way[j]].append(int(self.problem.first[self.q[kind][j]]) + i)
+        self.orders[self.ranks[j]].append(int(self.problem.first[self.q[kind][j]]) + i)
 
     def _waiting(self, j: int) -> bool:
         return self.done[2][j] < self.done[1][j]
