@@ -96,7 +96,7 @@ def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Sche
 def verify(
     target: Target,
     *,
-    comm: str = "strict",
+    comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     release: str | Release = "W",
@@ -119,7 +119,7 @@ def verify(
     given, sizes = _read("verify", locals())
     from pipesched.verbs import verify as verb
 
-    parse_model(given["comm"])
+    parse_model(given["comm"] or "strict")
     given["torch_version"] = given["torch_version"] or sources.version_of(target)
     if isinstance(target, Schedule | Program):
         asked = options.compile_options(given, sizes)
@@ -136,7 +136,7 @@ def emit(
     target: Target,
     to: str = "stream",
     *,
-    comm: str = "strict",
+    comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     release: str | Release = "W",
@@ -173,7 +173,7 @@ def show(
     memory: bool = False,
     measured: File | Sequence[File] = (),
     force: bool = False,
-    comm: str = "strict",
+    comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     release: str | Release = "W",
@@ -200,7 +200,7 @@ def show(
 def why(
     target: Target,
     *,
-    comm: str = "strict",
+    comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     release: str | Release = "W",
@@ -225,7 +225,7 @@ def compare(
     *schedules: Target,
     library: bool = False,
     cost_per: str = "rank",
-    comm: str = "strict",
+    comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     release: str | Release = "W",
@@ -257,7 +257,7 @@ def diff(
     a: Target,
     b: Target,
     *,
-    comm: str = "strict",
+    comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     release: str | Release = "W",
@@ -332,7 +332,7 @@ def run(
     pace: float = 20,
     trace: bool = False,
     faults: Sequence[str] = (),
-    comm: str = "strict",
+    comm: str | None = None,
     costs: CostsLike = None,
     torch_version: str | None = None,
     stages: int | None = None,

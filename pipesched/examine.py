@@ -34,6 +34,7 @@ UNIT = "microbatches through 1/p of the model"
 @dataclass(frozen=True)
 class Options:
     """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
+    comm: strict where none is named; where one is, the time that messages take to queue under it counts too.
     require_proof: it is an error unless it is an answer that is proved optimal.
     """
 
@@ -41,7 +42,7 @@ class Options:
     costs: Costs | None = None
     release: Release = AT_W
     mem_cap: tuple[Fraction, ...] | None = None
-    comm: str = "strict"
+    comm: str | None = None
     max_ops: int = MAX_OPS
     torch_version: TorchVersion | None = None
     fsdp: bool = False
@@ -69,7 +70,7 @@ class Examination:
         Raises:
             PipeschedError: PS222, PS225, options that mean nothing for it.
         """
-        model, _ = parse_model(self.options.comm), self.caps
+        model, _ = parse_model(self.options.comm or str(STRICT)), self.caps
         asked, stages = self.options.costs or Costs(), self.loaded.schedule.stages
         try:
             asked.require_fit(stages)
@@ -161,7 +162,8 @@ class Examination:
             every = dict.fromkeys([STRICT, UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC, model])
             return (None if made.finished else Communication(str(model), (), tuple(map(str, every)), None)), None
         holds, fails = (tuple(map(str, models)) for models in (verdict.holds, verdict.fails))
-        return Communication(str(model), holds, fails, verdict.capacity), program.messages
+        queued = made.queued if self.options.comm is not None else None
+        return Communication(str(model), holds, fails, verdict.capacity, queued), program.messages
 
     def _subject(self) -> Analysis:
         """What a report keeps for its picture: nothing derived, and of the messages only those that never end."""

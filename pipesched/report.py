@@ -22,7 +22,7 @@ from pipesched import render
 from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
 from pipesched.model import lists
-from pipesched.model.numbers import exact, ranges, share, shown
+from pipesched.model.numbers import exact, percent, ranges, share, shown
 from pipesched.model.verdict import Verdict
 from pipesched.safe import safe
 from pipesched.schedule_analysis import Analysis
@@ -37,13 +37,15 @@ class Communication:
     """The deadlock verdict under the named models.
 
     model: the one asked for. holds, fails: names of models. capacity: the least number of buffered messages a channel
-    needs, 0 if strict holds, None if no number is enough.
+    needs, 0 if strict holds, None if no number is enough. makespan: the end of the last rank where messages wait for
+    their turn under the model; None where no model was asked for, or it does not end.
     """
 
     model: str
     holds: tuple[str, ...]
     fails: tuple[str, ...]
     capacity: int | None
+    makespan: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +269,14 @@ class Report:
         peak = [f"peak {shown(max(memory.peak))}"] if memory and memory.peak else []
         if time is None:
             return peak
-        return [*peak, f"makespan {shown(time.makespan)}   bubble {share(time.bubble)}", *time.remarks]
+        longer = [f"{model} {shown(queued)}" for model, queued in self._queued]
+        return [*peak, f"makespan {shown(time.makespan)}", *longer, f"bubble {share(time.bubble)}", *time.remarks]
+
+    @property
+    def _queued(self) -> list[tuple[str, Fraction]]:
+        """The model that was asked for, and the makespan under it."""
+        part = self.parts.communication
+        return [] if part is None or part.makespan is None else [(part.model, part.makespan)]
 
     def _verdict(self, color: bool) -> str:
         """The block of a schedule that holds."""
@@ -275,6 +284,7 @@ class Report:
         lines += _memory_text(self.parts.memory) if self.parts.memory else []
         if time := self.parts.time:
             lines += [headline(time.makespan, time.span, time.work), *time.remarks]
+            lines += [_queued_text(model, queued, time.makespan) for model, queued in self._queued]
         lines += [_claims_text(self.claims)] if self.claims else []
         lines += _verdict_text(self.verdict, self.not_judged)
         warned = render.tally(self.diagnostics)
@@ -293,6 +303,12 @@ def _deadlock_text(communication: Communication | None) -> str:
     also = f"; also under {', '.join(others)}" if others else ""
     enough = f"; a buffer of {communication.capacity} is enough" if communication.capacity else ""
     return f" · deadlock-free ({communication.model}{also}; not under {', '.join(communication.fails)}{enough})"
+
+
+def _queued_text(model: str, queued: Fraction, ideal: Fraction) -> str:
+    """``makespan 63 under one-stream, where messages queue: 10.5 % more``."""
+    more = f"{percent((queued - ideal) / ideal)} more" if queued > ideal > 0 else "no more"
+    return f"makespan {shown(queued)} under {model}, where messages wait for their turn: {more}"
 
 
 def _memory_text(memory: Memory) -> list[str]:
@@ -344,8 +360,9 @@ def _number(count: int | None) -> str:
 
 def _communication_json(part: Communication | None) -> dict[str, object]:
     if part is None:
-        return {"model": None, "holds": [], "fails": [], "capacity": None}
-    return {"model": part.model, "holds": list(part.holds), "fails": list(part.fails), "capacity": part.capacity}
+        return {"model": None, "holds": [], "fails": [], "capacity": None, **exact(makespan=None)}
+    verdict = {"holds": list(part.holds), "fails": list(part.fails), "capacity": part.capacity}
+    return {"model": part.model, **verdict, **exact(makespan=part.makespan)}
 
 
 def _memory_json(part: Memory | None) -> dict[str, object]:

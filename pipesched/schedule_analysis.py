@@ -4,7 +4,7 @@
     costs ────── ticks ─────────┴── timeline ──── idle
     release ──── memory                │
     messages ─────────────────────── program ──── pairing ──── verdicts ──── standstill
-    model ─────────────────────────────────────────────────────────┘
+    model ─────────────────────────────────────────────────────────┴──────── queued
 
 The program is the one that the file gives, or else the lowering of the schedule at these costs. What reads a schedule
 takes this value, and derives nothing of it again; what reads none of a fact any more lets go of it.
@@ -18,9 +18,11 @@ from functools import cached_property
 
 from pipesched.analysis.communication import STRICT, Model
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.events import build
 from pipesched.analysis.holdings import Buffers, Memory, buffers, memory
 from pipesched.analysis.idle import Idle, idle
 from pipesched.analysis.pairing import Pairing, pair
+from pipesched.analysis.queueing import makespan
 from pipesched.analysis.standstill import Standstill, cut, of_orders, of_program
 from pipesched.analysis.termination import Verdicts, verdicts
 from pipesched.analysis.timeline import Timeline, costs_used, timeline
@@ -30,7 +32,7 @@ from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
 
-_OF_THE_PROGRAM = frozenset({"program", "pairing", "verdicts", "buffers", "standstill", "as_run"})
+_OF_THE_PROGRAM = frozenset({"program", "pairing", "verdicts", "queued", "buffers", "standstill", "as_run"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +128,14 @@ class Analysis:
         if self.model in found.holds:
             self.forget("pairing")  # large, and what ends needs it no more
         return found
+
+    @cached_property
+    def queued(self) -> Fraction | None:
+        """The makespan under the model, where messages wait for their turn; None where the program does not end."""
+        if self.program is None or self.pairing is None:
+            return None
+        ticks = makespan(build(self.program, self.model, self.pairing), self.ticks)
+        return None if ticks is None else self.time(ticks)
 
     @cached_property
     def buffers(self) -> Buffers | None:

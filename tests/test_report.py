@@ -196,7 +196,7 @@ def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
     """Good or bad, known or not: the same keys, valid under the schema, and text that JSON can carry."""
     value = json.loads(json.dumps(report.to_json()))
     assert list(value) == KEYS
-    assert list(value["communication"]) == ["model", "holds", "fails", "capacity"]
+    assert list(value["communication"]) == ["model", "holds", "fails", "capacity", "makespan", "makespan_decimal"]
     assert list(value["memory"]) == ["release", "unit", *twice("peak", "cap"), "received", "unsent"]
     assert list(value["time"]) == [
         *twice("costs"),

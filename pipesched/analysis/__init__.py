@@ -12,6 +12,7 @@ deviation      where such a run leaves its plan
 pairing        which send pairs with which receive
 communication  the named communication models
 events         a program under a model as an event graph
+queueing       how long it takes under a model whose messages wait for their turn
 termination    whether it ends, under which models, and the least capacity
 standstill     where it stops for good, and the cycle that stops it
 cycle          the shortest cycle among what stopped

@@ -1,14 +1,14 @@
 """The communication models, by name, from strict to lax.
 
-    strict        SEND and RECV meet (rendezvous); a fused group completes as a whole
+    strict        SEND and RECV meet (rendezvous); those of a batch each on its own
     buffered(k)   a SEND blocks only while k messages of its channel are unreceived
-    one-stream    posted; all posts of a rank complete in posting order
-    pair-stream   posted; in order per pair of ranks
+    one-stream    posted; the posts of a rank on one communicator complete in posting order
+    pair-stream   posted; in order per communicator and pair of ranks
     async         posted; no order beyond the channel's
 
 A program that is safe under strict is safe under all of them: each model's event graph is implied by strict's. It
 also implies that two-rank communicators which are created at first use are created in a consistent order, since the
-first operations of a pair must then meet each other.
+first operations of a pair must then be reached at one time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ class Model:
     @property
     def posted(self) -> bool:
         """Whether SEND and RECV only post, and never block the list."""
-        return self.kind in ("one-stream", "pair-stream", "async")
+        return self.queued or self.kind == "async"
+
+    @property
+    def queued(self) -> bool:
+        """Whether what is posted waits in queues."""
+        return self.kind in ("one-stream", "pair-stream")
 
     def __str__(self) -> str:
         if self.kind != "buffered":

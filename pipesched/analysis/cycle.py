@@ -28,7 +28,7 @@ class Hop:
 
     Rank `rank` stands at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what
     `there` is queued behind on that rank, -1 if the list decides it. `at` is -1 where the rank stands at the end of
-    its list, or does not stand at all but only its queue does. A rank that waits for itself is a single hop.
+    its list, or does not stand at all but only its queue does.
     """
 
     rank: int
@@ -126,10 +126,12 @@ class Cycle:
         return int(self.graph.program.rank[node]) if node < self.size else node - self.size
 
     def hops(self) -> list[Hop]:
-        """The shortest cycle from rank to rank; empty if ranks stopped only for partners that do not exist."""
+        """The shortest cycle from rank to rank.
+
+        Empty if ranks stopped only for partners that do not exist, or for a message to themselves.
+        """
         cycle = shortest_cycle([x for x in self.standing if x >= 0], self.needs)
-        if not cycle:
-            return []
+        cycle = [x for x in cycle if x < self.graph.between]
         edges = self._edge_ranks(cycle)
         hops = []
         for i, node in enumerate(cycle):
@@ -137,13 +139,7 @@ class Cycle:
                 continue
             hops.append(self._hop(cycle[i - 1], node, cycle[(i + 1) % len(cycle)], edges[i - 1], edges[i]))
         first = min(range(len(hops)), key=lambda i: hops[i].rank, default=0)
-        return hops[first:] + hops[:first] or [self._alone(cycle, edges[0])]
-
-    def _alone(self, cycle: list[int], rank: int) -> Hop:
-        """A rank that waits for itself: two places of its list meet one fused batch, which completes as a whole."""
-        node = next(x for x in cycle if x >= self.size + self.ranks)
-        ends = [i for i in self.members[node] if int(self.graph.program.rank[i]) == rank]
-        return Hop(rank, self.standing[rank] if self.standing[rank] < self.size else -1, ends[0], rank, ends[-1], -1)
+        return hops[first:] + hops[:first]
 
     def _edge_ranks(self, cycle: list[int]) -> list[int]:
         """On which rank each node waits for the next one."""
@@ -160,9 +156,9 @@ class Cycle:
 
     def _queue_rank(self, node: int, after: int, stay: int) -> int:
         """The rank in whose queue `after` stands before `node`; `stay` if it is one of them."""
-        rank = self.graph.program.rank
-        mine = {int(rank[i]): i for i in self.members[node]}
-        before = {int(rank[i]) for i in self.members[after] if int(rank[i]) in mine and i < mine[int(rank[i])]}
+        rank, head = self.graph.program.rank, self.graph.head
+        mine = {int(rank[i]): int(head[i]) for i in self.members[node]}
+        before = {int(rank[i]) for i in self.members[after] if head[i] < mine.get(int(rank[i]), 0)}
         if not before:
             return int(rank[self.members[after][0]])
         return stay if stay in before else min(before)

@@ -7,12 +7,16 @@ if the graph has a cycle or an event that can never fire (communication theory: 
     end(x)      instruction x is over             start(x) = end of the instruction before x
     done(m)     message m has arrived             one node for both ends, but two under buffered(k)
 
-    strict      done <- start of both ends;  end <- done            groups linked by a message share one done
+    strict      done <- start of both ends;  end <- done
     posted      done <- start of both ends;  end of the consumer <- done;  end of the list <- done of its sends
-                one-stream, pair-stream: done <- done before it on the stream
+                one-stream, pair-stream: done <- done of what is before it in the queue
     buffered    done(S_i) <- start, done(R_i-k);  done(R_i) <- start, done(S_i);  end <- done
 
-Nodes are numbers: end(x) is x, end of rank r's list is len(program) + r, done nodes follow.
+All members of a batch start with its first one, and it ends with the last of its messages; nothing else ties them. In
+a queue a batch is one element. Where two batches are neighbours in a queue, a node between them stands for the end of
+the first; under buffered(k) one stands for each message on its way.
+
+Nodes are numbers: end(x) is x, end of rank r's list is len(program) + r, then done, then the nodes between.
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ class EventGraph:
     """source[e] must happen before target[e]; `never` are nodes that cannot happen.
 
     done: the done node of each send, receive and SYNC, -1 elsewhere; head: the instruction that each one blocks at,
-    the first of its group or slot.
+    the first of its batch or slot. way: the node at which the message of a send takes its time, -1 elsewhere. Nodes
+    from `between` on are no events of their own.
     """
 
     program: Program
@@ -47,24 +52,41 @@ class EventGraph:
     never: Ints
     done: Ints
     head: Ints
+    way: Ints
+    between: int
 
     @cached_property
-    def fired(self) -> Bools:
-        """Which events happen, in every run."""
-        successors, first = _adjacency(self.source, self.target, self.nodes)
+    def order(self) -> list[int]:
+        """The events that happen, in every run, each after its prerequisites."""
+        successors, first = self.successors
         missing = np.bincount(self.target, minlength=self.nodes)
         missing[self.never] += 1
         waiting: list[int] = missing.tolist()
-        ready = np.flatnonzero(missing == 0).tolist()
-        fired = bytearray(self.nodes)
-        while ready:
-            node = ready.pop()
-            fired[node] = 1
+        happened = ready = np.flatnonzero(missing == 0).tolist()
+        for node in ready:  # which grows
             for after in successors[first[node] : first[node + 1]]:
                 waiting[after] -= 1
                 if not waiting[after]:
                     ready.append(after)
-        return np.frombuffer(bytes(fired), dtype=np.bool_)
+        return happened
+
+    @cached_property
+    def fired(self) -> Bools:
+        """Which events happen, in every run."""
+        fired = np.zeros(self.nodes, dtype=np.bool_)
+        fired[self.order] = True
+        return fired
+
+    def times(self, cost: Ints) -> list[int]:
+        """When each event is over, if each takes so long and begins as soon as it can; 0 for what never happens."""
+        successors, first = self.successors
+        time, taken = [0] * self.nodes, cost.tolist()
+        for node in self.order:
+            time[node] = over = time[node] + taken[node]
+            for after in successors[first[node] : first[node + 1]]:
+                if time[after] < over:
+                    time[after] = over
+        return time
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -79,6 +101,11 @@ class EventGraph:
         return tuple(stuck)
 
     @cached_property
+    def successors(self) -> tuple[list[int], list[int]]:
+        """The targets of each node's edges, and where each node's begin."""
+        return _adjacency(self.source, self.target, self.nodes)
+
+    @cached_property
     def predecessors(self) -> tuple[list[int], list[int]]:
         """The sources of each node's edges, and where each node's begin."""
         return _adjacency(self.target, self.source, self.nodes)
@@ -88,33 +115,35 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
     """The event graph of a program under a model; O(instructions) nodes and edges."""
     pairing = pairing or pair(program)
     size, ranks = len(program), program.ranks
+    index = np.arange(size, dtype=np.int64)
     head = heads(program)
-    message = program.sends | program.receives
-    meeting = message | (program.op == Op.SYNC)
-    done = np.full(size, -1, dtype=np.int64)
-    edges = [_list_edges(program, size)]
+    sync = program.op == Op.SYNC
+    meeting = program.sends | program.receives | sync
+    shared = (sync if model.kind == "buffered" else meeting) & (pairing.partner >= 0)
+    done = np.where(meeting, size + ranks + np.where(shared, np.minimum(index, pairing.partner), index), -1)
+    between = nodes = 2 * size + ranks
     ends = np.flatnonzero(meeting)
-    if model.kind == "buffered":
-        done[ends] = size + ranks + np.arange(len(ends))
-        sync = np.flatnonzero((program.op == Op.SYNC) & (pairing.partner > np.arange(size)))
-        done[pairing.partner[sync]] = done[sync]
-        edges += _buffer_edges(program, pairing, done, model.capacity)
-    else:
-        done[ends] = size + ranks + merged(program, pairing, head, whole=model.kind != "async")[ends]
     first = head[ends] == program.start[program.rank[ends]]
-    edges.append((head[ends[~first]] - 1, done[ends[~first]]))
-    blocking = np.flatnonzero(program.op == Op.SYNC) if model.posted else ends
+    edges = [_list_edges(program, size), (head[ends[~first]] - 1, done[ends[~first]])]
+    way = np.where(program.sends & (pairing.partner >= 0), done, -1)
+    if model.kind == "buffered":
+        sends = np.flatnonzero(way >= 0)
+        way[sends] = between + np.arange(len(sends))
+        nodes += len(sends)
+        edges += _buffer_edges(pairing, program, way, done, model.capacity)
+    blocking = np.flatnonzero(sync) if model.posted else ends
     edges.append((done[blocking], head[blocking]))
     if model.posted:
         recv, consumer = consumers(program)
         sends = np.flatnonzero(program.sends)
         edges += [(done[recv], head[consumer]), (done[sends], size + program.rank[sends].astype(np.int64))]
-        edges += stream_edges(program, model, head, done)
+    if model.queued:
+        nodes, queued = _queue_edges(program, model, head, done, nodes)
+        edges += queued
     source = np.concatenate([a for a, _ in edges]).astype(np.int64)
     target = np.concatenate([b for _, b in edges]).astype(np.int64)
-    never, _ = np.unique(done[ends[pairing.partner[ends] < 0]], return_index=True)  # sorts: hashing a million is slow
-    nodes = max(size + ranks, int(done.max(initial=-1)) + 1)
-    return EventGraph(program, pairing, model, nodes, source, target, never, done, head)
+    never = done[ends[pairing.partner[ends] < 0]]
+    return EventGraph(program, pairing, model, nodes, source, target, never, done, head, way, between)
 
 
 def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
@@ -126,10 +155,12 @@ def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
     return index, after
 
 
-def _buffer_edges(program: Program, pairing: Pairing, done: Ints, capacity: int | None) -> list[tuple[Ints, Ints]]:
+def _buffer_edges(
+    pairing: Pairing, program: Program, way: Ints, done: Ints, capacity: int | None
+) -> list[tuple[Ints, Ints]]:
     """A receive after its send, a send after the receive that freed its slot, each after the one before on its side."""
-    sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
-    edges = [(done[sends], done[pairing.partner[sends]])]
+    sends = np.flatnonzero(way >= 0)
+    edges = [(done[sends], way[sends]), (way[sends], done[pairing.partner[sends]])]
     sides = (np.flatnonzero(side & (pairing.channel >= 0)) for side in (program.sends, program.receives))
     edges += [(done[before], done[after]) for before, after in (_shift(pairing, side, 1) for side in sides)]
     if capacity is not None:
@@ -155,7 +186,7 @@ def _adjacency(key: Ints, value: Ints, nodes: int) -> tuple[list[int], list[int]
 
 
 def heads(program: Program) -> Ints:
-    """The instruction at which each one blocks: the first of its fused group or overlap pair, else itself."""
+    """The instruction at which each one blocks: the first of its batch or overlap pair, else itself."""
     size = len(program)
     joined = program.second.copy()
     if size > 1:
@@ -166,30 +197,6 @@ def heads(program: Program) -> Ints:
     joined[program.start[:-1][program.start[:-1] < size]] = False
     index = np.arange(size, dtype=np.int64)
     return np.maximum.accumulate(np.where(joined, 0, index)) if size else index
-
-
-def merged(program: Program, pairing: Pairing, head: Ints, *, whole: bool) -> Ints:
-    """A number for each message, the same at both ends; with `whole`, the same for all that groups link together."""
-    size = len(program)
-    index = np.arange(size, dtype=np.int64)
-    number = np.where(pairing.partner >= 0, np.minimum(index, pairing.partner), index)
-    message = program.sends | program.receives
-    grouped = message & (program.group >= 0)
-    if not whole or not np.any(grouped):
-        return number
-    root = list(range(size))
-
-    def find(x: int) -> int:
-        while root[x] != x:
-            root[x] = root[root[x]]
-            x = root[x]
-        return x
-
-    for i in np.flatnonzero(message).tolist():
-        for other in (int(head[i]), int(number[i])):
-            a, b = find(i), find(other)
-            root[max(a, b)] = min(a, b)
-    return np.array([find(i) if message[i] else int(number[i]) for i in range(size)], dtype=np.int64)
 
 
 def consumers(program: Program) -> tuple[Ints, Ints]:
@@ -218,15 +225,36 @@ def _consume(program: Program) -> Iterator[tuple[int, int]]:
                 yield from ((end, i) for end in latest.get((_AWAITED[kind], stage[i], microbatch[i]), ()))
 
 
-def stream_edges(program: Program, model: Model, head: Ints, done: Ints) -> list[tuple[Ints, Ints]]:
-    """done of each posted element before done of the next one on the same stream."""
-    if model.kind == "async":
-        return []
+def _queue_edges(
+    program: Program, model: Model, head: Ints, done: Ints, nodes: int
+) -> tuple[int, list[tuple[Ints, Ints]]]:
+    """done of each element of a queue before done of the next one; nodes between neighbours that are both batches.
+
+    A queue is that of a rank and communicator, under pair-stream of a peer too. An element is what a batch, or a lone
+    instruction, has in it.
+    """
     ends = np.flatnonzero(program.sends | program.receives)
-    rank = program.rank[ends].astype(np.int64)
-    key = rank if model.kind == "one-stream" else rank * (int(program.peer.max(initial=0)) + 2) + program.peer[ends]
-    element = np.stack([key, head[ends]])
-    _, first = np.unique(element, axis=1, return_index=True)
-    key, posts = key[first], ends[first]
-    same = key[1:] == key[:-1]
-    return [(done[posts[:-1][same]], done[posts[1:][same]])]
+    if not len(ends):
+        return nodes, []
+    columns = [program.communicator[ends], program.rank[ends]]
+    if model.kind == "pair-stream":
+        columns.insert(0, program.peer[ends])
+    by_queue = np.lexsort(columns)
+    ends = ends[by_queue]
+    other = np.any([column[by_queue][1:] != column[by_queue][:-1] for column in columns], axis=0)
+    fresh = np.flatnonzero(np.concatenate([[True], other | (head[ends][1:] != head[ends][:-1])]))
+    size = np.diff(np.append(fresh, len(ends)))
+    opens = np.concatenate([[True], other])[fresh]  # elements with none before them
+    before, after = np.flatnonzero(~opens) - 1, np.flatnonzero(~opens)
+    # one done node of a neighbour serves as the node between, where that is no batch
+    both = (size[before] > 1) & (size[after] > 1)
+    gate = np.where(size[before] == 1, done[ends[fresh[before]]], done[ends[fresh[after]]])
+    gate[both] = nodes + np.arange(np.count_nonzero(both))
+    into = np.full(len(fresh), -1, dtype=np.int64)
+    out = into.copy()
+    into[after], out[before] = gate, np.where(size[before] > 1, gate, -1)
+    into[after[(size[before] > 1) & (size[after] == 1)]] = -1
+    into, out = np.repeat(into, size), np.repeat(out, size)
+    entering, leaving = np.flatnonzero(into >= 0), np.flatnonzero(out >= 0)
+    edges = [(into[entering], done[ends[entering]]), (done[ends[leaving]], out[leaving])]
+    return nodes + int(np.count_nonzero(both)), edges

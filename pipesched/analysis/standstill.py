@@ -44,8 +44,8 @@ class Link:
     """A step of the cycle: a rank is blocked until rank `other` reaches `until`, which is queued behind `behind`.
 
     needs: what an operation lacks, such as its receive. direction: of the message between them, 1 if it is for `other`,
-    -1 if it comes from there, 0 where there is none to send: a SYNC, or a rank that waits for itself. queue: it is not
-    the rank that is blocked but what it has posted; the rank may be elsewhere, or done.
+    -1 if it comes from there, 0 of a SYNC. queue: it is not the rank that is blocked but what it has posted; the rank
+    may be elsewhere, or done.
     """
 
     blocked: Blocked
@@ -180,7 +180,7 @@ def _link(graph: EventGraph, hop: Hop) -> Link:
     message = program.sends | program.receives
     at = hop.here if hop.at < 0 or message[hop.at] else hop.at
     direction = 0
-    if hop.other != hop.rank and message[hop.here]:
+    if message[hop.here]:
         direction = 1 if program.sends[hop.here] else -1
     return Link(
         _blocked(program, hop.rank, at - int(program.start[hop.rank])),

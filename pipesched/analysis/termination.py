@@ -3,8 +3,8 @@
 One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to know.
 A *clock* proves it in one pass: if it rises along every list and both ends of each message show the same instant,
 then the messages can happen in clock order. Lowering hands its own clock over; it is checked, never believed.
-Without a clock, run the program: a rank that stands at a message whose partner stands at the other end steps on, and
-so does the partner. Computes never block, so only messages are walked.
+Without a clock, run the program: a message whose two ends have both begun is over, and a rank steps on when all of the
+batch at which it stands are. Computes never block, so only messages are walked.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from pipesched.analysis.communication import (
     Model,
     buffered,
 )
-from pipesched.analysis.events import build
+from pipesched.analysis.events import build, heads
 from pipesched.analysis.pairing import Pairing, pair
+from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 
@@ -100,8 +101,6 @@ def meets(program: Program, pairing: Pairing) -> bool:
     ends = np.flatnonzero(meeting)
     if np.any(pairing.partner[ends] < 0):
         return False
-    if np.any(program.group[ends] >= 0):
-        return all(stop < 0 for stop in build(program, STRICT, pairing).stops)
     return clock_proves(program, pairing) or _run(program, pairing, ends)
 
 
@@ -118,26 +117,29 @@ def clock_proves(program: Program, pairing: Pairing) -> bool:
     return bool(np.array_equal(clock[ends], clock[pairing.partner[ends]]))
 
 
-def _run(program: Program, pairing: Pairing, ends: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
-    """Run over the messages alone: `at[rank]` walks the rank's ends."""
-    place = np.full(len(program), -1, dtype=np.int64)
-    place[ends] = np.arange(len(ends))
-    partner: list[int] = place[pairing.partner[ends]].tolist()
-    rank: list[int] = program.rank[ends].tolist()
-    cut = np.searchsorted(ends, program.start)
-    at: list[int] = cut[:-1].tolist()
-    last: list[int] = cut[1:].tolist()
-    left = len(ends)
-    ready = list(range(program.ranks))
+def _run(program: Program, pairing: Pairing, ends: Ints) -> bool:
+    """Run over the messages alone. A rank begins one line after the other: a batch, or a lone instruction."""
+    head = heads(program)[ends]
+    fresh = np.flatnonzero(np.diff(head, prepend=-1))
+    number = np.full(len(program), -1, dtype=np.int64)
+    number[ends] = np.repeat(np.arange(len(fresh)), np.diff(fresh, append=len(ends)))
+    other: list[int] = number[pairing.partner[ends]].tolist()  # by end: the line of its partner
+    cut: list[int] = np.append(fresh, len(ends)).tolist()
+    left = np.diff(cut).tolist()  # by line: the messages that are not over
+    rank = program.rank[ends[fresh]]
+    last: list[bool] = np.append(rank[1:] != rank[:-1], True).tolist()
+    begun = bytearray(len(fresh))
+    ready = np.flatnonzero(np.diff(rank, prepend=-1)).tolist()
     while ready:
-        here = ready.pop()
-        while at[here] < last[here]:
-            other = partner[at[here]]
-            there = rank[other]
-            if at[there] != other:
-                break
-            at[here] += 1
-            at[there] += 1
-            left -= 2
-            ready.append(there)
-    return left == 0
+        line = ready.pop()
+        begun[line] = 1
+        for there in other[cut[line] : cut[line + 1]]:
+            if begun[there]:
+                left[line] -= 1
+                if there != line:
+                    left[there] -= 1
+                    if not left[there] and not last[there]:
+                        ready.append(there + 1)
+        if not left[line] and not last[line]:
+            ready.append(line + 1)
+    return not any(left)

@@ -19,7 +19,7 @@ from pipesched.analysis.termination import Verdicts, holds
 from pipesched.check.channels import labels_of
 from pipesched.check.findings import label, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.model.columns import Ints
+from pipesched.model.columns import RESULT, Ints
 from pipesched.model.program import Program
 from pipesched.schedule_analysis import Analysis
 
@@ -53,9 +53,6 @@ def _models(verdicts: Verdicts) -> str:
 
 def _label(program: Program, hop: Hop) -> Label:
     at = hop.here if hop.at < 0 or program.sends[hop.at] or program.receives[hop.at] else hop.at
-    if hop.other == hop.rank:
-        text = f"completes only together with {_name(program, hop.there)}: fused batches on other ranks tie them"
-        return label(program, hop.here, text)
     own = "" if at == hop.here else f"waits for {program[hop.here]}, "
     text = f"{own}waits until rank {hop.other} reaches {_name(program, hop.there)}" if hop.there >= 0 else "waits"
     if hop.behind >= 0:
@@ -68,16 +65,43 @@ def _name(program: Program, index: int) -> str:
 
 
 def _remedy(program: Program, model: Model, hops: list[Hop]) -> str:
-    """A receive to be moved up, if that alone is enough: it is tried, not guessed."""
-    for i, hop in enumerate(hops if len(program) <= SMALL else []):
+    """What alone is enough: each is tried, not guessed."""
+    found = [*_moves(program, model, hops), *_communicators(program, model)] if len(program) <= SMALL else []
+    return f"{'; or '.join(found)}: then it holds under {model}" if found else ALONE
+
+
+ALONE = "give the compute order alone: pipesched then places sends and receives so that they cannot wait in a cycle"
+
+
+def _moves(program: Program, model: Model, hops: list[Hop]) -> Iterator[str]:
+    """A receive of the cycle to be moved up."""
+    for i, hop in enumerate(hops):
         blocked = hops[(i + 1) % len(hops)].here
         if hop.there < 0 or not program.receives[hop.there] or not blocked < hop.there:
             continue
-        moved = _moved(program, hop.there, blocked)
-        if holds(moved, model) and not any(labels_of(moved, pair(moved))):
-            receive, before = program[hop.there], program[blocked]
-            return f"on rank {hop.other}, put {receive} before {before}: then it holds under {model}"
-    return "give the compute order alone: pipesched then places sends and receives so that they cannot wait in a cycle"
+        if _cured(_moved(program, hop.there, blocked), model):
+            yield f"on rank {hop.other}, put {program[hop.there]} before {program[blocked]}"
+            return
+
+
+def _communicators(program: Program, model: Model) -> Iterator[str]:
+    """More communicators, where messages wait in the queues of one."""
+    if not model.queued:
+        return
+    source, target = np.where(program.sends, (program.rank, program.peer), (program.peer, program.rank))
+    for apart, words in (
+        (RESULT[program.op], "put activations on one communicator and gradients on another"),
+        (source * np.int64(program.ranks) + target, "use a communicator for each direction between two ranks"),
+    ):
+        _, communicator = np.unique(np.stack([program.communicator, apart]), axis=1, return_inverse=True)
+        if _cured(replace(program, communicator=communicator), model):
+            yield words
+            return
+
+
+def _cured(program: Program, model: Model) -> bool:
+    """Whether it ends, and no message is taken for another."""
+    return holds(program, model) and not any(labels_of(program, pair(program)))
 
 
 def _moved(program: Program, index: int, before: int) -> Program:

@@ -65,7 +65,7 @@ _COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.cost
 _RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Most activations that a rank may hold; buffers and parameters are not counted."
 _CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
-_COMM = Option("comm", text, "The model whose failure counts.", "MODEL", "strict")
+_COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
 _CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
 _TORCH = (
     Option("torch_version", values.version, f"Rules for a torch CSV [default: {DEFAULT}].", f"{OLDEST}..{NEWEST}"),

@@ -139,6 +139,4 @@ def marks(stop: Standstill | None) -> list[Mark]:
 
 
 def _until(x: Link) -> str:
-    if x.other == x.blocked.rank:
-        return f"completes only together with {x.until} (step {x.until_step})"
     return f"waits until rank {x.other} reaches {x.until} (step {x.until_step})" if x.until else "waits"

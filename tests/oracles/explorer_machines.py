@@ -1,9 +1,9 @@
 """The communication models as machines: which steps does a state allow?
 
-    strict       rendezvous: all that is linked by messages is left at one instant
+    strict       rendezvous: a message goes over when both of its ranks stand at a line that it is in
     buffered(k)  a SEND waits only while k messages of its channel are on the way
-    one-stream   SENDs and RECVs are posted; those of a rank complete in posting order
-    pair-stream  posted; in order only among those of a rank with the same peer
+    one-stream   SENDs and RECVs are posted; a rank has a queue for each communicator
+    pair-stream  posted; a queue for each communicator and peer
     async        posted; no order
 
 A state is immutable and says where each rank stands, and what is under way. A machine never judges: it lists steps.
@@ -56,34 +56,43 @@ def _met(script: Script, at: At, rank: int) -> list[list[int]]:
 
 
 class Strict:
-    """Rendezvous: lines linked by messages are left at one instant, when every one of their ranks stands there."""
+    """Rendezvous: messages go over one at a time between ranks that stand; a line is left when none of its is missing.
+
+    State: the line of each rank; the messages that are over, a bit each.
+    """
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        linked = {spot: script.linked(spot) for spot in set(script.spot.values())}
-        self.meeting = {spot: sorted(spots) for spot, spots in linked.items() if not script.lonely(spots)}
+        self.pairs = [(script.spot[a], script.spot[b]) for a, b in script.messages()]
+        bit = {end: 1 << i for i, pair in enumerate(script.messages()) for end in pair}
+        never = 1 << len(self.pairs)  # what has no partner
+        self.needs = [[sum(bit.get(end, never) for end in ln.ends) for ln in lines] for lines in script.lines]
 
     def start(self) -> State:
-        return (0,) * len(self.script.lines)
+        return (0,) * len(self.script.lines), 0
 
     def at(self, state: State) -> At:
-        return state  # type: ignore[no-any-return]
+        return state[0]  # type: ignore[no-any-return]
 
     def steps(self, state: State) -> list[State]:
-        return [_moved(state, ranks) for rank in range(len(state)) for ranks in self._leaving(state, rank)]
+        at, over = state
+        moved = [(_moved(at, ranks), over) for rank in range(len(at)) for ranks in self._leaving(state, rank)]
+        meeting = [
+            (at, over | 1 << i)
+            for i, spots in enumerate(self.pairs)
+            if not over >> i & 1 and all(at[rank] == line for rank, line in spots)
+        ]
+        return moved + meeting
 
-    def _leaving(self, at: At, rank: int) -> list[list[int]]:
+    def _leaving(self, state: State, rank: int) -> list[list[int]]:
         """The ranks that can leave their lines together, this one the lowest of them."""
+        at, over = state
         lines, n = self.script.lines[rank], at[rank]
         if n == len(lines):
             return []
         if lines[n].sync:
             return _met(self.script, at, rank)
-        if not lines[n].ends:
-            return [[rank]]
-        meeting = self.meeting.get((rank, n), [])
-        together = meeting and meeting[0][0] == rank and all(at[r] == line for r, line in meeting)
-        return [[r for r, _ in meeting]] if together else []
+        return [[rank]] if self.needs[rank][n] & ~over == 0 else []
 
 
 @dataclass(frozen=True)
@@ -158,7 +167,7 @@ class Buffered:
 
 @dataclass(frozen=True)
 class Transfer:
-    """What completes at one instant: when its lines are posted, and the transfers before it (a bit each) complete."""
+    """A message: when its two lines are posted, and those before it in both queues (a bit each) are over, it goes."""
 
     lines: tuple[Spot, ...]
     before: int
@@ -167,50 +176,35 @@ class Transfer:
 class Posted:
     """SENDs and RECVs are posted and never hold up the list; who needs one waits for it. `order` is the stream model.
 
-    State: the line of each rank; the transfers that are complete, a bit each.
+    What a batch has in one queue goes as it can, once all before the batch is over. State: the line of each rank; the
+    messages that are over, a bit each.
     """
 
     def __init__(self, script: Script, order: str) -> None:
         self.script = script
         self.order = order
-        groups = self._groups()
-        self.bit = {end: 1 << i for i, ends in enumerate(groups) for end in ends}
-        possible = [ends for ends in groups if all(end in script.partner for end in ends)]
-        self.transfers = {self.bit[min(ends)]: self._transfer(ends) for ends in possible}
+        lone = sorted(end for end in script.spot if end not in script.partner)  # they have a bit, and are never over
+        self.bit = {end: 1 << i for i, ends in enumerate([*script.messages(), *((x,) for x in lone)]) for end in ends}
+        self.transfers = {self.bit[pair[0]]: self._transfer(pair) for pair in script.messages()}
         self.needs = [[self._bits(line.awaits) for line in lines] for lines in script.lines]
-
-    def _groups(self) -> list[set[End]]:
-        """The ends that complete together: one message, or under a stream model all that is linked by messages."""
-        groups: dict[End, set[End]] = {}
-        for end, spot in self.script.spot.items():
-            message = {end, self.script.partner.get(end, end)}
-            linked = {e for rank, n in self.script.linked(spot) for e in self.script.lines[rank][n].ends}
-            group = message if self.order == "async" else linked
-            groups[min(group)] = group
-        return list(groups.values())
 
     def _bits(self, ends: Sequence[End]) -> int:
         return sum({self.bit[end] for end in ends})
 
-    def _transfer(self, ends: set[End]) -> Transfer:
-        spots = {self.script.spot[end] for end in ends}
-        earlier = [end for spot in spots for end in self._earlier(spot)]
-        return Transfer(tuple(sorted(spots)), self._bits(earlier))
+    def _transfer(self, pair: tuple[End, End]) -> Transfer:
+        before = [earlier for end in pair for earlier in self._earlier(end)]
+        return Transfer(tuple(self.script.spot[end] for end in pair), self._bits(before))
 
-    def _earlier(self, spot: Spot) -> list[End]:
-        """The ends in earlier lines of this rank that share a stream with this line."""
-        rank, n = spot
-        lines = self.script.lines[rank]
-        return [e for line in lines[:n] if self._streams(line.ends) & self._streams(lines[n].ends) for e in line.ends]
+    def _earlier(self, end: End) -> list[End]:
+        """What stands in an earlier line of this rank and in the same queue."""
+        rank, n = self.script.spot[end]
+        return [e for line in self.script.lines[rank][:n] for e in line.ends if self._queue(e) & self._queue(end)]
 
-    def _streams(self, ends: Sequence[End]) -> set[int]:
-        match self.order:
-            case "one-stream":
-                return {0} if ends else set()
-            case "pair-stream":
-                return {self.script.instruction(end).peer for end in ends}
-            case _:
-                return set()
+    def _queue(self, end: End) -> set[tuple[int, ...]]:
+        """The queue of a SEND or RECV on its rank; none where there is no order."""
+        x = self.script.instruction(end)
+        keys = {"one-stream": {(x.communicator,)}, "pair-stream": {(x.communicator, x.peer)}}
+        return keys.get(self.order, set())
 
     def start(self) -> State:
         return (0,) * len(self.script.lines), 0

@@ -70,20 +70,9 @@ class Script:
         pairs = [zip(spots, turns.get((b, a), []), strict=False) for (a, b), spots in turns.items()]
         return {mine: other for pair in pairs for mine, other in pair}
 
-    def linked(self, spot: Spot) -> set[Spot]:
-        """All batches and lone ops that hang together with this one through matched messages."""
-        found, new = {spot}, [spot]
-        while new:
-            rank, n = new.pop()
-            partners = {self.partner[end] for end in self.lines[rank][n].ends if end in self.partner}
-            fresh = {self.spot[end] for end in partners} - found
-            found |= fresh
-            new.extend(fresh)
-        return found
-
-    def lonely(self, spots: set[Spot]) -> bool:
-        """Whether some SEND or RECV among these has no partner."""
-        return any(end not in self.partner for rank, n in spots for end in self.lines[rank][n].ends)
+    def messages(self) -> list[tuple[End, End]]:
+        """Every SEND that has a RECV, with it."""
+        return [(end, other) for end, other in sorted(self.partner.items()) if self.sends(end)]
 
     def stops(self, at: Sequence[int]) -> Stops:
         """Per rank the first instruction of the line it stands at; -1 when it has left its last line."""

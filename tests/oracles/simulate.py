@@ -3,7 +3,7 @@
     run          a schedule in time: a slot starts when the slot before it is over and its inputs have come
     longest      the longest chain of operations that need each other: no order of ranks, no waiting for a turn
     held         what a rank holds, instant by instant, read off a run
-    rendezvous   a program in which a SEND and its RECV happen at one instant, with both ranks standing there
+    rendezvous   a program in which a SEND and its RECV happen where both ranks stand, one or in a batch
 
 Nothing here is fast, and nothing here knows of event graphs, columns or clocks.
 """
@@ -248,15 +248,25 @@ def rendezvous(program: Program) -> list[int]:
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     partner = partners(lists)
     at = [0] * len(lists)
+    over: set[Spot] = set()
     moved = True
     while moved:
         moved = False
-        for rank in range(len(lists)):
-            together = _together(lists, partner, at, rank)
-            for other in together:
-                at[other] += len(_line(lists[other], at[other]))
-            moved = moved or bool(together)
+        for rank, listed in enumerate(lists):
+            line = [(rank, i) for i in _line(listed, at[rank]) if _meets(listed[i])]
+            for spot in set(line) - over:
+                there = partner.get(spot)
+                if there is not None and there[1] in _line(lists[there[0]], at[there[0]]):
+                    over |= {spot, there}
+                    moved = True
+            if at[rank] < len(listed) and over.issuperset(line):
+                at[rank] += len(_line(listed, at[rank]))
+                moved = True
     return at
+
+
+def _meets(x: Instruction) -> bool:
+    return x.op.send or x.op.receive or x.op is Op.SYNC
 
 
 def finishes(program: Program) -> bool:
@@ -264,7 +274,7 @@ def finishes(program: Program) -> bool:
 
 
 def _line(listed: list[Instruction], i: int) -> list[int]:
-    """What is left as one from position i on: a fused batch, or a single instruction."""
+    """What is left as one from position i on: a batch, or a single instruction."""
     if i == len(listed):
         return []
     line = [i]
@@ -275,23 +285,3 @@ def _line(listed: list[Instruction], i: int) -> list[int]:
 
 def _batched(listed: list[Instruction], i: int, group: int) -> bool:
     return i < len(listed) and listed[i].group == group and (listed[i].op.send or listed[i].op.receive)
-
-
-def _together(lists: list[list[Instruction]], partner: dict[Spot, Spot], at: list[int], rank: int) -> set[int]:
-    """The ranks that leave where they stand together with this one; nobody if one of them is not there yet."""
-    if at[rank] == len(lists[rank]):
-        return set()
-    ranks, new = {rank}, [rank]
-    while new:
-        here = new.pop()
-        for i in _line(lists[here], at[here]):
-            x = lists[here][i]
-            if not (x.op.send or x.op.receive or x.op is Op.SYNC):
-                continue
-            there = partner.get((here, i))
-            if there is None or there[1] not in _line(lists[there[0]], at[there[0]]):
-                return set()
-            if there[0] not in ranks:
-                ranks.add(there[0])
-                new.append(there[0])
-    return ranks

@@ -1,13 +1,14 @@
 """A program run on symbols: a tensor is a term, a gradient is a bag of terms.
 
     F(s, i)        y = f_s(x)                          x of stage 0 is the i-th input
-    I(s, i)        dx = i_s(x, dy)                     dy of the last stage is the loss of y
+    I(s, i)        dx = i_s(x, dy)                     dy of the last stage is the loss of y and the i-th target
     W(s, i)        adds w_s(x, dy) to the gradient of stage s;  B is I, then W
     REDUCE_GRAD    divides what is there by m
     SYNC           both copies of a stage get the sum of theirs
     STEP           the optimizer takes the gradients, and the weights are new ones
 
-Messages go by their place on the channel, whatever they are called, and a buffer that nobody filled holds nothing.
+Messages go by their place on the channel, whatever they are called, and a buffer that nobody filled holds nothing. A
+batch sends all of its own when it begins, and is over when all that it receives is there.
 A program is right if every copy of every stage ends with the gradient of the undivided model. Channels are unbounded
 here; whether a program ends under less is not asked.
 """
@@ -51,6 +52,7 @@ class Rank:
     stored: dict[At, tuple[Term, Term]] = field(default_factory=dict)
     gradient: dict[int, Gradient] = field(default_factory=lambda: defaultdict(Counter))
     taken: list[dict[int, Gradient]] = field(default_factory=list)
+    missing: list[Instruction] | None = None  # of the batch that has begun: what it still receives
     at: int = 0
 
 
@@ -73,9 +75,14 @@ class Run:
 
     def _advance(self, here: int) -> bool:
         """Runs what a rank can run; whether that was anything."""
-        rank, before = self.ranks[here], self.ranks[here].at
+        rank, before = self.ranks[here], self._progress(here)
         while rank.at < len(self.lists[here]):
             slot = list(self._slot(here))
+            if len(slot) > 1 and not slot[0].op.compute:
+                if not self._batch(here, slot):
+                    break
+                rank.at += len(slot)
+                continue
             if not all(self._possible(here, x) for x in slot):
                 break
             ends = [self._compute(here, x) for x in slot] if slot[0].op.compute else []
@@ -84,12 +91,38 @@ class Run:
             for end in ends:
                 end()
             rank.at += len(slot)
-        return rank.at > before
+        return self._progress(here) != before
+
+    def _progress(self, here: int) -> tuple[int, int]:
+        missing = self.ranks[here].missing
+        return self.ranks[here].at, -1 if missing is None else len(missing)
+
+    def _batch(self, here: int, batch: list[Instruction]) -> bool:
+        """Begins a batch, or goes on with it; whether it is over."""
+        rank = self.ranks[here]
+        if rank.missing is None:
+            for x in batch:
+                if x.op.send:
+                    self._other(here, x)
+            rank.missing = [x for x in batch if x.op.receive]
+        for x in list(rank.missing):
+            if self._possible(here, x):
+                self._other(here, x)
+                rank.missing.remove(x)
+        if rank.missing:
+            return False
+        rank.missing = None
+        return True
 
     def _slot(self, here: int) -> Iterator[Instruction]:
-        """The next instruction, and the other part of an overlap pair."""
+        """The next instruction, and the other part of an overlap pair, or the rest of a batch."""
         listed, at = self.lists[here], self.ranks[here].at
         yield listed[at]
+        while listed[at].group >= 0 and at + 1 < len(listed) and listed[at + 1].group == listed[at].group:
+            if not (listed[at + 1].op.send or listed[at + 1].op.receive):
+                break
+            at += 1
+            yield listed[at]
         if listed[at].op.compute and at + 1 < len(listed) and listed[at + 1].op.compute and listed[at + 1].second:
             yield listed[at + 1]
 
@@ -118,7 +151,7 @@ class Run:
             return Done(self, here, x, *rank.stored.pop(key, (NOTHING, NOTHING)))
         source, output = rank.saved.pop(key, (NOTHING, NOTHING))
         last = x.stage == self.placement.stages - 1
-        back = self.terms("loss", output) if last else rank.arrived_back.get(key, NOTHING)
+        back = self.terms("loss", x.microbatch, output) if last else rank.arrived_back.get(key, NOTHING)
         return Done(self, here, x, source, back if source else NOTHING)
 
     def _other(self, here: int, x: Instruction) -> None:
@@ -187,7 +220,7 @@ def undivided(terms: Terms, placement: Placement) -> dict[int, Gradient]:
         values = [terms("input", microbatch)]
         for stage in range(stages):
             values.append(terms("F", stage, 0, values[-1]))
-        back = terms("loss", values[-1])
+        back = terms("loss", microbatch, values[-1])
         for stage in reversed(range(stages)):
             gradients[stage][terms("W", stage, values[stage], back), 1] += 1
             back = terms("I", stage, values[stage], back)

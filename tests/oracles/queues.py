@@ -1,0 +1,204 @@
+"""A program played in time: who posts puts into queues, a message is served where it heads both, and leaves them.
+
+    strict        a rank has one list and stands at a line of it; a message lasts C from when both ranks stand at it
+    buffered(k)   a send that has room leaves its rank at once and is there C later; k messages may be unreceived
+    one-stream    a queue a rank and communicator; what a batch puts into one is served together and leaves together
+    pair-stream   the same, with a queue for each peer
+    async         a message lasts C from when both ends are posted
+
+Instants are played one after the other, and at each one everything that can happen does, in any order, until nothing
+is left. There is no graph here and no longest path.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
+
+from pipesched.model.program import Program
+from tests.oracles.explorer_script import End, Line, Script
+from tests.oracles.simulate import Costs, slot_cost
+
+Queue: TypeAlias = deque[set[End]]
+
+
+@dataclass
+class Rank:
+    """line: at which it stands. until: when it is free again. entered: whether it has begun the line."""
+
+    line: int = 0
+    until: Fraction = Fraction(0)
+    entered: bool = False
+
+
+@dataclass
+class Play:
+    """A run. posted: the ends whose ranks have come to them. there: the ends that are over."""
+
+    script: Script
+    model: str
+    costs: Costs
+    ranks: list[Rank] = field(default_factory=list)
+    posted: set[End] = field(default_factory=set)
+    served: set[End] = field(default_factory=set)
+    there: set[End] = field(default_factory=set)
+    queues: dict[tuple[int, ...], Queue] = field(default_factory=lambda: defaultdict(deque))
+    arrivals: list[tuple[Fraction, End, End]] = field(default_factory=list)
+    flying: dict[tuple[int, int, int], int] = field(default_factory=lambda: defaultdict(int))
+    arrived: set[End] = field(default_factory=set)
+    now: Fraction = Fraction(0)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a rank waits at its messages, and not where they are used."""
+        return self.model == "strict" or self.model.startswith("buffered")
+
+    @property
+    def capacity(self) -> float:
+        text = self.model.removeprefix("buffered(").removesuffix(")")
+        return math.inf if text == "inf" else int(text)
+
+    def run(self) -> Fraction | None:
+        """The instant at which the last rank leaves its last line; None if one never does."""
+        self.ranks = [Rank() for _ in self.script.lines]
+        while True:
+            while any(self._step(rank) for rank in range(len(self.ranks))) or self._serve():
+                pass
+            later = [x.until for x in self.ranks if x.until > self.now] + [x[0] for x in self.arrivals[:1]]
+            if not later:
+                break
+            self.now = min(later)
+            while self.arrivals and self.arrivals[0][0] == self.now:
+                self._arrive(*heapq.heappop(self.arrivals)[1:])
+        over = all(x.line == len(lines) for x, lines in zip(self.ranks, self.script.lines, strict=True))
+        return self.now if over else None
+
+    def _step(self, number: int) -> bool:
+        """Whether a rank could go on by something."""
+        rank, lines = self.ranks[number], self.script.lines[number]
+        if rank.until > self.now or rank.line == len(lines):
+            return False
+        line = lines[rank.line]
+        if line.sync:
+            return self._sync(number)
+        if not rank.entered:
+            if not self.waits and not self.there.issuperset(line.awaits):
+                return False
+            rank.entered = True
+            self._post(line)
+            rank.until = self.now + self._cost(number, line)
+            return True
+        if self.waits and not self.there.issuperset(line.ends):
+            return False
+        self._leave(rank)
+        return True
+
+    def _leave(self, rank: Rank) -> None:
+        rank.line, rank.entered = rank.line + 1, False
+
+    def _sync(self, number: int) -> bool:
+        """Both ranks leave a SYNC when both are there."""
+        other = self.script.other_sync.get((number, self.ranks[number].line))
+        if other is None:
+            return False
+        there = self.ranks[other[0]]
+        if there.line != other[1] or there.until > self.now:
+            return False
+        self._leave(self.ranks[number])
+        self._leave(there)
+        return True
+
+    def _cost(self, number: int, line: Line) -> Fraction:
+        """Of the computes of a line."""
+        listed = self.script.lists[number]
+        slot = [i for i in range(line.first, len(listed)) if listed[i].op.compute]
+        if not slot or slot[0] != line.first:
+            return Fraction(0)
+        pair = len(slot) > 1 and slot[1] == line.first + 1 and listed[slot[1]].second
+        return slot_cost(listed, slot[: 2 if pair else 1], self.costs)  # type: ignore[arg-type]
+
+    def _post(self, line: Line) -> None:
+        """The ends of a line are there to be served; those of one queue as one element of it."""
+        self.posted |= set(line.ends)
+        if not self.model.endswith("stream"):
+            return
+        elements: dict[tuple[int, ...], set[End]] = defaultdict(set)
+        for end in line.ends:
+            elements[self._queue_of(end)].add(end)
+        for key, element in elements.items():
+            self.queues[key].append(element)
+
+    def _queue_of(self, end: End) -> tuple[int, ...]:
+        x = self.script.instruction(end)
+        return (end[0], x.communicator) if self.model == "one-stream" else (end[0], x.communicator, x.peer)
+
+    def _heads(self, end: End) -> bool:
+        """Whether it is in the first element of its queue."""
+        if not self.model.endswith("stream"):
+            return True
+        return end in self.queues[self._queue_of(end)][0]
+
+    def _serve(self) -> bool:
+        """Whether some message could begin."""
+        found = False
+        for send in sorted(end for end in self.posted - self.served if self.script.sends(end)):
+            receive = self.script.partner.get(send)
+            if self.model.startswith("buffered"):
+                found |= receive is not None and self._launch(send, receive)
+            elif receive in self.posted and self._heads(send) and self._heads(receive):
+                self.served.add(send)
+                heapq.heappush(self.arrivals, (self.now + self._latency(send), send, receive))
+                found = True
+        return self._take() or found
+
+    def _latency(self, send: End) -> Fraction:
+        row = self.costs["C"]
+        assert row is not None
+        return row[self.script.instruction(send).stage]
+
+    def _arrive(self, send: End, receive: End) -> None:
+        """A message leaves both queues; an element leaves with its last."""
+        if self.model.startswith("buffered"):
+            self.arrived.add(receive)
+            return
+        for end in (send, receive):
+            self.there.add(end)
+            if self.model.endswith("stream"):
+                queue = self.queues[self._queue_of(end)]
+                if queue and queue[0] <= self.there:
+                    queue.popleft()
+
+    def _launch(self, send: End, receive: End) -> bool:
+        """A send of a buffered channel goes if there is room, and all before it on the channel have gone."""
+        channel = self.script.channel[send]
+        before = [end for end, other in self.script.channel.items() if other == channel and end[0] == send[0]]
+        if any(end < send and self.script.sends(end) and end not in self.served for end in before):
+            return False
+        if self.flying[channel] >= self.capacity:
+            return False
+        self.flying[channel] += 1
+        self.served.add(send)
+        self.there.add(send)
+        heapq.heappush(self.arrivals, (self.now + self._latency(send), send, receive))
+        return True
+
+    def _take(self) -> bool:
+        """Receives that stand and whose message is there, in the order of their channel, make room."""
+        found = False
+        for receive in sorted(self.arrived & self.posted - self.there):
+            channel = self.script.channel[receive]
+            mine = [end for end, other in self.script.channel.items() if other == channel and end[0] == receive[0]]
+            if all(end in self.there for end in mine if end < receive and not self.script.sends(end)):
+                self.there.add(receive)
+                self.flying[channel] -= 1
+                found = True
+        return found
+
+
+def makespan(program: Program, model: str, costs: Costs) -> Fraction | None:
+    """How long a program takes, None if it never ends."""
+    return Play(Script(program), model, costs).run()

@@ -1,0 +1,123 @@
+"""How long a program takes where its messages wait for their turn: as played with queues, model by model.
+
+A few hundred programs here; `pytest --depth 10` tries as many as are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.analysis.communication import parse_model
+from pipesched.compile import lower
+from pipesched.model.costs import Costs
+from pipesched.model.program import Program
+from pipesched.schedule_analysis import Analysis
+from pipesched.source import Source
+from tests.depth import deep
+from tests.makers import strategies
+from tests.makers.random_programs import random_program
+from tests.oracles import queues, simulate
+from tests.oracles.explorer import MODELS
+
+POSTED = ("one-stream", "pair-stream", "async")
+
+
+def costs(rng: random.Random, stages: int) -> Costs:
+    """Of every kind, by stage; at times for nothing, and the message too."""
+
+    def row() -> tuple[Fraction, ...]:
+        return tuple(Fraction(rng.choice((0, 1, 1, 2, 3, 5)), rng.choice((1, 2))) for _ in range(stages))
+
+    given = {key: row() for key in "FIWBC"}
+    return Costs({**given, "FB": row()} if rng.random() < 0.5 else given)
+
+
+def found(program: Program, model: str, given: Costs) -> Fraction | None:
+    return Analysis(program.computes, given, own=program, model=parse_model(model)).queued
+
+
+@pytest.mark.parametrize("first", range(0, deep(200), 100))
+def test_random_programs_take_as_long_as_their_queues_do(first: int) -> None:
+    """Under every model: the same makespan as played, and none exactly where some rank never ends."""
+    for seed in range(first, first + 100):
+        rng = random.Random(seed)
+        program = random_program(rng)
+        given = costs(rng, program.stages)
+        rows = simulate.rows(given, program.stages)
+        for model in MODELS:
+            assert found(program, model, given) == queues.makespan(program, model, rows), (seed, model)
+
+
+def fused(rng: random.Random, program: Program) -> Program:
+    """The same with neighbouring messages in batches, at both ends of a communicator for each kind at times."""
+    split = rng.random() < 0.5
+    lists = []
+    for rank in range(program.ranks):
+        listed = [
+            replace(x, communicator=int(split and x.op.name.endswith("_B"))) if x.op.send or x.op.receive else x
+            for x in program.instructions(rank)
+        ]
+        for i in range(1, len(listed)):
+            if all(x.op.send or x.op.receive for x in listed[i - 1 : i + 1]) and rng.random() < 0.6:
+                group = listed[i - 1].group if listed[i - 1].group >= 0 else i
+                listed[i - 1 : i + 1] = [replace(x, group=group) for x in listed[i - 1 : i + 1]]
+        lists.append(listed)
+    return Program.from_instructions(lists, program.placement, program.name)
+
+
+def test_right_programs_take_as_long_as_their_queues_do() -> None:
+    """Lowered random schedules, fused at random: as played, and never less than the ideal."""
+    ended = longer = 0
+    for seed in range(deep(60)):
+        rng = random.Random(seed)
+        program = fused(rng, lower(strategies.random_schedule(seed, ranks=3, microbatches=3)))
+        given = costs(rng, program.stages)
+        rows = simulate.rows(given, program.stages)
+        for model in MODELS:
+            time = found(program, model, given)
+            assert time == queues.makespan(program, model, rows), (seed, model)
+            if time is not None:
+                ideal = Analysis(program.computes, given).makespan
+                assert time >= ideal
+                ended, longer = ended + 1, longer + (time > ideal)
+    assert ended > longer > deep(60)
+
+
+def test_a_message_heads_its_queue_at_both_ends() -> None:
+    """By hand, C = 2, F = 1: rank 0 posts two sends at 1 and 2, rank 1 both receives at 0. In one queue the second
+    begins when the first is over; without order both are under way at once, and under strict rank 0 waits in each.
+    """
+    text = "rank 0: F0.0 send:F0.0>1 F0.1 send:F0.1>1\nrank 1: recv:F0.0<0 recv:F0.1<0 F1.0 F1.1\n"
+    batch = text.replace("recv:F0.0<0 recv:F0.1<0", "( recv:F0.0<0 recv:F0.1<0 )")
+    apart = text.replace("send:F0.1>1", "send:F0.1>1@1").replace("recv:F0.1<0", "recv:F0.1<0@1")
+    times = {model: makespan_of(text, model) for model in ("strict", "buffered(1)", *POSTED)}
+    assert times == {"strict": 8, "buffered(1)": 7, "one-stream": 6, "pair-stream": 6, "async": 5}
+    assert makespan_of(batch, "one-stream") == 6  # rank 0's queue still has them one after the other
+    assert makespan_of(apart, "one-stream") == 5
+
+
+def makespan_of(text: str, model: str) -> Fraction | None:
+    report = pipesched.verify(Source("two.txt", text), comm=model, costs="F=1,C=2")
+    assert report.ok and report.communication is not None
+    return report.communication.makespan
+
+
+def test_the_report_has_it_where_a_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the text, on the line of many sizes, and in JSON; nowhere without `--comm`."""
+    assert main(["verify", "1f1b", "--p", "4", "--m", "8", "--cost", "C=1"]) == 0
+    assert "turn" not in capsys.readouterr().out
+    assert main(["verify", "1f1b", "--p", "4", "--m", "8", "--cost", "C=1", "--comm", "strict"]) == 0
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if "turn" in x]
+    assert main(["verify", "1f1b", "--p", "4", "--m", "8", "--cost", "C=1", "--comm", "strict", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    queued, ideal = said["communication"]["makespan"], said["time"]["makespan"]
+    assert queued > ideal and line.split()[:4] == ["makespan", str(queued), "under", "strict,"]
+    assert main(["verify", "1f1b", "--p", "2,4", "--m", "8", "--cost", "C=1", "--comm", "strict"]) == 0
+    assert f"makespan {ideal}   strict {queued}   bubble" in capsys.readouterr().out
