@@ -168,13 +168,6 @@ def _send_first(lists: Lists) -> tuple[int, int]:
     return 1, at(lists, 1, "1SEND_B0")
 
 
-def _tied(lists: Lists) -> tuple[int, int]:
-    """Rank 2 fuses two messages that rank 1 handles one after the other: rank 1 waits for itself."""
-    i = at(lists, 2, "2SEND_B1")
-    lists[2][i : i + 2] = [replace(x, group=0) for x in lists[2][i : i + 2]]
-    return 1, at(lists, 1, "1RECV_B1")
-
-
 def _no_reduction(lists: Lists) -> tuple[int, int]:
     take(lists, 2, "2REDUCE_GRAD")
     return 2, at(lists, 2, "2B3")
@@ -238,7 +231,6 @@ SLIPS: list[tuple[str, Callable[[Lists], tuple[int, int]], set[str]]] = [
     ("1f1b", _to_no_rank, {"PS309", "PS404"}),
     ("1f1b", _twice, {"PS405"}),
     ("1f1b", _send_first, {"PS401"}),
-    ("1f1b", _tied, {"PS401"}),
     ("1f1b", _no_reduction, {"PS601"}),
     ("1f1b", _reduced_twice, {"PS602"}),
     ("1f1b", _reduced_early, {"PS603"}),
