@@ -9,14 +9,14 @@ if the graph has a cycle or an event that can never fire (communication theory: 
 
     strict      done <- start of both ends;  end <- done
     posted      done <- start of both ends;  end of the consumer <- done;  end of the list <- done of its sends
-                one-stream, pair-stream: done <- done of what is before it in the queue
+    queued      posted, and done <- done of what is before it in the queue
     buffered    done(S_i) <- start, done(R_i-k);  done(R_i) <- start, done(S_i);  end <- done
 
 All members of a batch start with its first one, and it ends with the last of its messages; nothing else ties them. In
-a queue a batch is one element. Where two batches are neighbours in a queue, a node between them stands for the end of
-the first; under buffered(k) one stands for each message on its way.
+a queue a batch is one element: what waits for one of its messages waits for all of them.
 
-Nodes are numbers: end(x) is x, end of rank r's list is len(program) + r, then done, then the nodes between.
+Nodes are numbers: end(x) is x, end of rank r's list is len(program) + r, then done; then those between events: the end
+of each batch in a queue, and under buffered(k) each message on its way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 
 from pipesched.analysis.communication import Model
 from pipesched.analysis.pairing import Pairing, pair
-from pipesched.model.columns import Bools, Ints, computes
+from pipesched.model.columns import Bools, Column, Ints, computes
 from pipesched.model.ops import SAME, Does, Op, Result
 from pipesched.model.program import Program
 
@@ -133,13 +133,15 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
         edges += _buffer_edges(pairing, program, way, done, model.capacity)
     blocking = np.flatnonzero(sync) if model.posted else ends
     edges.append((done[blocking], head[blocking]))
+    over = done
+    if model.queued:
+        over, queued = _queues(program, model, head, done, nodes)
+        nodes = max(nodes, int(over.max(initial=0)) + 1)
+        edges += queued
     if model.posted:
         recv, consumer = consumers(program)
         sends = np.flatnonzero(program.sends)
-        edges += [(done[recv], head[consumer]), (done[sends], size + program.rank[sends].astype(np.int64))]
-    if model.queued:
-        nodes, queued = _queue_edges(program, model, head, done, nodes)
-        edges += queued
+        edges += [(over[recv], head[consumer]), (over[sends], size + program.rank[sends].astype(np.int64))]
     source = np.concatenate([a for a, _ in edges]).astype(np.int64)
     target = np.concatenate([b for _, b in edges]).astype(np.int64)
     never = done[ends[pairing.partner[ends] < 0]]
@@ -225,36 +227,34 @@ def _consume(program: Program) -> Iterator[tuple[int, int]]:
                 yield from ((end, i) for end in latest.get((_AWAITED[kind], stage[i], microbatch[i]), ()))
 
 
-def _queue_edges(
-    program: Program, model: Model, head: Ints, done: Ints, nodes: int
-) -> tuple[int, list[tuple[Ints, Ints]]]:
-    """done of each element of a queue before done of the next one; nodes between neighbours that are both batches.
+def _queues(program: Program, model: Model, head: Ints, done: Ints, nodes: int) -> tuple[Ints, list[tuple[Ints, Ints]]]:
+    """By message end, the node at which the element that it is in is over; and each element after the one before it.
 
-    A queue is that of a rank and communicator, under pair-stream of a peer too. An element is what a batch, or a lone
-    instruction, has in it.
+    A queue is that of a rank and communicator, under pair-stream of a peer too. An element is what a batch has in it,
+    or a lone instruction, whose own done node is its end.
     """
     ends = np.flatnonzero(program.sends | program.receives)
-    if not len(ends):
-        return nodes, []
     columns = [program.communicator[ends], program.rank[ends]]
     if model.kind == "pair-stream":
         columns.insert(0, program.peer[ends])
-    by_queue = np.lexsort(columns)
-    ends = ends[by_queue]
-    other = np.any([column[by_queue][1:] != column[by_queue][:-1] for column in columns], axis=0)
-    fresh = np.flatnonzero(np.concatenate([[True], other | (head[ends][1:] != head[ends][:-1])]))
-    size = np.diff(np.append(fresh, len(ends)))
-    opens = np.concatenate([[True], other])[fresh]  # elements with none before them
-    before, after = np.flatnonzero(~opens) - 1, np.flatnonzero(~opens)
-    # one done node of a neighbour serves as the node between, where that is no batch
-    both = (size[before] > 1) & (size[after] > 1)
-    gate = np.where(size[before] == 1, done[ends[fresh[before]]], done[ends[fresh[after]]])
-    gate[both] = nodes + np.arange(np.count_nonzero(both))
-    into = np.full(len(fresh), -1, dtype=np.int64)
-    out = into.copy()
-    into[after], out[before] = gate, np.where(size[before] > 1, gate, -1)
-    into[after[(size[before] > 1) & (size[after] == 1)]] = -1
-    into, out = np.repeat(into, size), np.repeat(out, size)
-    entering, leaving = np.flatnonzero(into >= 0), np.flatnonzero(out >= 0)
-    edges = [(into[entering], done[ends[entering]]), (done[ends[leaving]], out[leaving])]
-    return nodes + int(np.count_nonzero(both)), edges
+    order = np.lexsort(columns)
+    ends = ends[order]
+    queue = _fresh(*(column[order] for column in columns))
+    begins = np.flatnonzero(queue | _fresh(head[ends]))
+    size = np.diff(begins, append=len(ends))
+    many = size > 1
+    over = done[ends[begins]]
+    over[many] = nodes + np.arange(np.count_nonzero(many))
+    later = np.repeat(~queue[begins], size)
+    before = np.repeat(np.roll(over, 1), size)
+    fused = np.repeat(many, size)
+    of_end = done.copy()
+    of_end[ends] = np.repeat(over, size)
+    return of_end, [(before[later], done[ends[later]]), (done[ends[fused]], of_end[ends[fused]])]
+
+
+def _fresh(*columns: Column) -> Bools:
+    """Where a row differs from the one before it, or is the first."""
+    other = np.ones(len(columns[0]), dtype=np.bool_)
+    other[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return other

@@ -176,7 +176,8 @@ class Transfer:
 class Posted:
     """SENDs and RECVs are posted and never hold up the list; who needs one waits for it. `order` is the stream model.
 
-    What a batch has in one queue goes as it can, once all before the batch is over. State: the line of each rank; the
+    What a batch has in one queue goes as it can, once all before the batch is over; who needs some of it waits for all
+    of it. State: the line of each rank; the
     messages that are over, a bit each.
     """
 
@@ -186,7 +187,15 @@ class Posted:
         lone = sorted(end for end in script.spot if end not in script.partner)  # they have a bit, and are never over
         self.bit = {end: 1 << i for i, ends in enumerate([*script.messages(), *((x,) for x in lone)]) for end in ends}
         self.transfers = {self.bit[pair[0]]: self._transfer(pair) for pair in script.messages()}
-        self.needs = [[self._bits(line.awaits) for line in lines] for lines in script.lines]
+        self.needs = [[self._bits(self._whole(line.awaits)) for line in lines] for lines in script.lines]
+
+    def _whole(self, ends: Sequence[End]) -> list[End]:
+        """These, and what is with them in a batch and a queue."""
+        return [e for end in ends for e in self._batch(end) if e == end or self._queue(e) & self._queue(end)]
+
+    def _batch(self, end: End) -> Sequence[End]:
+        rank, n = self.script.spot[end]
+        return self.script.lines[rank][n].ends
 
     def _bits(self, ends: Sequence[End]) -> int:
         return sum({self.bit[end] for end in ends})

@@ -86,7 +86,7 @@ class Play:
         if line.sync:
             return self._sync(number)
         if not rank.entered:
-            if not self.waits and not self.there.issuperset(line.awaits):
+            if not self.waits and not self._come(line.awaits):
                 return False
             rank.entered = True
             self._post(line)
@@ -96,6 +96,14 @@ class Play:
             return False
         self._leave(rank)
         return True
+
+    def _come(self, ends: tuple[End, ...]) -> bool:
+        """Whether these are over; of a queue, whether they have left it."""
+        queued = self.model.endswith("stream")
+        return all(
+            not any(end in element for element in self.queues[self._queue_of(end)]) if queued else end in self.there
+            for end in ends
+        )
 
     def _leave(self, rank: Rank) -> None:
         rank.line, rank.entered = rank.line + 1, False
