@@ -40,7 +40,7 @@ def costs(rng: random.Random, stages: int) -> Costs:
 
 
 def found(program: Program, model: str, given: Costs) -> Fraction | None:
-    return Analysis(program.computes, given, own=program, model=parse_model(model)).queued
+    return Analysis(program.schedule, given, model=parse_model(model)).queued
 
 
 @pytest.mark.parametrize("first", range(0, deep(200), 100))
