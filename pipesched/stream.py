@@ -1,4 +1,4 @@
-"""The published form of a program: instruction streams, version 1. Contract: ``emit/README.md``.
+"""The published form of a program: instruction streams, versions 1 and 2. Contract: ``emit/README.md``.
 
 A stream is plain data: this module needs nothing but the standard library, and a runtime needs nothing but this
 module. The fingerprint is the SHA-256 of the canonical text of placement and ranks; ranks that agree on it run the
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
 VERSION = 1
+NEWEST = 2
+"""Version 2 has batches and communicators. `loads` and a runtime take it; what `pipesched emit` writes is version 1."""
 
 # The fields of each instruction, in the order in which they are written.
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -25,6 +27,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "SYNC": ("stage", "peer"),
     "STEP": (),
 }
+BATCH = "BATCH"
+"""Of version 2: messages that are posted together, its parts."""
 
 
 class StreamError(ValueError):
@@ -39,7 +43,8 @@ class StreamError(ValueError):
 class Instruction:
     """One instruction of one rank. `stage` is the stage of this rank, for RECV_F and SEND_B too.
 
-    route: left out of the text where the placement has one route. parts: of OVERLAP, an F and a B or I.
+    route: left out of the text where the placement has one route. parts: of OVERLAP, an F and a B or I; of BATCH, the
+    sends and receives that are posted together. communicator: of a message; left out of the text where it is 0.
     """
 
     op: str
@@ -48,6 +53,12 @@ class Instruction:
     route: int = 0
     peer: int = -1
     parts: tuple[Instruction, ...] = ()
+    communicator: int = 0
+
+    @property
+    def messages(self) -> tuple[Instruction, ...]:
+        """The sends and receives that it is."""
+        return tuple(x for x in self.parts or (self,) if x.op.startswith(("SEND", "RECV")))
 
     def __str__(self) -> str:
         """torch's notation: ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``."""
@@ -74,11 +85,16 @@ class Stream:
     parameters: Mapping[str, int]
     placement: tuple[Route, ...]
     ranks: tuple[tuple[Instruction, ...], ...]
-    version: int = field(default=VERSION)
 
     def __repr__(self) -> str:
         count = sum(map(len, self.ranks))
         return f"<Stream {self.name}: {count} instructions of {self.stages} stages on {len(self.ranks)} ranks>"
+
+    @cached_property
+    def version(self) -> int:
+        """The oldest that has words for it."""
+        every = (x for rank in self.ranks for x in rank)
+        return NEWEST if any(x.op == BATCH or x.communicator for x in every) else VERSION
 
     @property
     def stages(self) -> int:
@@ -124,20 +140,25 @@ def instruction_text(instruction: Instruction, routes: int) -> str:
 
 def _plain(instruction: Instruction, routes: int) -> dict[str, object]:
     made: dict[str, object] = {"op": instruction.op}
-    for name in FIELDS[instruction.op]:
+    for name in FIELDS.get(instruction.op, ("parts",)):
         if name == "parts":
             made[name] = [_plain(part, routes) for part in instruction.parts]
         elif name != "route" or routes > 1:
             made[name] = getattr(instruction, name)
-    return made
+    return made | ({"communicator": instruction.communicator} if instruction.communicator else {})
 
 
 def text(
-    name: str, parameters: Mapping[str, int], placement: str, ranks: Iterable[Iterable[str]], mark: str
+    name: str,
+    parameters: Mapping[str, int],
+    placement: str,
+    ranks: Iterable[Iterable[str]],
+    mark: str,
+    version: int = VERSION,
 ) -> Iterator[str]:
     """A stream's text in pieces, one instruction a line, from the canonical texts of its parts."""
     yield "{\n"
-    yield f'  "version": {VERSION},\n  "name": {_compact(name)},\n  "parameters": {_compact(dict(parameters))},\n'
+    yield f'  "version": {version},\n  "name": {_compact(name)},\n  "parameters": {_compact(dict(parameters))},\n'
     yield f'  "placement": {placement},\n  "fingerprint": "{mark}",\n  "ranks": ['
     for number, rank in enumerate(ranks):
         yield ("," if number else "") + "\n    ["
@@ -150,17 +171,17 @@ def dumps(stream: Stream) -> str:
     """The text of a stream. ``loads(dumps(x)) == x``, and the same stream gives the same bytes."""
     routes = len(stream.placement)
     lines = [[instruction_text(x, routes) for x in rank] for rank in stream.ranks]
-    pieces = text(stream.name, stream.parameters, placement_text(stream.placement), lines, stream.fingerprint)
-    return "".join(pieces)
+    placement = placement_text(stream.placement)
+    return "".join(text(stream.name, stream.parameters, placement, lines, stream.fingerprint, stream.version))
 
 
-def loads(content: str) -> Stream:
-    """The stream of a text.
+def loads(content: str, newest: int = NEWEST) -> Stream:
+    """The stream of a text. newest: the last version that the caller knows.
 
     Unknown keys of the stream are ignored, as a later minor addition would be; everything else is strict.
 
     Raises:
-        StreamError: not JSON, not version 1, an instruction with wrong fields, or a fingerprint that does not agree.
+        StreamError: not JSON, another version, an instruction with wrong fields, or a fingerprint that does not agree.
     """
     try:
         data = json.loads(content, object_pairs_hook=_members)
@@ -168,9 +189,10 @@ def loads(content: str) -> Stream:
         raise
     except (ValueError, RecursionError) as error:
         raise StreamError("", f"not JSON: {error}") from None
-    name, parameters, routes = header(data)
+    name, parameters, routes = header(data, newest)
+    new = data["version"] > VERSION
     ranks = tuple(
-        tuple(_instruction(x, f"ranks[{r}][{i}]", len(routes)) for i, x in enumerate(_list(rank, f"ranks[{r}]")))
+        tuple(_instruction(x, f"ranks[{r}][{i}]", len(routes), new) for i, x in enumerate(_list(rank, f"ranks[{r}]")))
         for r, rank in enumerate(_list(data.get("ranks"), "ranks"))
     )
     stream = Stream(name, parameters, routes, ranks)
@@ -178,15 +200,17 @@ def loads(content: str) -> Stream:
     return stream
 
 
-def header(data: Any) -> tuple[str, dict[str, int], tuple[Route, ...]]:
+def header(data: Any, newest: int = VERSION) -> tuple[str, dict[str, int], tuple[Route, ...]]:
     """Name, parameters and placement of a stream, as JSON gives it.
 
     Raises:
-        StreamError: not version 1, or one of them is no such value.
+        StreamError: another version, or one of them is no such value.
     """
     _need(isinstance(data, dict), "", "a stream is an object")
     version = data.get("version")
-    _need(version == VERSION and type(version) is int, "version", f"this reader knows version {VERSION}, not {version}")
+    known = " and ".join(map(str, range(VERSION, newest + 1)))
+    right = type(version) is int and VERSION <= version <= newest
+    _need(right, "version", f"this reader knows version {known}, not {version}")
     routes = tuple(_route(x, f"placement[{i}]") for i, x in enumerate(_list(data.get("placement"), "placement")))
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
@@ -233,17 +257,25 @@ def _route(value: Any, path: str) -> Route:
     return Route(value["name"], tuple(ranks), (ends[0], ends[1]))
 
 
-def _instruction(value: Any, path: str, routes: int) -> Instruction:
+def _instruction(value: Any, path: str, routes: int, new: bool) -> Instruction:
+    """new: whether words of version 2 are known."""
     op = value.get("op") if isinstance(value, dict) else None
-    _need(isinstance(op, str) and op in FIELDS, f"{path}.op", f"no instruction is called {op!r}")
+    known = isinstance(op, str) and (op in FIELDS or (new and op == BATCH))
+    _need(known, f"{path}.op", f"no instruction is called {op!r}")
     assert isinstance(op, str)
-    fields = [name for name in FIELDS[op] if name != "route" or routes > 1]
+    fields = [name for name in FIELDS.get(op, ("parts",)) if name != "route" or routes > 1]
+    fields += ["communicator"] if new and "communicator" in value and op.startswith(("SEND", "RECV")) else []
     _need(set(value) == {"op", *fields}, path, f"{op} has the fields op, {', '.join(fields)}".rstrip(", "))
-    if op == "OVERLAP":
-        parts = tuple(_instruction(x, f"{path}.parts[{i}]", routes) for i, x in enumerate(_list(value["parts"], path)))
-        good = len(parts) == 2 and parts[0].op == "F" and parts[1].op in ("B", "I")
-        _need(good, f"{path}.parts", "an F, then a B or I")
-        return Instruction(op, parts=parts)
+    if fields == ["parts"]:
+        listed = enumerate(_list(value["parts"], path))
+        parts = tuple(_instruction(x, f"{path}.parts[{i}]", routes, new) for i, x in listed)
+        made = Instruction(op, parts=parts)
+        if op == BATCH:
+            _need(parts == made.messages != (), f"{path}.parts", "sends and receives")
+        else:
+            good = len(parts) == 2 and parts[0].op == "F" and parts[1].op in ("B", "I")
+            _need(good, f"{path}.parts", "an F, then a B or I")
+        return made
     for name in fields:
         _need(_whole(value[name]) and value[name] >= 0, f"{path}.{name}", "a whole number from 0 up")
     _need(value.get("route", 0) < routes, f"{path}.route", f"there are {routes} routes")

@@ -220,9 +220,9 @@ def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None
         return made[-1]
 
     monkeypatch.setattr(channels, "backend_of", lambda *_: "nccl")
-    monkeypatch.setattr(Channels, "_communicators", lambda *_: {(0, 1): None, (1, 0): None})
+    monkeypatch.setattr(Channels, "_process_groups", lambda *_: {(0, 0, 1): None, (0, 1, 0): None})
     monkeypatch.setattr(channels, "dist", SimpleNamespace(isend=post, irecv=post))
-    line = Channels(0, None, torch.device("cpu"), Tags(1, 2, 8, 1), [(0, 1), (1, 0)])
+    line = Channels(0, None, torch.device("cpu"), Tags(1, 2, 8, 1), [(0, 0, 1), (0, 1, 0)])
     coming = [Message("B", 0, 1, i, 1, 0) for i in range(2)]
     for message in coming:
         line.receive(message, (channels.TensorSpec((1,), torch.float32),))
@@ -265,7 +265,10 @@ def test_a_wait_is_as_long_as_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(recorder, "now", lambda: time[0])
     line = SimpleNamespace(take=take)
-    timed = recorder.Recorder(SimpleNamespace(before=None, after=None, _channels=line), settle=settle)
+    order = (Instruction("F", 1, 0),)
+    runtime: Any = SimpleNamespace(rank=0, instructions=order, stream=SimpleNamespace(ranks=[order]), _channels=line)
+    runtime.before = runtime.after = None
+    timed = recorder.Recorder(runtime, settle=settle)
     timed.before(Instruction("F", 1, 0), 0)
     line.take("a message")
     behind[0] += 3.0

@@ -17,7 +17,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.formats.rows import LARGEST, SPARE
 from pipesched.model.columns import Column
 from pipesched.source import Source
-from pipesched.stream import Instruction, Route, Stream, StreamError, loads
+from pipesched.stream import VERSION, Instruction, Route, Stream, StreamError, loads
 
 SHOWN = 8
 """So many places are reported."""
@@ -30,7 +30,7 @@ def require_right(source: Source) -> None:
     numbers beyond all bounds.
     """
     try:
-        made = loads(source.text)
+        made = loads(source.text, VERSION)
     except StreamError as error:
         raise PipeschedError([_finding(source, error)]) from None
     if problems := [*islice(_problems(source, made), SHOWN)]:

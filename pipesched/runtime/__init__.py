@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipesched.runtime.errors import Fault, RunError
-    from pipesched.runtime.executor import Runtime
+    from pipesched.runtime.executor import Evaluation, Runtime
     from pipesched.runtime.guard import Guard, finite
     from pipesched.runtime.messages import Message
     from pipesched.runtime.recorder import Recorder
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Boundary": "shapes",
+    "Evaluation": "executor",
     "Fault": "errors",
     "Guard": "guard",
     "Message": "messages",
@@ -36,6 +37,7 @@ _WHERE = {
 
 __all__ = [
     "Boundary",
+    "Evaluation",
     "Fault",
     "Guard",
     "Message",

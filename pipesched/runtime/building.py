@@ -20,12 +20,13 @@ from torch import Tensor, nn
 
 from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError, printable
 from pipesched.runtime.exchange import everybody
+from pipesched.runtime.messages import Message
 from pipesched.runtime.reduce import Held, Tied, holders
 from pipesched.runtime.replicas import replicated
-from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, tensors_of
+from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, taken, tensors_of
 from pipesched.runtime.supported import unsupported
-from pipesched.runtime.transport import Pair
-from pipesched.stream import Stream
+from pipesched.runtime.transport import Channel
+from pipesched.stream import BATCH, Stream
 
 
 class NotReplicated(UserWarning):
@@ -145,6 +146,7 @@ def infer_boundaries(
     stream: Stream,
     modules: Mapping[Held, nn.Module],
     example: Tensor | Sequence[Tensor] | Sequence[Boundary] | None,
+    keywords: Mapping[str, Any],
     rank: int,
     group: dist.ProcessGroup | None,
     device: torch.device,
@@ -166,7 +168,8 @@ def infer_boundaries(
         maker = ranks[max(stage - 1, 0)]
         made: Boundary | str | None = None
         if maker == rank:
-            made = _entering(stage, found, modules, cast("Tensor | Sequence[Tensor] | None", example), device)
+            own = cast("Tensor | Sequence[Tensor] | None", example)
+            made = _entering(stage, found, modules, own, keywords, device)
         if len(stream.ranks) > 1:
             sent = [spec.plain() for spec in made] if isinstance(made, tuple) else made
             received = everybody(sent, group)[maker]
@@ -183,6 +186,7 @@ def _entering(
     found: Sequence[Boundary],
     modules: Mapping[Held, nn.Module],
     example: Tensor | Sequence[Tensor] | None,
+    keywords: Mapping[str, Any],
     device: torch.device,
 ) -> Boundary | str:
     """What enters a stage, or why nothing does."""
@@ -191,21 +195,26 @@ def _entering(
     try:
         if stage == 0:
             return specs(tensors_of(example, "the example"))
-        return dry_forward(modules[0, stage - 1], found[-1], device, f"the output of stage {stage - 1}")
+        return dry_forward(modules[0, stage - 1], found[-1], device, f"the output of stage {stage - 1}", keywords)
     except Exception as error:  # it is sent to the other ranks, which would wait for this one
         return f"stage {max(stage - 1, 0)} cannot run on {found[-1:] or 'its example'}: {type(error).__name__}: {error}"
 
 
-def pairs_of(stream: Stream, tied: Tied) -> set[Pair]:
-    """Every (source, target) of ranks between which messages pass: the same on every rank."""
-    pairs = set()
+def channels_of(stream: Stream, tied: Tied) -> set[Channel]:
+    """Every channel on which messages pass: the same on every rank."""
+    found: set[Channel] = set()
     for rank, instructions in enumerate(stream.ranks):
-        sends = {(rank, x.peer) for x in instructions if x.op.startswith("SEND")}
-        receives = {(x.peer, rank) for x in instructions if x.op.startswith("RECV")}
-        pairs |= sends | receives | {(rank, x.peer) for x in instructions if x.op == "SYNC"}
+        messages = (Message.of(x, rank) for instruction in instructions for x in instruction.messages)
+        found |= {(x.communicator, x.source, x.target) for x in messages}
+        found |= {(0, rank, x.peer) for x in instructions if x.op == "SYNC"}
     for group in tied:
-        pairs |= set(permutations(holders(stream, group), 2))
-    return pairs
+        found |= {(0, *pair) for pair in permutations(holders(stream, group), 2)}
+    return found
+
+
+def shared_by_batches(stream: Stream) -> set[int]:
+    """The communicators that carry a batch, whose messages may be of several channels."""
+    return {part.communicator for rank in stream.ranks for x in rank if x.op == BATCH for part in x.parts}
 
 
 def split_batch(value: Any, count: int, what: str) -> list[Any] | None:
@@ -224,6 +233,27 @@ def split_batch(value: Any, count: int, what: str) -> list[Any] | None:
     if len(made) != count:
         raise ValueError(f"{len(made)} microbatches of {what}; the stream runs {count}")
     return made
+
+
+def split_keywords(
+    keywords: Mapping[str, Any] | None, count: int, modules: Mapping[Held, nn.Module]
+) -> list[dict[str, Any]]:
+    """Keyword inputs by microbatch: tensors and lists as those of a batch, anything else the same for all.
+
+    Raises:
+        ValueError: no stage here takes one of them, or one does not divide.
+    """
+    given = keywords or {}
+    for name in given:
+        if not any(taken(module, {name: None}) for module in modules.values()):
+            raise ValueError(f"no stage on this rank takes the keyword {name!r}")
+    rows: list[dict[str, Any]] = [{} for _ in range(count)]
+    for name, value in given.items():
+        cut = isinstance(value, Tensor | list)
+        column = split_batch(value, count, f"the keyword {name!r}") if cut else None
+        for number, row in enumerate(rows):
+            row[name] = value if column is None else column[number]
+    return rows
 
 
 SAMPLE = 64  # numbers of a weight that are shown

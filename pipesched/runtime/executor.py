@@ -2,6 +2,7 @@
 
     for each instruction:  F B I W OVERLAP      compute, on what was received or handed over on this rank
                            SEND RECV            post, and keep the handle; the consumer waits
+                           BATCH                post its messages together
                            REDUCE_GRAD SYNC     gradients from sums to what undivided training leaves
                            STEP                 the caller's optimizer
 
@@ -13,6 +14,7 @@ every post.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,21 +23,23 @@ from torch import Tensor, nn
 
 from pipesched.runtime.backward import Gradients
 from pipesched.runtime.building import (
+    channels_of,
     check_copies,
     check_modules,
     check_replicated,
     check_tied,
     infer_boundaries,
-    pairs_of,
+    shared_by_batches,
     signature,
     split_batch,
+    split_keywords,
 )
 from pipesched.runtime.fingerprints import agree
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
 from pipesched.runtime.reduce import Held, Reduction, Tied
 from pipesched.runtime.replicas import check_replicas, replicated
 from pipesched.runtime.shapes import Boundary, gradients
-from pipesched.runtime.stages import Loss, Stage
+from pipesched.runtime.stages import Keywords, Loss, Stage
 from pipesched.runtime.supported import check_supported
 from pipesched.runtime.transport import Channels
 from pipesched.stream import Instruction, Stream
@@ -43,22 +47,35 @@ from pipesched.stream import Instruction, Stream
 Hook = Callable[[Instruction, int], None]
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """What `Runtime.evaluate` gives.
+
+    outputs: what the last stage made of each microbatch, in their order, where that stage is; of a stage with two
+    copies, of the microbatches of each. loss: the mean over all microbatches, on every rank; None without targets.
+    """
+
+    outputs: tuple[Any, ...]
+    loss: Tensor | None
+
+
 class Runtime:
     """One rank of a pipeline.
 
-    position: the index in `instructions` of the one under way; -1 before the first step, their number at the end of
-    a step. losses: of the microbatches whose last stage is here, by microbatch, of the last step. Both, and
-    `waiting`, may be read from another thread.
+    instructions: of a step; during `evaluate`, its forwards and their messages. position: the index of the one under
+    way; -1 before the first step, their number at the end of one. losses: of the microbatches whose last stage is
+    here, by microbatch, of the last step. All of them, and `waiting`, may be read from another thread.
     """
 
     def __init__(
         self,
         stream: Stream,
         modules: Mapping[Held, nn.Module],
-        loss: Loss,
+        loss: Loss | None = None,
         *,
         rank: int,
         example: Tensor | Sequence[Tensor] | Sequence[Boundary] | None = None,
+        example_keywords: Keywords | None = None,
         group: dist.ProcessGroup | None = None,
         device: torch.device | str = "cpu",
         before: Hook | None = None,
@@ -73,9 +90,11 @@ class Runtime:
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and gives a tensor or a
             tuple of them. Where a stage lives twice, both copies begin with the same weights. A stage in
             DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD.
-        loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch.
+        loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch; None for
+            `evaluate` without targets.
         example: one microbatch of the model's input, needed where stage 0 lives: boundaries are found by one forward
             without a trace. Or what `boundaries_of` returned: what enters each of the S stages.
+        example_keywords: the keyword inputs of one microbatch, where a stage takes any.
         group: of the ranks of the stream, in their order; None: the default one, or none for a single rank.
         device: where the modules are. With NCCL it is also torch's current device.
         before, after: called around every instruction with it and its index.
@@ -108,21 +127,24 @@ class Runtime:
             if rank == 0:
                 check_tied(stream, notes, tied)
                 check_replicated(notes)
-        self.boundaries = infer_boundaries(stream, modules, example, rank, group, self._device)
-        width = max(map(len, self.boundaries))
-        pairs = pairs_of(stream, tied)
-        self._channels = Channels(rank, group, self._device, Tags.of(stream, width), pairs, blocking=blocking)
+        keywords = example_keywords or {}
+        self.boundaries = infer_boundaries(stream, modules, example, keywords, rank, group, self._device)
+        tags = Tags.of(stream, max(map(len, self.boundaries)))
+        channels, shared = channels_of(stream, tied), shared_by_batches(stream)
+        self._channels = Channels(rank, group, self._device, tags, channels, shared=shared, blocking=blocking)
         self._reduction = Reduction(stream, modules, rank, self._channels, tied)
         self._train = any(x.op in ("B", "I", "OVERLAP") for x in self.instructions)
         self._stages = {held: self._stage(held, module) for held, module in modules.items()}
         self._ahead = 0 if blocking else early_receives
-        receives = [(i, x) for i, x in enumerate(self.instructions) if x.op.startswith("RECV")]
-        self._receives = [(i, Message.of(x, rank)) for i, x in receives]
+        self._receives: list[tuple[int, Message]] = []
         self._due = self._posted = 0  # receives: how many the list has had, how many are posted
         self._inbox: dict[Message, tuple[Tensor, ...]] = {}
         self._outbox: dict[Message, tuple[Tensor, ...]] = {}
         self._inputs: list[Any] | None = None
         self._targets: list[Any] | None = None
+        self._keywords: list[dict[str, Any]] = []
+        self._outputs: dict[int, Any] = {}
+        self._evaluates = False
 
     @property
     def waiting(self) -> Message | None:
@@ -144,12 +166,14 @@ class Runtime:
         """Receives that are posted and not yet taken."""
         return self._channels.posted
 
-    def step(self, inputs: Any = None, targets: Any = None) -> Tensor:
+    def step(self, inputs: Any = None, targets: Any = None, keywords: Keywords | None = None) -> Tensor:
         """One training step over all m microbatches; the mean of their losses, on every rank, float64 without shape.
 
         inputs: the model's input on this rank's device, needed where stage 0 lives: a tensor, cut in m along its
             first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
         targets: likewise, where the last stage lives; a microbatch's target is whatever the loss takes.
+        keywords: keyword inputs, given to the stages of this rank that take them; each is cut as a batch if it is a
+            tensor or a list, else the same for every microbatch. No gradient flows into them.
         Adds to ``.grad`` of every weight what one backward through the undivided model adds, with loss = mean over
         the microbatches. A weight that no microbatch used gets zeros where a copy or a tie is exchanged, or
         replicas are averaged by a DDP without `find_unused_parameters`.
@@ -160,14 +184,68 @@ class Runtime:
 
         After an exception a step is half done, here and elsewhere: the runtime cannot go on.
         """
+        self._execute(self.stream.ranks[self.rank], inputs, targets, keywords)
+        if not any(x.op == "STEP" for x in self.instructions):
+            self._reduction.finish()
+        self._channels.finish()
+        total, _ = self._summed()
+        return total / self.stream.microbatches
+
+    def evaluate(self, inputs: Any = None, targets: Any = None, keywords: Keywords | None = None) -> Evaluation:
+        """The forwards of all m microbatches alone, in the order of the stream: outputs, and losses for targets.
+
+        Arguments as those of `step`. Without gradients, and with all modules in evaluation mode for so long; what is
+        in ``.grad``, and the mode that each module was in, stay. A stream without a backward needs no other step.
+
+        Raises:
+            RunError: PS824, what a stage gave is not what the next one expects.
+            ValueError: the batch does not cut into m microbatches, or is missing.
+        """
+        modes = [(part, part.training) for stage in self._stages.values() for part in stage.module.modules()]
+        for stage in self._stages.values():
+            stage.train = False
+            stage.module.eval()
+        try:
+            with torch.no_grad():
+                self._execute(forwards(self.stream.ranks[self.rank]), inputs, targets, keywords, evaluates=True)
+                self._channels.finish()
+                total, count = self._summed()
+        finally:
+            for stage in self._stages.values():
+                stage.train = self._train
+            for part, mode in modes:
+                part.training = mode
+        made, self._outputs, self.instructions = self._outputs, {}, self.stream.ranks[self.rank]
+        self.position = len(self.instructions)
+        return Evaluation(tuple(made[microbatch] for microbatch in sorted(made)), total / count if count else None)
+
+    def _execute(
+        self,
+        instructions: tuple[Instruction, ...],
+        inputs: Any,
+        targets: Any,
+        keywords: Keywords | None,
+        *,
+        evaluates: bool = False,
+    ) -> None:
+        """Run a list. evaluates: whether outputs of the last stage are kept, and gradients left alone."""
         count = self.stream.microbatches
         self._inputs = split_batch(inputs, count, "inputs")
         self._targets = split_batch(targets, count, "targets")
-        self.losses = {}
+        self._keywords = split_keywords(keywords, count, {held: x.module for held, x in self._stages.items()})
+        self.losses, self._outputs, self._evaluates = {}, {}, evaluates
+        self.instructions = instructions
+        self._receives = [
+            (index, Message.of(x, self.rank))
+            for index, instruction in enumerate(instructions)
+            for x in instruction.messages
+            if x.op.startswith("RECV")
+        ]
         self._due = self._posted = 0
-        self._reduction.begin()
+        if not evaluates:
+            self._reduction.begin()
         torch.clear_autocast_cache()  # of weights as they were before the last step
-        for index, instruction in enumerate(self.instructions):
+        for index, instruction in enumerate(instructions):
             self.position = index
             if self.before is not None:
                 self.before(instruction, index)
@@ -176,11 +254,7 @@ class Runtime:
             self._run(instruction)
             if self.after is not None:
                 self.after(instruction, index)
-        self.position = len(self.instructions)
-        if not any(x.op == "STEP" for x in self.instructions):
-            self._reduction.finish()
-        self._channels.finish()
-        return self._mean()
+        self.position = len(instructions)
 
     def _run(self, x: Instruction) -> None:
         match x.op:
@@ -193,9 +267,8 @@ class Runtime:
             case "OVERLAP":
                 for part in x.parts:
                     self._run(part)
-            case "SEND_F" | "SEND_B":
-                message = Message.of(x, self.rank)
-                self._channels.send(message, _made(self._outbox.pop(message, None), message))
+            case "SEND_F" | "SEND_B" | "BATCH":
+                self._post(x)
             case "RECV_F" | "RECV_B":
                 pass  # posted before
             case "REDUCE_GRAD":
@@ -211,15 +284,27 @@ class Runtime:
                 raise ValueError(f"no instruction is called {x.op!r}")
 
     def _forward(self, x: Instruction) -> None:
-        stage = self._stages[x.route, x.stage]
+        stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
         inputs = self._input(x) if x.stage == 0 else self._get(ACTIVATION, x, x.stage - 1)
-        if stage.leaving is None:
-            if self._targets is None:
-                raise ValueError("targets are needed on this rank: it has the last stage")
-            target = self._targets[x.microbatch]
-            self.losses[x.microbatch] = stage.forward_loss(x.microbatch, inputs, self.loss, target)
-        else:
-            self._put(ACTIVATION, x, x.stage + 1, stage.forward(x.microbatch, inputs))
+        if stage.leaving is not None:
+            self._put(ACTIVATION, x, x.stage + 1, stage.forward(x.microbatch, inputs, keywords))
+            return
+        output, loss = stage.forward_last(x.microbatch, inputs, keywords, self._score(x.microbatch))
+        if loss is not None:
+            self.losses[x.microbatch] = loss
+        if self._evaluates:
+            self._outputs[x.microbatch] = output
+
+    def _score(self, microbatch: int) -> Callable[[Any], Tensor] | None:
+        """The loss of an output of a microbatch, if there is to be one."""
+        if self._targets is None:
+            if self._evaluates:
+                return None
+            raise ValueError("targets are needed on this rank: it has the last stage")
+        if self.loss is None:
+            raise ValueError("there are targets and no loss: give one to `Runtime(loss=…)`")
+        loss, target = self.loss, self._targets[microbatch]
+        return lambda output: loss(output, target)
 
     def _backward(self, x: Instruction) -> None:
         stage = self._stages[x.route, x.stage]
@@ -258,11 +343,24 @@ class Runtime:
         message = Message(kind, x.route, x.stage, x.microbatch, self.rank, target)
         (self._inbox if target == self.rank else self._outbox)[message] = made
 
+    def _post(self, x: Instruction) -> None:
+        """Send, or all of a batch."""
+        parts = [(part.op[:4], Message.of(part, self.rank)) for part in x.messages]
+        sends = {m: _made(self._outbox.pop(m, None), m) for kind, m in parts if kind == "SEND"}
+        receives = {m: self._boundary(m) for kind, m in parts if kind == "RECV"}
+        self._channels.post(sends, receives)
+        self._posted += len(receives)
+
     def _receive_ahead(self, index: int) -> None:
-        """Post the receives that the list has up to here, and some of those after, each channel in its order."""
+        """Post the receives that the list has up to here, and some of those after, each channel in its order.
+
+        Those of a batch are posted with it, and none before them that stands behind.
+        """
         while self._due < len(self._receives) and self._receives[self._due][0] <= index:
             self._due += 1
-        for _, message in self._receives[self._posted : self._due + self._ahead]:
+        for at, message in self._receives[self._posted : self._due + self._ahead]:
+            if self.instructions[at].op == "BATCH":
+                break
             self._channels.receive(message, self._boundary(message))
             self._posted += 1
 
@@ -278,13 +376,30 @@ class Runtime:
         split = any(x.op == "I" and (x.route, x.stage) == held for x in parts)
         return Stage(module, number, self.boundaries[number], leaving, self._device, split=split, train=self._train)
 
-    def _mean(self) -> Tensor:
-        total = torch.zeros((), dtype=torch.float64, device=self._channels.wire)
+    def _summed(self) -> tuple[Tensor, int]:
+        """The sum of all losses, on every rank, float64 without shape, and how many there are."""
+        total = torch.zeros(2, dtype=torch.float64, device=self._channels.wire)
         for value in self.losses.values():
-            total += value.to(total.device)
+            total[0] += value.to(total.device)
+            total[1] += 1
         if not self._alone:
             dist.all_reduce(total, group=self._group)
-        return total / self.stream.microbatches
+        return total[0], int(total[1])
+
+
+def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """The forwards of a list with their messages, in its order; the list itself where it has nothing else.
+
+    Whatever the model of communication, what finishes goes on to finish: the instructions that are left out are whole
+    messages and what only they and backwards wait for.
+    """
+    found = []
+    for x in instructions:
+        parts = tuple(part for part in x.parts or (x,) if part.op in ("F", "SEND_F", "RECV_F"))
+        if parts:
+            found.append(x if len(parts) == len(x.parts or (x,)) else replace(x, parts=parts))
+    made = tuple(x.parts[0] if x.op == "OVERLAP" else x for x in found)
+    return instructions if made == instructions else made
 
 
 def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:

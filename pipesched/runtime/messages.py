@@ -13,7 +13,7 @@ order on each channel, which is what the verifier has checked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipesched.stream import Instruction, Stream
 
@@ -28,7 +28,10 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message by its name. stage: the one that made it; source, target: ranks; -1 where a field has no meaning."""
+    """A message by its name. stage: the one that made it; source, target: ranks; -1 where a field has no meaning.
+
+    communicator: on which it travels, which is not part of its name.
+    """
 
     kind: str
     route: int
@@ -36,15 +39,16 @@ class Message:
     microbatch: int
     source: int
     target: int
+    communicator: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, instruction: Instruction, rank: int) -> Message:
         """The message of a SEND or RECV of a rank."""
-        made, peer = instruction, instruction.peer
-        if made.op.startswith("SEND"):
-            return cls(made.op[-1], made.route, made.stage, made.microbatch, rank, peer)
-        maker = made.stage + (-1 if made.op == "RECV_F" else 1)
-        return cls(made.op[-1], made.route, maker, made.microbatch, peer, rank)
+        x = instruction
+        if x.op.startswith("SEND"):
+            return cls(x.op[-1], x.route, x.stage, x.microbatch, rank, x.peer, x.communicator)
+        maker = x.stage + (-1 if x.op == "RECV_F" else 1)
+        return cls(x.op[-1], x.route, maker, x.microbatch, x.peer, rank, x.communicator)
 
     def __str__(self) -> str:
         """``activation 2 of stage 0, rank 0 to rank 1``."""

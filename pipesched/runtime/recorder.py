@@ -59,7 +59,7 @@ class Recorder:
 
     def before(self, instruction: Instruction, index: int) -> None:
         """A hook of the runtime."""
-        if index == 0:
+        if index == 0 and self._measures:
             self.steps.append([])
         if self._before is not None:
             self._before(instruction, index)
@@ -80,7 +80,8 @@ class Recorder:
         left = self._begin + self._waited + self._least(instruction) - now()
         if left > 0:
             time.sleep(left)
-        self.steps[-1].append([index, self._begin, now(), self._waited])
+        if self._measures:
+            self.steps[-1].append([index, self._begin, now(), self._waited])
         if self._after is not None:
             self._after(instruction, index)
 
@@ -89,6 +90,11 @@ class Recorder:
         first = next((step[0][1] for step in self.steps if step), 0.0)
         base = round((self._wall + first) * 1e9)
         return dumps(self._runtime.stream, {self._runtime.rank: self.steps}, base=base)
+
+    @property
+    def _measures(self) -> bool:
+        """Whether the whole list is run: the forwards that `Runtime.evaluate` takes from it are no step."""
+        return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
 
     def _least(self, instruction: Instruction) -> float:
         """The seconds that an instruction takes at least. A pair of F and I is the sum of its parts."""

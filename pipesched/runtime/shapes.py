@@ -11,12 +11,14 @@ microbatches of a program have the same boundaries. Gradients pass for the tenso
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError
 from pipesched.runtime.replicas import passed_by, replicated
@@ -110,8 +112,13 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
         raise RunError(Fault(BOUNDARY, message, place, (), help))
 
 
-def dry_forward(module: nn.Module, inputs: Boundary, device: torch.device, what: str) -> Boundary:
-    """The boundary behind a stage, by one forward on zeros that leaves no trace in buffers or random numbers."""
+def dry_forward(
+    module: nn.Module, inputs: Boundary, device: torch.device, what: str, keywords: Mapping[str, Any] | None = None
+) -> Boundary:
+    """The boundary behind a stage, by one forward on zeros that leaves no trace in buffers or random numbers.
+
+    keywords: of a microbatch, of which the stage gets what it takes.
+    """
     kept = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
     devices = [device] if device.type == "cuda" else []
     with (
@@ -121,21 +128,33 @@ def dry_forward(module: nn.Module, inputs: Boundary, device: torch.device, what:
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # what is worth saying comes again with the first microbatch
-        output = module(*(spec.zeros(device) for spec in inputs))
+        output = module(*(spec.zeros(device) for spec in inputs), **taken(module, keywords or {}))
         for name, buffer in module.named_buffers():
             buffer.copy_(kept[name])
     torch.clear_autocast_cache()  # of weights that were cast without a gradient
     return specs(tensors_of(output, what))
 
 
+def taken(module: nn.Module, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some keyword inputs that a stage takes, without a way for a gradient."""
+    inside = module.module if isinstance(module, DistributedDataParallel) else module
+    parameters = signature(inside.forward).parameters
+    every = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    mine = {name: value for name, value in keywords.items() if every or name in parameters}
+    return {name: value.detach() if isinstance(value, Tensor) else value for name, value in mine.items()}
+
+
 def boundaries_of(
-    stages: Sequence[nn.Module], example: Tensor | Sequence[Tensor], device: torch.device | str = "cpu"
+    stages: Sequence[nn.Module],
+    example: Tensor | Sequence[Tensor],
+    device: torch.device | str = "cpu",
+    keywords: Mapping[str, Any] | None = None,
 ) -> tuple[Boundary, ...]:
     """The boundaries of a whole model that one process holds, from one microbatch of input.
 
-    stages: the S stages in order. Returns what enters each of them, S entries.
+    stages: the S stages in order. keywords: of that microbatch. Returns what enters each of them, S entries.
     """
     found = [specs(tensors_of(example, "the example"))]
     for number, module in enumerate(stages[:-1]):
-        found.append(dry_forward(module, found[-1], torch.device(device), f"the output of stage {number}"))
+        found.append(dry_forward(module, found[-1], torch.device(device), f"the output of stage {number}", keywords))
     return tuple(found)

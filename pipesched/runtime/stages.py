@@ -10,7 +10,7 @@ begins with the gradients that the next stage made. On the last stage it begins 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -21,13 +21,18 @@ from pipesched.runtime import backward
 from pipesched.runtime.backward import Saved
 from pipesched.runtime.errors import BOUNDARY, Fault, RunError
 from pipesched.runtime.replicas import passed_by, replicated
-from pipesched.runtime.shapes import Boundary, check, gradients, tensors_of
+from pipesched.runtime.shapes import Boundary, check, gradients, taken, tensors_of
 
 Loss = Callable[[Any, Any], Tensor]
+Score = Callable[[Any], Tensor]
+Keywords = Mapping[str, Any]
 
 
 class Stage:
-    """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss."""
+    """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
+
+    train: whether a forward keeps what a backward needs.
+    """
 
     def __init__(
         self,
@@ -46,7 +51,7 @@ class Stage:
         self.live: dict[int, Saved] = {}
         self._wrappers = replicated(module)
 
-    def forward(self, microbatch: int, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[Tensor, ...]:
         """F of every stage but the last: what the next stage gets.
 
         Raises:
@@ -54,30 +59,34 @@ class Stage:
         """
         assert self.leaving is not None
         with self._noticing() as once:
-            leaves, output = self._run(microbatch, inputs)
+            leaves, output = self._run(microbatch, inputs, keywords)
         outputs = tensors_of(output, f"the output of stage {self.number}")
         check(outputs, self.leaving, f"activation {microbatch} of stage {self.number}")
         if self.train:
             self.live[microbatch] = Saved(leaves, tuple(map(self._root, outputs)), once=next(iter(once), None))
         return tuple(tensor.detach() for tensor in outputs)
 
-    def forward_loss(self, microbatch: int, inputs: Sequence[Tensor], loss: Loss, target: object) -> Tensor:
-        """F of the last stage: the loss of a microbatch, a number without a graph.
+    def forward_last(
+        self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
+    ) -> tuple[Any, Tensor | None]:
+        """F of the last stage: its output, and the loss, a number without a graph. score: the loss of an output.
 
         Raises:
             RunError: PS824, the loss is not one number.
         """
         with self._noticing() as once:
-            leaves, output = self._run(microbatch, inputs)
+            leaves, output = self._run(microbatch, inputs, keywords)
+            if score is None:
+                return output, None
             with torch.set_grad_enabled(self.train):
-                value: Any = loss(output, target)
+                value: Any = score(output)
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             message = f"the loss of microbatch {microbatch} is not one number: {shape}"
             raise RunError(Fault(BOUNDARY, message, None, (), "reduce it, for instance by mean()"))
         if self.train:
             self.live[microbatch] = Saved(leaves, (self._root(value),), once=next(iter(once), None))
-        return value.detach().reshape(())
+        return output, value.detach().reshape(())
 
     def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
         """B or I: the gradients of the inputs that can have one, None where nothing depends on the input.
@@ -114,11 +123,11 @@ class Stage:
             raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is over")
         return self.live[microbatch]
 
-    def _run(self, microbatch: int, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], Any]:
+    def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], Any]:
         check(inputs, self.entering, f"the input of stage {self.number}, microbatch {microbatch},")
         leaves = tuple(self._leaf(x) for x in inputs)
         with torch.set_grad_enabled(self.train), passed_by(self._wrappers):
-            return leaves, self.module(*leaves)
+            return leaves, self.module(*leaves, **taken(self.module, keywords))
 
     def _leaf(self, value: Tensor) -> Tensor:
         """What the graph of this stage begins with; the model's own input has a gradient only if it asks for one."""

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipesched.stream import Instruction, Stream
+from pipesched.stream import BATCH, Instruction, Stream
 
 Steps = Sequence[Sequence[Sequence[float]]]
 """Of a rank: by step [index, begin, end, waited] of each instruction, as `recorder.Recorder.steps` keeps them."""
@@ -56,6 +56,8 @@ def _span(begin: float, end: float) -> dict[str, float]:
 
 def _args(instruction: Instruction) -> dict[str, Any]:
     """An overlap under its first part, with the second in `with`, as in the trace of a schedule."""
+    if instruction.op == BATCH:
+        return {"op": BATCH, "messages": [str(part) for part in instruction.parts]}
     first, *others = instruction.parts or (instruction,)
     args = {"op": first.op, "stage": first.stage, "microbatch": first.microbatch}
     args = {key: value for key, value in args.items() if value != -1}

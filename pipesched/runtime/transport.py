@@ -2,11 +2,13 @@
 
     gloo    unique tags: delivery does not depend on the order of posts; a send meets its receive (rendezvous);
             tensors of a GPU go through the host, so several ranks may share one
-    others  no tags: on each direction sends and receives are posted in list order, which pairs them as verified;
-            one communicator (two ranks, own stream) per direction, so that the two directions do not block each other
+    others  no tags: on each channel sends and receives are posted in list order, which pairs them as verified;
+            one process group (two ranks, own stream) a channel, so that channels do not block each other; where a
+            communicator carries batches, one of all ranks for all that it carries, a single message too
 
-Either way a post waits for nothing, and nothing waits for a post but its own channel: the model `async`. So a receive
-that is brought forward within its channel leaves the verdict as it is.
+A channel is a direction between two ranks on a communicator of the program. What is a batch in the program is one call
+of batch_isend_irecv for each communicator in it. Either way a post waits for nothing, and nothing waits for a post but
+its own channel: the model `async`. So a receive that is brought forward within its channel leaves the verdict as it is.
 
 A Work handle that is dropped may take its message with it, so every handle is kept, with its tensors, until it is
 done. Who finds that out depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
@@ -22,10 +24,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -35,7 +38,12 @@ from pipesched.runtime.exchange import everybody
 from pipesched.runtime.messages import Message, Tags
 from pipesched.runtime.shapes import Boundary, TensorSpec
 
-Pair = tuple[int, int]
+Channel = tuple[int, int, int]
+"""Communicator, source, target."""
+Label = tuple[int, ...]
+"""Of a process group: the channel that it carries, or the communicator."""
+Group = tuple[tuple[int, ...], Label]
+"""Its processes, by their numbers in the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +85,12 @@ class Channels:
         group: dist.ProcessGroup | None,
         device: torch.device,
         tags: Tags,
-        pairs: Iterable[Pair],
+        channels: Collection[Channel],
         *,
+        shared: Collection[int] = (),
         blocking: bool = False,
     ) -> None:
-        """pairs: every (source, target) of the program, the same on every rank."""
+        """channels: of the program, the same on every rank. shared: the communicators that carry batches."""
         self.rank, self.group, self.device, self.tags, self.blocking = rank, group, device, tags, blocking
         self.waited = 0.0
         self._waiting: Message | None = None
@@ -92,7 +101,8 @@ class Channels:
         backend = backend_of(group, device)
         self._transport = TRANSPORTS.get(backend, OTHERS)
         self.wire = torch.device("cpu") if self._transport.host else device  # where tensors are while they travel
-        self._directions = {} if self._transport.tagged else self._communicators(pairs)
+        self._shared = shared
+        self._groups = self._process_groups(channels)
 
     @property
     def waiting(self) -> Message | None:
@@ -115,9 +125,7 @@ class Channels:
 
     def receive(self, message: Message, boundary: Boundary) -> None:
         """Post a receive; with `blocking`, wait for it too."""
-        posted = self._post_receive(message, boundary)
-        if self.blocking:
-            self._await(message, posted)
+        self.post({}, {message: boundary})
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
         """The tensors of a message, once they are there.
@@ -134,19 +142,25 @@ class Channels:
 
     def send(self, message: Message, tensors: Sequence[Tensor]) -> None:
         """Post a send; with `blocking`, wait until it is received. The tensors must not change afterwards."""
-        self._post_send(message, tensors)
-        if self.blocking:
+        self.post({message: tensors}, {})
+
+    def post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
+        """Post messages: several of one communicator as a batch. With `blocking`, wait for all of them."""
+        self._post(sends, receives)
+        for message in receives if self.blocking else ():
+            self._await(message, self._received[message])
+        for message in sends if self.blocking else ():
             self._release(message)
 
     def deliver(self, message: Message, tensors: Sequence[Tensor]) -> None:
         """Send, and wait until it is received."""
-        self._post_send(message, tensors)
+        self._post({message: tensors}, {})
         self._release(message)
 
     def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
         """Give a tensor to another rank and get that rank's: both are posted, then both awaited."""
-        self._post_receive(incoming, (TensorSpec.of(tensor),))
-        self._post_send(outgoing, (tensor,))
+        self._post({}, {incoming: (TensorSpec.of(tensor),)})
+        self._post({outgoing: (tensor,)}, {})
         (theirs,) = self.take(incoming)
         self._release(outgoing)
         return theirs
@@ -163,22 +177,43 @@ class Channels:
         for message in list(self._sent):
             self._release(message)
 
-    def _post_receive(self, message: Message, boundary: Boundary) -> _Posted:
-        buffers = tuple(spec.empty(self.wire) for spec in boundary)
-        posted = self._received[message] = _Posted(buffers, [])
-        for index, buffer in enumerate(buffers):
-            posted.works.append(self._irecv(message, index, buffer))
-        return posted
-
-    def _post_send(self, message: Message, tensors: Sequence[Tensor]) -> None:
-        ready = tuple(tensor.detach().to(self.wire).contiguous() for tensor in tensors)
-        posted = self._sent[message] = _Posted(ready, [])
-        for index, tensor in enumerate(ready):
-            posted.works.append(self._isend(message, index, tensor))
-        if self._transport.host and not self.blocking:
+    def _post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
+        made: dict[Message, _Posted] = {}
+        for message, boundary in receives.items():
+            made[message] = self._received[message] = _Posted(tuple(spec.empty(self.wire) for spec in boundary), [])
+        for message, tensors in sends.items():
+            ready = tuple(tensor.detach().to(self.wire).contiguous() for tensor in tensors)
+            made[message] = self._sent[message] = _Posted(ready, [])
+        labels = {self._label(message) for message in made}
+        for label in labels:
+            together = {message: posted for message, posted in made.items() if self._label(message) == label}
+            if len(together) > 1 or (label[0] in self._shared and not self._transport.tagged):
+                self._as_batch(together)
+            else:
+                self._singly(*next(iter(together.items())))
+        for message in sends if self._transport.host and not self.blocking else ():
+            posted = self._sent[message]
             posted.left = threading.Lock()
             posted.left.acquire()
             self._thread(message.target).put(message)
+
+    def _singly(self, message: Message, posted: _Posted) -> None:
+        call = dist.isend if message.source == self.rank else dist.irecv
+        for index, tensor in enumerate(posted.tensors):
+            work = call(tensor, self._peer(message), self._groups[self._label(message)], self._tag(message, index))
+            posted.works.append(_kept(work))
+
+    def _as_batch(self, together: Mapping[Message, _Posted]) -> None:
+        """One call for all. Some backends have a handle for each tensor, others one for all."""
+        calls, owners = [], []
+        for message, posted in together.items():
+            call, group = dist.isend if message.source == self.rank else dist.irecv, self._groups[self._label(message)]
+            for index, tensor in enumerate(posted.tensors):
+                calls.append(dist.P2POp(call, tensor, self._peer(message), group, self._tag(message, index)))
+                owners.append(posted)
+        works = dist.batch_isend_irecv(calls) if calls else []
+        for number, posted in enumerate(owners):
+            posted.works += works[number : number + 1] if len(works) == len(owners) else works
 
     def _release(self, message: Message) -> None:
         """Wait for a send, if it is still known, and let its tensors go."""
@@ -220,44 +255,51 @@ class Channels:
             weakref.finalize(self, queue.put, None)
         return self._threads[target]
 
-    def _isend(self, message: Message, index: int, tensor: Tensor) -> dist.Work:
-        return _kept(dist.isend(tensor, self._global(message.target), *self._way(message, index)))
+    def _label(self, message: Message) -> Label:
+        """Of the process group of a message."""
+        communicator = message.communicator
+        one = self._transport.tagged or communicator in self._shared
+        return (communicator,) if one else (communicator, message.source, message.target)
 
-    def _irecv(self, message: Message, index: int, tensor: Tensor) -> dist.Work:
-        return _kept(dist.irecv(tensor, self._global(message.source), *self._way(message, index)))
+    def _tag(self, message: Message, index: int) -> int:
+        return self.tags.of_tensor(message, index) if self._transport.tagged else 0
 
-    def _way(self, message: Message, index: int) -> tuple[dist.ProcessGroup | None, int]:
-        """The group and the tag of a tensor."""
-        if self._transport.tagged:
-            return self.group, self.tags.of_tensor(message, index)
-        return self._directions[message.source, message.target], 0
+    def _peer(self, message: Message) -> int:
+        return self._global(message.target if message.source == self.rank else message.source)
 
     def _global(self, rank: int) -> int:
         return rank if self.group is None else dist.get_global_rank(self.group, rank)
 
-    def _communicators(self, pairs: Iterable[Pair]) -> dict[Pair, dist.ProcessGroup]:
-        """A communicator per direction of this rank, by the ranks of the program.
+    def _process_groups(self, channels: Collection[Channel]) -> dict[Label, dist.ProcessGroup | None]:
+        """The process groups of this rank. With tags communicator 0 is the group of the program.
 
         torch wants every process of the job in every `new_group`, in one order: a process that leaves one out numbers
         the next ones differently, and where NCCL splits communicators off the default one (``device_id``) the others
-        wait for it. The first operation on a communicator waits for the other rank, so all are used once here:
-        creation can never be part of a cycle later.
+        wait for it. gloo needs only those that are in it. The first operation on a communicator waits for the other
+        ranks, so all are used once here: creation can never be part of a cycle later.
         """
-        mine = {(self._global(source), self._global(target)): (source, target) for source, target in pairs}
-        made: dict[Pair, dist.ProcessGroup] = {}
-        for pair in self._of_all_pipelines(sorted(mine)):
-            group = dist.new_group(sorted(pair))
-            if dist.get_rank() in pair:
+        made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
+        labels = {self._label(Message("", 0, 0, 0, source, target, c)) for c, source, target in channels} - {*made}
+        mine = {(tuple(sorted(map(self._global, self._members(label)))), label) for label in labels}
+        local: dict[str, Any] = {"use_local_synchronization": True} if self._transport.tagged else {}
+        for members, label in sorted(mine if local else self._of_all_pipelines(mine)):
+            group = dist.new_group(list(members), **local)
+            if (members, label) in mine and dist.get_rank() in members:
                 assert isinstance(group, dist.ProcessGroup)
                 dist.all_reduce(torch.zeros(1, device=self.wire), group=group)
-                made[mine[pair]] = group
+                made[label] = group
         return made
 
-    def _of_all_pipelines(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs of all programs that the processes of the job run, replicas of each other or not."""
+    def _members(self, label: Label) -> Sequence[int]:
+        """The ranks of a process group."""
+        return label[1:] or range(dist.get_world_size(self.group))
+
+    def _of_all_pipelines(self, groups: set[Group]) -> set[Group]:
+        """The process groups of all programs that the processes of the job run, replicas of each other or not."""
         if self.group is None:
-            return pairs
-        return sorted({(source, target) for some in everybody(pairs) for source, target in some})
+            return groups
+        every = everybody(sorted(groups))
+        return {(tuple(members), tuple(label)) for some in every for members, label in some}
 
 
 def _drop_done(sent: dict[Message, _Posted]) -> None:

@@ -26,6 +26,7 @@ from pipesched.runtime.replicas import Replica
 _STANDARD = get_paths()["stdlib"]
 _INSTALLED = {"site-packages", "dist-packages"}
 _COLLECTIVES = "torch.distributed.distributed_c10d"
+_STEPS = (Runtime.step.__code__, Runtime.evaluate.__code__)
 _AVERAGE = unwrap(Replica._reach).__code__
 _USERS = {"pipesched.runtime.training", "pipesched.runtime.breaking"}  # they use the runtime as a user's script does
 _CODE = 80  # characters of a line that are shown
@@ -59,7 +60,7 @@ def of_error(error: BaseException) -> Whereabouts:
 
 def _whereabouts(frames: list[tuple[FrameType, int]]) -> Whereabouts:
     """Of these frames and the lines that they are at, from the innermost one on."""
-    inside = any(frame.f_code is Runtime.step.__code__ for frame, _ in frames)
+    inside = any(frame.f_code in _STEPS for frame, _ in frames)
     collective, ours = "", False
     for frame, _ in frames:
         if frame.f_code is _AVERAGE:

@@ -39,6 +39,7 @@ def published(program: Program) -> Stream:
 
 def _instructions(program: Program, rank: int) -> Iterator[Instruction]:
     made: list[Instruction] = []
+    group = -1
     for x in program.instructions(rank):
         route = int(program.placement.route_of[x.microbatch]) if x.microbatch >= 0 else 0
         if x.op is Op.REDUCE_GRAD:
@@ -48,8 +49,11 @@ def _instructions(program: Program, rank: int) -> Iterator[Instruction]:
         elif x.op is Op.STEP:
             new = Instruction("STEP")
         else:
-            new = Instruction(x.op.name, x.stage, x.microbatch, route, x.peer)
+            new = Instruction(x.op.name, x.stage, x.microbatch, route, x.peer, communicator=x.communicator)
         if x.second:
             new = Instruction("OVERLAP", parts=(made.pop(), new))
+        elif x.group >= 0:
+            new = Instruction("BATCH", parts=(*(made.pop().parts if x.group == group else ()), new))
+        group = x.group
         made.append(new)
     return iter(made)

@@ -1,0 +1,160 @@
+"""Batches and communicators run as they are written: one call a batch, a group a communicator, gradients right."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import pipesched
+from pipesched.compile import lower
+from pipesched.formats import order_text
+from pipesched.model.ops import Instruction, Op
+from pipesched.model.program import Program
+from pipesched.source import Source
+from pipesched.stream import BATCH, Stream, StreamError, dumps, loads
+from tests.makers.communication_notation import _list
+from tests.makers.communication_orders import fused_1f1b
+from tests.makers.communication_recorded import DUALPIPE
+from tests.runtime import batched, evaluated
+from tests.runtime.harness import Ranks, ranks_of
+from tests.runtime.streams import program_of, published
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with ranks_of(4) as made:
+        yield made
+
+
+def recorded(lists: tuple[str, ...], name: str, p: int, m: int) -> Program:
+    """An order of published code, with the reductions and the optimizer at the end as our lowering has them."""
+    own = program_of(name, p=p, m=m)
+    ends = (Op.REDUCE_GRAD, Op.SYNC, Op.STEP)
+    full = [
+        _list(text, rank, p) + [x for x in own.instructions(rank) if x.op in ends] for rank, text in enumerate(lists)
+    ]
+    return Program.from_instructions(full, own.placement)
+
+
+def read(text: str) -> Program:
+    """A program of the order notation."""
+    made = order_text.read(Source("order.txt", text))
+    assert isinstance(made, Program)
+    return made
+
+
+def a_direction(name: str, **sizes: int) -> Program:
+    """Gradients on a communicator of their own, as the order notation writes it."""
+    text = order_text.write_program(lower(pipesched.load(name, **sizes)))
+    return read(re.sub(r"((?:send|recv):B\S+)", r"\1@1", text))
+
+
+def fused(name: str, seed: int, **sizes: int) -> Program:
+    """Neighbouring messages joined to batches at random, some of them on another communicator."""
+    rng = random.Random(seed)
+    program = program_of(name, **sizes)
+    channels: dict[tuple[int, int, bool], int] = {}
+    lists = []
+    for rank in range(program.ranks):
+        made: list[Instruction] = []
+        group, before = 0, False
+        for x in program.instructions(rank):
+            message = x.op.send or x.op.receive
+            if message:
+                ends = (rank, x.peer) if x.op.send else (x.peer, rank)
+                on = channels.setdefault((*ends, x.op in (Op.SEND_F, Op.RECV_F)), rng.randrange(2))
+                group += not before or rng.random() < 0.3
+                x = Instruction(x.op, x.stage, x.microbatch, x.peer, group, on)
+            before = message
+            made.append(x)
+        lists.append(made)
+    return Program.from_instructions(lists, program.placement, program.name)
+
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "Megatron's 1F1B, p = 2": lambda: recorded(fused_1f1b(2, 4), "1f1b", 2, 4),
+    "Megatron's 1F1B, p = 4": lambda: recorded(fused_1f1b(4, 6), "1f1b", 4, 6),
+    "DualPipe, p = 2": lambda: recorded(DUALPIPE[2, 4], "dualpipe", 2, 4),
+    "DualPipe, p = 4": lambda: recorded(DUALPIPE[4, 8], "dualpipe", 4, 8),
+    "a communicator a direction": lambda: a_direction("1f1b", p=3, m=4),
+    "a communicator a direction, looped": lambda: a_direction("interleaved", p=2, m=4),
+    "at random": lambda: fused("zb_v", 1, p=2, m=4),
+    "at random, looped": lambda: fused("interleaved", 2, p=3, m=6),
+    "at random, p = 4": lambda: fused("zb_h1", 3, p=4, m=6),
+}
+
+
+@pytest.mark.parametrize("tagged", [True, False], ids=["tags", "order"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_batch_is_one_call(ranks: Ranks, name: str, tagged: bool) -> None:
+    """Gradients are those of undivided training and nothing is left, with tags, and where the order of posts counts.
+
+    With tags a call holds what a batch has on one communicator, if that is more than one message, and each
+    communicator but the first is a process group.
+    """
+    stream = published(PROGRAMS[name]())
+    for rank, found in enumerate(ranks.run(len(stream.ranks), batched.batched, stream, tagged, False)):
+        assert found["error"] <= 1e-12 and found["loss"] <= 1e-12
+        assert found["left"] == found["handed"] == 0
+        if tagged:
+            batches = [x.parts for x in stream.ranks[rank] if x.op == BATCH]
+            sizes = [
+                sum(x.communicator == c for x in parts)
+                for parts in batches
+                for c in sorted({x.communicator for x in parts})
+            ]
+            assert sorted(found["batches"]) == sorted(size for size in sizes if size > 1)
+            assert found["groups"] == len(communicators(stream) - {0})
+
+
+def communicators(stream: Stream) -> set[int]:
+    return {x.communicator for rank in stream.ranks for instruction in rank for x in instruction.messages}
+
+
+@pytest.mark.parametrize("name", ["Megatron's 1F1B, p = 2", "Megatron's 1F1B, p = 4", "DualPipe, p = 4"])
+def test_a_rank_waits_for_its_whole_batch(ranks: Ranks, name: str) -> None:
+    """In the discipline of `strict`, where each send and receive blocks, a batch is posted before it is waited for."""
+    stream = published(PROGRAMS[name]())
+    for found in ranks.run(len(stream.ranks), batched.batched, stream, True, True):
+        assert found["error"] <= 1e-12
+
+
+@pytest.mark.parametrize("name", ["Megatron's 1F1B, p = 4", "DualPipe, p = 2", "at random, looped"])
+def test_evaluation_keeps_what_is_forward_of_a_batch(ranks: Ranks, name: str) -> None:
+    """The forwards of such a program and their messages run by themselves."""
+    stream = published(PROGRAMS[name]())
+    for found in ranks.run(len(stream.ranks), evaluated.evaluated, stream, True):
+        assert max(found["outputs"], found["losses"], found["trained"]) <= 1e-12
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_such_a_stream_is_of_version_2(name: str) -> None:
+    """What is written is read back, by who knows version 2; batches and communicators are part of the fingerprint."""
+    stream = published(PROGRAMS[name]())
+    text = dumps(stream)
+
+    assert stream.version == 2 and '"version": 2' in text
+    assert loads(text) == stream
+    with pytest.raises(StreamError, match="knows version 1, not 2"):
+        loads(text, 1)
+    others = [published(one) for one in (a_direction("1f1b", p=3, m=4), lower(pipesched.load("1f1b", p=3, m=4)))]
+    assert others[0].fingerprint != others[1].fingerprint and others[1].version == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('{"op":"BATCH","parts":[]}', "sends and receives"),
+        ('{"op":"BATCH","parts":[{"op":"F","stage":0,"microbatch":0}]}', "sends and receives"),
+        ('{"op":"BATCH","stage":0}', "BATCH has the fields op, parts"),
+        ('{"op":"SEND_F","stage":0,"microbatch":0,"peer":1,"communicator":-1}', "a whole number from 0 up"),
+        ('{"op":"F","stage":0,"microbatch":0,"communicator":1}', "F has the fields"),
+    ],
+)
+def test_what_is_no_batch_is_refused(change: str, said: str) -> None:
+    text = dumps(published(PROGRAMS["Megatron's 1F1B, p = 2"]()))
+    with pytest.raises(StreamError, match=said):
+        loads(text.replace('{"op":"F","stage":0,"microbatch":0}', change, 1))
