@@ -103,6 +103,7 @@ def verify(
     torch_version: str | None = None,
     stages: int | None = None,
     placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
     fsdp: bool = False,
     require_proof: bool = False,
@@ -143,6 +144,7 @@ def emit(
     torch_version: str | None = None,
     stages: int | None = None,
     placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
     **parameters: int | str,
 ) -> str:
@@ -180,6 +182,7 @@ def show(
     torch_version: str | None = None,
     stages: int | None = None,
     placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
     **parameters: int | str,
 ) -> Picture:
@@ -207,6 +210,7 @@ def why(
     torch_version: str | None = None,
     stages: int | None = None,
     placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
     **parameters: int | str,
 ) -> Why:
@@ -232,6 +236,7 @@ def compare(
     torch_version: str | None = None,
     stages: int | None = None,
     placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
     **parameters: int | str | Sequence[int],
 ) -> Comparison:
@@ -264,6 +269,7 @@ def diff(
     torch_version: str | None = None,
     stages: int | None = None,
     placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
     **parameters: int | str,
 ) -> Difference:
@@ -337,6 +343,7 @@ def run(
     torch_version: str | None = None,
     stages: int | None = None,
     placement: Sequence[int] | None = None,
+    frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
     **parameters: int | str,
 ) -> Rehearsal:

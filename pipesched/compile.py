@@ -24,7 +24,7 @@ from pipesched.inputs import read
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
-from pipesched.readers import Loaded, reader_of
+from pipesched.readers import Loaded, reader_of, with_frozen
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.targets import TARGETS
@@ -44,7 +44,7 @@ def load(source: Source, options: Options) -> Loaded:
         return load(loaded, options)
     if loaded.unit is None:
         _require_size(loaded, options.max_ops)
-    return loaded
+    return loaded if options.frozen is None else with_frozen(loaded, options.frozen)
 
 
 def examine(loaded: Loaded, options: Options) -> Examination:

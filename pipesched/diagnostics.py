@@ -107,6 +107,7 @@ class Code(enum.StrEnum):
     TRACE = "PS816"
     TRACE_DIFFERS = "PS817"
     TRACE_INCOMPLETE = "PS818"
+    TORCH_FROZEN = "PS819"
     NEEDS = "PS820"
     STREAMS_DIFFER = "PS821"
     STALLED = "PS822"

@@ -34,8 +34,10 @@ UNIT = "microbatches through 1/p of the model"
 @dataclass(frozen=True)
 class Options:
     """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
-    comm: strict where none is named; where one is, the time that messages take to queue under it counts too.
-    require_proof: it is an error unless it is an answer that is proved optimal.
+
+    comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
+    the stages of an order that are not trained. require_proof: it is an error unless it is an answer that is proved
+    optimal.
     """
 
     parameters: Mapping[str, int] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class Options:
     stages: int | None = None
     microbatches: int | None = None
     placement: tuple[int, ...] | None = None
+    frozen: tuple[int, ...] | None = None
     require_proof: bool = False
 
     def __post_init__(self) -> None:

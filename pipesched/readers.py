@@ -17,20 +17,24 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
 from pipesched.model.costs import Costs
-from pipesched.model.ops import KIND
-from pipesched.model.placement import most_ranks
+from pipesched.model.lists import Chosen
+from pipesched.model.ops import KIND, Op
+from pipesched.model.placement import Placement, most_ranks
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 
 Order: TypeAlias = Schedule | Program
+AnyOrder = TypeVar("AnyOrder", Schedule, Program)
 Known: TypeAlias = Callable[[str, str], bool]
 
 _ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:(?i:{KIND})[0-9]+\.[0-9]+\+?[ \t,]+){{2}}")
@@ -154,6 +158,45 @@ def _answer(source: Source) -> Source:
     from pipesched.formats import answer_read
 
     return answer_read.read(source).schedule
+
+
+def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
+    """An order of which these stages are not trained: a B there is an I.
+
+    A torch CSV has a B of every stage: where no I is wanted, it is nothing.
+
+    Raises:
+        PipeschedError: PS225, it is no order, or one of torch with its messages; PS803, a stage that is not there.
+    """
+    schedule, program = loaded.schedule, loaded.program
+    if loaded.unit is not None:
+        help = "write `frozen s in low .. high` behind its `stage` lines"
+        raise fail(Code.USAGE, f"{loaded.source} says itself which stages are frozen", help=help)
+    if loaded.torch and program is not None:
+        message = f"{loaded.source} has torch's messages, which go to frozen stages too"
+        raise fail(Code.USAGE, message, help="give the computes alone: `pipesched order FILE --format ps`")
+    if stages and stages[-1] >= schedule.stages:
+        message = f"stage {stages[-1]} is frozen; {loaded.source} has stages 0 .. {schedule.stages}"
+        raise fail(Code.FILE_DISAGREES, message)
+    placement = replace(schedule.placement, frozen=stages)
+    schedule = _as_frozen(schedule, placement, dropped=loaded.torch)
+    if program is not None:
+        schedule = schedule.with_program(_as_frozen(program, placement, dropped=False))
+    return replace(loaded, schedule=schedule)
+
+
+def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOrder:
+    """The same order with its B as its placement wants them; dropped: nothing stands for one that it does not want."""
+    full = np.flatnonzero((order.op == Op.B) & (order.stage >= 0) & (order.stage < placement.stages))
+    op = order.op.copy()
+    wanted = placement.wanted[Op.B, order.stage[full]]
+    op[full] = np.where(wanted < 0, -1 if dropped else Op.B, wanted)
+    at = np.flatnonzero(op >= 0)
+    if len(at) == len(op):
+        return replace(order, placement=placement, op=op)
+    columns = {name: getattr(order, name)[at] for name in ("stage", "microbatch", "second")}
+    start, origin = np.searchsorted(at, order.start).astype(np.int64), Chosen(order.origin, at)
+    return replace(order, placement=placement, op=op[at], start=start, origin=origin, **columns)
 
 
 def _require_sizes_alone(source: Source, parameters: Mapping[str, int]) -> None:

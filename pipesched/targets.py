@@ -88,7 +88,7 @@ class Torch(Target):
     def require(self, schedule: Schedule, program: Program | None) -> None:
         from pipesched.check.torch_order import check_torch_target
 
-        if found := [*check_torch_target(schedule, program)]:
+        if found := [*check_torch_target(schedule, program, messages=self.messages)]:
             raise PipeschedError(found)
 
     def pieces(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:

@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 
 from pipesched.compile import examine, load
-from pipesched.diagnostics import PipeschedError
+from pipesched.diagnostics import Code, PipeschedError
 from pipesched.examine import Options
 from pipesched.language.writer import write
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.release import Release
+from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
+from pipesched.verbs.emit import emit
+from pipesched.verbs.verify import verify
 from tests.depth import deep
 from tests.makers.ps_programs import Written, program
 from tests.oracles import frozen as oracle
@@ -132,6 +135,63 @@ def test_what_is_printed_says_the_same() -> None:
         assert again.placement.frozen == schedule.placement.frozen
         for name in ("op", "stage", "microbatch", "second", "start"):
             assert np.array_equal(getattr(again, name), getattr(schedule, name))
+
+
+def _split_behind(schedule: Schedule) -> bool:
+    """Whether a stage that is the first to learn behind others runs an I."""
+    frozen = schedule.placement.frozen
+    first = next(s for s in range(schedule.stages) if s not in frozen)
+    return first > 0 and bool(((schedule.op == Op.I) & (schedule.stage == first)).any())
+
+
+def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() -> None:
+    """Written, it has F and B, or I and W, of every stage and microbatch, in an order that ends; read with its frozen
+    stages it is the order that was written. What torch would train wrong is refused, written or read.
+    """
+    written = 0
+    for seed in range(deep(150)):
+        made, rng = program(seed), random.Random(seed)
+        if len(made.homes) == 2:
+            continue
+        frozen = frozen_of(rng, made.stages)
+        source, sizes = Source("x.ps", made.text(*lines(frozen))), Options({"p": made.ranks, "m": made.microbatches})
+        schedule = load(source, sizes).schedule
+        emission = emit(source, sizes, "torch-csv")
+        codes = {x.code for x in emission.report.diagnostics if x.severity == "error"}
+        if _split_behind(schedule):
+            assert Code.TORCH_FROZEN in codes
+        elif emission.order is not None:
+            text = "".join(emission.pieces())
+            whole = examine(load(Source("x.csv", text), Options()), Options()).report
+            assert not [x for x in whole.diagnostics if x.severity == "error"]
+            again = load(Source("x.csv", text), Options(frozen=tuple(frozen))).schedule
+            for name in ("op", "stage", "microbatch", "second", "start"):
+                assert np.array_equal(getattr(again, name), getattr(schedule, name)), text
+            written += 1
+        else:  # the last stage's forwards, a rank without a stage
+            assert codes <= {Code.TORCH_LAST_STAGE, Code.TARGET}
+    assert written > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "frozen", "code"),
+    [
+        ("x.csv", "0F0,0B0\n1F0,1B0\n", (0,), None),
+        ("x.csv", "0F0,0I0,0W0\n1F0,1B0\n", (0,), Code.FROZEN),
+        ("x.csv", "0F0,0B0\n1F0,1I0,1W0\n", (0,), Code.TORCH_FROZEN),
+        ("x.csv", "0F0,0B0\n1F0,1B0\n", (2,), Code.FILE_DISAGREES),
+        ("x.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", (0,), Code.USAGE),
+        ("x.ps", "schedule f(p, m) stage 0 on rank 0 rank 0 { F B }", (0,), Code.USAGE),
+        ("x.txt", "rank 0: F0.0\nrank 1: F1.0 B1.0\n", (0,), None),
+        ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (0,), Code.FROZEN),
+        ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (1,), None),
+        ("x.txt", "rank 0: F0.0 I0.0 W0.0\nrank 1: F1.0 I1.0 W1.0\n", (1,), Code.FROZEN),
+    ],
+)
+def test_an_order_with_frozen_stages(name: str, text: str, frozen: tuple[int, ...], code: Code | None) -> None:
+    """What stands in an order is meant: it is an error where nobody wants it, but for a B, which may be an I."""
+    report = verify(Source(name, text), Options({"p": 1, "m": 1} if name == "x.ps" else {}, frozen=frozen))
+    assert {x.code for x in report.diagnostics if x.severity == "error"} == (set() if code is None else {code})
 
 
 HEAD = "schedule f(p = 2, m = 2)\nstage s in 0 .. 2 * p on rank s % p\n"

@@ -134,8 +134,8 @@ PROGRAM_CHECKS = [
         Needs.OWN,
     ),
     Check(
-        "torch: one rank for a stage, a backward, and the forwards of the last stage in order",
-        ("PS804", "PS806", "PS901", "PS903"),
+        "torch: one rank for a stage, a backward, a full one behind frozen stages, the last stage's forwards in order",
+        ("PS804", "PS806", "PS819", "PS901", "PS903"),
         lambda x: check_torch_order(x.analysis.schedule, x.analysis.own, explicit=x.explicit),
         Needs.TORCH,
     ),

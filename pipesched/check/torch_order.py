@@ -2,12 +2,16 @@
 
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
     there is a backward       the loader counts one of every stage for each microbatch, whatever the file is for
+    behind frozen stages      of a stage whose input asks for no gradient a split backward finds none of the weights
+    the first trained stage
+    runs full backwards
     the last stage runs       torch appends each loss to a list when the forward of the last stage is done, and the
     its forwards in the       backward of microbatch i takes the i-th entry:
     order 0, 1, 2, …              forwards 1, 0     losses [loss of 1, loss of 0]     B0 starts from the loss of 1
     every rank has a stage    the rank of a row is its number
 
-A file is reported (PS804, PS806, PS901, PS903); a schedule that is to be emitted for torch is refused (PS814).
+A file is reported (PS804, PS806, PS819, PS901, PS903); a schedule that is to be emitted for torch is refused (PS814,
+PS819).
 Source: `_validate_schedule`, `_maybe_compute_loss` and `_maybe_get_loss` of ``torch.distributed.pipelining.schedules``.
 """
 
@@ -21,7 +25,7 @@ from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import among, computes
 from pipesched.model.numbers import ranges
-from pipesched.model.ops import Op
+from pipesched.model.ops import Op, Result
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import ACTIONS, NEWEST
@@ -31,9 +35,10 @@ _LISTED = 8  # stages or ranks that a message names
 
 
 def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: bool) -> Iterator[Diagnostic]:
-    """PS804, PS806 or PS901, PS903. explicit: the user named torch as the target, so two ranks are an error."""
+    """PS804, PS806 or PS901, PS819, PS903. explicit: the user named torch as the target, so two ranks are an error."""
     order = schedule if program is None else program
     yield from _last_stage(order)
+    yield from _behind_frozen(schedule)
     yield from _several_ranks(order, Code.TORCH_TWO_RANKS if explicit else Code.TWO_RANKS)
     if schedule.forward_only and len(schedule):
         yield Diagnostic(
@@ -45,8 +50,11 @@ def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: 
         )
 
 
-def check_torch_target(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
-    """PS814, what torch's runtime cannot run; `program` where its own messages are to be kept."""
+def check_torch_target(schedule: Schedule, program: Program | None, *, messages: bool) -> Iterator[Diagnostic]:
+    """PS814, what torch's runtime cannot run; PS819, what it trains wrong.
+
+    program: where its own messages are to be kept. messages: they are written, these or others.
+    """
     if shared := stages_on_several_ranks(schedule):
         stage, at = next(iter(shared.items()))
         yield _refused(
@@ -61,10 +69,14 @@ def check_torch_target(schedule: Schedule, program: Program | None) -> Iterator[
     if len(unknown := np.flatnonzero(~among(schedule.op, ACTIONS))):
         names = " and ".join(Op(op).name for op in np.unique(schedule.op[unknown]).tolist())
         yield _refused(schedule, f"it runs {names}", "torch knows no such operation", f"emit it with {_INSTEAD}")
-    if schedule.placement.frozen:
+    yield from _behind_frozen(schedule)
+    if messages and schedule.placement.frozen:
         stages = ranges(schedule.placement.frozen)
-        why, note = f"it has frozen stages: {stages}", "torch's loader asks for a B or an I and W of every stage"
-        yield _refused(schedule, why, note, "leave the `frozen` lines out, and freeze the modules")
+        why, note = (
+            f"it has frozen stages: {stages}",
+            "torch sends gradients to frozen stages too, which have a B there",
+        )
+        yield _refused(schedule, why, note, "`--target torch-csv` has that B, and leaves the messages to torch")
     if len(schedule) and schedule.forward_only:
         asks = f"torch's loader asks for {schedule.microbatches} backwards of every stage"
         yield _refused(schedule, "it has no backward", asks, f"emit it with {_INSTEAD}")
@@ -129,6 +141,24 @@ def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
             ),
             f"run the forwards of stage {last} in the order 0, 1, 2, …",
         )
+
+
+def _behind_frozen(schedule: Schedule) -> Iterator[Diagnostic]:
+    """The first I of each stage that is trained behind frozen ones alone."""
+    placement = schedule.placement
+    wants = placement.wants
+    for stage in range(placement.stages) if placement.frozen else ():
+        before = placement.read(stage)
+        halves = np.flatnonzero((schedule.op == Op.I) & (schedule.stage == stage))
+        if wants[Result.WEIGHTS][stage] and before and not wants[Result.GRADIENT][list(before)].any() and len(halves):
+            yield Diagnostic(
+                Code.TORCH_FROZEN,
+                f"stage {stage} is the first that is trained, and its backward is split: torch leaves its weights "
+                "without a gradient",
+                (label(schedule, int(halves[0]), "its input asks for no gradient, so W finds nothing to do"),),
+                ("nothing is raised, in torch 2.13 and 2.15; with full backwards it is right",),
+                f"write B for the I and W of stage {stage}",
+            )
 
 
 def _batches(program: Program) -> Iterator[Diagnostic]:

@@ -41,8 +41,8 @@ def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers that ascend as half-open ranges: ``0 .. 3, 5``."""
-    return ", ".join(str(low) if high - low == 1 else f"{low} .. {high}" for low, high in runs(numbers))
+    """Numbers that ascend, as people say them: ``0 to 3, 5``."""
+    return ", ".join(str(low) if high - low == 1 else f"{low} to {high - 1}" for low, high in runs(numbers))
 
 
 _UNITS = re.compile(r"([0-9]*\.?[0-9]+)\s*([kKMGT]i?[bB]?|[bB]|bytes|%)", re.ASCII)

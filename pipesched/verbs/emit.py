@@ -14,11 +14,12 @@ from pipesched import compile, render
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
 from pipesched.lower.torch_actions import torch_actions
+from pipesched.lower.torch_frozen import with_backwards
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, first_with
-from pipesched.readers import TORCH_CSV, reader_of
+from pipesched.readers import TORCH_CSV, Loaded, reader_of
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.targets import TARGETS
@@ -92,6 +93,11 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     final = first.having(order if isinstance(order, Program) else None, version)
     if not final.report.ok:  # what is wrong with the file itself is reported in its own terms
         return Emission(final.report if first.report.ok else first.report, to)
+    if isinstance(order, Schedule) and order.placement.frozen:
+        order = with_backwards(order, final.analysis.timeline)
+        whole = compile.examine(Loaded(loaded.source, order, torch=True), Options(torch_version=version))
+        if not whole.report.ok:
+            return Emission(whole.report, to)
     return Emission(final.report, to, order, loaded.sizes, version or DEFAULT)
 
 

@@ -71,6 +71,7 @@ _TORCH = (
     Option("torch_version", values.version, f"Rules for a torch CSV [default: {DEFAULT}].", f"{OLDEST}..{NEWEST}"),
     Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
+    Option("frozen", values.stages, "Stages of a CSV or an order that are not trained; both ends.", "S|A,B|A..B"),
 )
 _ALL, _READ = (*SIZES, _LIMIT, *_CHECKS, *_TORCH), (_LIMIT, *_TORCH)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.model.numbers import cap_help, number
+from pipesched.model.placement import STAGES
 from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.source import Source
 
@@ -178,6 +179,16 @@ def ranks(value: object) -> tuple[int, ...]:
         found = tuple(map(whole, value.split(",") if isinstance(value, str) else _listed(value, what)))
         if all(0 <= rank < 10**9 for rank in found):
             return found
+    raise Not(value, what)
+
+
+def stages(value: object) -> tuple[int, ...]:
+    """Stages, ascending: ``[0, 1]``, or as a text ``0..2,5``, a range with both ends."""
+    what = "stages such as 0,1 or 0..2"
+    with suppress(ValueError):
+        found = sizes(value if isinstance(value, str) else tuple(_listed(value, what)))
+        if found.count <= STAGES and all(low >= 0 for low, _ in found.ranges):
+            return tuple(sorted(set(found)))
     raise Not(value, what)
 
 

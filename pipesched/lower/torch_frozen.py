@@ -1,0 +1,54 @@
+"""An order with frozen stages as torch wants it: with a B of every stage, for its loader counts them.
+
+    frozen, a trained stage before it      its I is a B, in which torch finds no weight that asks for a gradient
+    frozen, no trained stage before it     a B on its rank, when the last backward of its microbatch is over
+
+A B of the second kind does nothing in torch but let go of what its F gave, and takes no time; so the order of all else
+stays, and ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pipesched.analysis.timeline import Timeline
+from pipesched.model.columns import makes
+from pipesched.model.lists import Chosen
+from pipesched.model.ops import Op, Result
+from pipesched.model.schedule import Schedule
+
+
+def with_backwards(schedule: Schedule, times: Timeline) -> Schedule:
+    """The order, all of it of trained stages; times: of a schedule that finishes."""
+    placement = schedule.placement
+    frozen = np.isin(schedule.stage, placement.frozen)
+    op = np.where(frozen & (schedule.op == Op.I), Op.B, schedule.op).astype(schedule.op.dtype)
+    stages = np.flatnonzero(~placement.wants[Result.GRADIENT])
+    backward = np.flatnonzero(makes(schedule.op, Result.GRADIENT))
+    backward = backward[np.argsort(times.end[backward], kind="stable")]
+    last = np.full(placement.microbatches, -1, dtype=np.int64)
+    last[schedule.microbatch[backward]] = backward  # of repeated microbatches the last one stays
+    stage, microbatch = (x.ravel() for x in np.meshgrid(stages[::-1], np.arange(placement.microbatches), indexing="ij"))
+    after = last[microbatch]
+    rank = placement.table[stage, microbatch]
+    where = np.empty(len(stage), dtype=np.int64)
+    for number, (source, home) in enumerate(zip(after.tolist(), rank.tolist(), strict=True)):
+        low, high = int(schedule.start[home]), int(schedule.start[home + 1])
+        there = low + int(np.searchsorted(times.start[low:high], times.end[source], side="left"))
+        where[number] = max(there, source + 1) if int(schedule.rank[source]) == home else there
+    order = np.lexsort((np.arange(len(where)), times.end[after], rank, where))
+    where, stage, microbatch, rank = where[order], stage[order], microbatch[order], rank[order]
+    added = np.searchsorted(np.sort(rank), np.arange(schedule.ranks + 1))
+    at = np.insert(np.arange(len(schedule)), where, -1)
+    return replace(
+        schedule,
+        placement=replace(placement, frozen=()),
+        op=np.insert(op, where, Op.B),
+        stage=np.insert(schedule.stage, where, stage),
+        microbatch=np.insert(schedule.microbatch, where, microbatch),
+        second=np.insert(schedule.second, where, values=False),
+        start=schedule.start + added,
+        origin=Chosen(schedule.origin, at),
+    )
