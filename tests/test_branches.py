@@ -5,7 +5,9 @@ The oracle (`oracles/branches.py`) knows names and sets alone; files are written
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections import Counter
 from fractions import Fraction
 
@@ -13,6 +15,8 @@ import numpy as np
 import pytest
 
 import pipesched
+from pipesched.analysis.dependencies import Dependencies
+from pipesched.check.handover import check_handover
 from pipesched.compile import Options, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.language import writer
@@ -20,10 +24,15 @@ from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
+from pipesched.views import graph, spreadsheet, svg, trace
+from pipesched.views.chart import chart
 from tests.depth import deep
 from tests.makers.branches import random_model, random_orders, text
+from tests.makers.random_programs import whole
 from tests.oracles import simulate
-from tests.oracles.branches import Model, Slot, peaks, play
+from tests.oracles.branches import Model, Slot, Step, peaks, play
+from tests.readers.pages import Opened, place, tip
+from tests.test_deadlock_explorer import differences
 
 UNET = """\
 schedule unet(p, m = 2 * p)
@@ -108,6 +117,71 @@ def test_orders_by_chance_stop_where_the_simulation_does() -> None:
         assert ("PS306" in codes) == (not made.finished), (seed, codes)
 
 
+def small(rng: random.Random) -> Analysis:
+    """A schedule of a few messages, which ends."""
+    while True:
+        model = random_model(rng)
+        if model.ranks > 1 and 0 < len(model.messages()) <= 7:
+            said = text(model, random_orders(model, rng), rng)
+            if (made := Analysis(load(Source("branches.ps", said), Options()).schedule)).finished:
+                return made
+
+
+def harmed(made: Analysis, rng: random.Random) -> Program:
+    """Its program, where some neighbours have changed places, or a message has lost an end."""
+    assert made.program is not None
+    lists = [made.program.instructions(rank) for rank in range(made.program.ranks)]
+    for _ in range(rng.randint(0, 4)):
+        mine = rng.choice(lists)
+        i = rng.randrange(len(mine) - 1) if len(mine) > 1 else 0
+        mine[i : i + 2] = mine[i : i + 2][::-1]
+    if rng.random() < 0.2:
+        mine = rng.choice(lists)
+        mine[:] = [x for x in mine if not (x.op.send or x.op.receive) or rng.random() < 0.8]
+    return Program.from_instructions([whole(mine) for mine in lists], made.schedule.placement)
+
+
+def test_verdicts_are_those_of_all_interleavings() -> None:
+    """Where each rank stops under every model, and the least capacity, if messages are put in other orders."""
+    for seed in range(deep(60)):
+        rng = random.Random(seed)
+        program = harmed(small(rng), rng)
+        assert not differences(program), (seed, [program.instructions(r) for r in range(program.ranks)])
+
+
+def test_what_is_not_received_or_not_yet_made_is_found() -> None:
+    """PS308 and PS309 of each message, by the stages at both of its ends."""
+    seen: Counter[str] = Counter()
+    for seed in range(deep(150)):
+        rng = random.Random(seed)
+        made = small(rng)
+        program = harmed(made, rng)
+        order = program.computes
+        if any(x.second for r in range(order.ranks) for x in order.order(r)):
+            continue
+        placement = made.schedule.placement
+        lists = [[str(x) for x in program.instructions(r)] for r in range(program.ranks)]
+        wrong: Counter[str] = Counter()
+        for mine in lists:
+            for i, name in enumerate(mine):
+                if (found := re.fullmatch(r"(\d+)([FIB])(\d+)", name)) is None:
+                    continue
+                s, letter, mb = int(found[1]), found[2], found[3]
+                others = placement.read(s) if letter == "F" else placement.readers[s]
+                away = [t for t in others if placement.table[t, int(mb)] != placement.table[s, int(mb)]]
+                kind, step = ("F", -1) if letter == "F" else ("B", 1)
+                ends = [f"{s}RECV_{kind}{mb}" + ("" if t == s + step else f"<{t}") for t in away]
+                wrong["PS308"] += sum(end not in mine[:i] for end in ends)
+            for i, name in enumerate(mine):
+                if (found := re.fullmatch(r"(\d+)SEND_([FB])(\d+)(>\d+)?", name)) is not None:
+                    made_by = [f"{found[1]}{x}{found[3]}" for x in ("F" if found[2] == "F" else "IB")]
+                    wrong["PS309"] += not any(x in mine[:i] for x in made_by)
+        codes = Counter(str(x.code) for x in check_handover(program, order, Dependencies.of(order)))
+        assert {code for code, count in wrong.items() if count} == codes.keys(), (seed, wrong, codes, lists)
+        seen += wrong
+    assert seen["PS308"] > 10 and seen["PS309"] > 10
+
+
 def test_a_written_file_says_the_same() -> None:
     """What is printed of such a schedule evaluates to it: order, placement and readers."""
     for seed in range(deep(60)):
@@ -128,8 +202,56 @@ def test_a_skip_costs_its_messages_and_no_memory() -> None:
     assert report.peak == chain.peak == (8, 8, 8, 8)
 
 
+def test_every_picture_shows_every_reader() -> None:
+    """The graph, the table, the trace and the figure have an edge or a message for each input of the simulation."""
+    for seed in range(deep(30)):
+        rng = random.Random(seed)
+        model = random_model(rng)
+        schedule = load(Source("a.ps", text(model, random_orders(model, rng), rng)), Options()).schedule
+        drawn = chart(schedule)
+        if not drawn.analysis.finished:
+            continue
+        wanted = {(name(x), name(y)) for y in model.steps() for x in model.inputs(y)}
+        made = graph.graph(drawn)
+        label = dict(made.nodes(data="label"))
+        inputs = [x for x in made.edges(data="kind") if x[2] in ("needs", "message")]
+        assert len(inputs) == len(wanted) and {(label[a], label[b]) for a, b, _ in inputs} == wanted
+        assert sum(kind == "message" for _, _, kind in inputs) == len(model.messages())
+        rows = [line.split(",") for line in spreadsheet.csv(drawn).splitlines()[1:]]
+        assert {(x, f"{row[2]}{row[3]}.{row[4]}") for row in rows for x in row[7].split()} == wanted
+        events = json.loads(trace.render(drawn))["traceEvents"]
+        arrows = Counter(event["ph"] for event in events if event["ph"] in "sf")
+        assert arrows == Counter({"s": len(model.messages()), "f": len(model.messages())})
+        figure = svg.render(drawn, svg.Svg(messages=True))
+        assert len(re.findall(r'<path class="[fg]"', figure)) == len(model.messages())
+
+
+def name(step: Step) -> str:
+    return f"{step[0]}{step[1]}.{step[2]}"
+
+
+def test_the_page_says_what_a_reader_waits_for(opened: Opened) -> None:
+    """Each input of the operation under the pointer, on a line of its own."""
+    drawn = chart(pipesched.load(Source("unet.ps", UNET), p=3, m=2))
+    page, schedule = opened(drawn), drawn.schedule
+    for index in range(len(schedule)):
+        x = schedule[index]
+        page.mouse("mouseMoved", *place(page, index))
+        told = [line for line in tip(page) if line.startswith("waits for ")]
+        if x.op.name == "F":
+            others = {(x.stage - 1), 5 - x.stage} if x.stage > 2 else {x.stage - 1} - {-1}
+        else:
+            others = {t for t in range(6) if x.stage == t - 1 or (t > 2 and x.stage == 5 - t)}
+        letter = x.op.name if others else "F"
+        names = {f"{letter}{t}.{x.microbatch}" for t in others} or {f"F5.{x.microbatch}"} - {f"F0.{x.microbatch}"}
+        if (x.op.name, x.stage) == ("F", 0):
+            assert told == ["waits for nothing: the first stage"]
+        else:
+            assert {line.split()[2] for line in told} == names and len(told) == len(names)
+
+
 @pytest.mark.parametrize(
-    ("line", "place", "said"),
+    ("line", "where", "said"),
     [
         ("stage s in 0 .. 4 on rank s reads s", "s", "stage 0 reads stage 0"),
         ("stage s in 0 .. 4 on rank s reads s - 1, s + 1", "s + 1", "stage 0 reads stage 1"),
@@ -152,14 +274,14 @@ def test_a_skip_costs_its_messages_and_no_memory() -> None:
         ("stage s in 0 .. 4 on rank s read s - 1", "read", "expected"),
     ],
 )
-def test_what_no_stage_can_read_is_found_at_its_place(line: str, place: str, said: str) -> None:
+def test_what_no_stage_can_read_is_found_at_its_place(line: str, where: str, said: str) -> None:
     """PS1xx and PS2xx, with the words that say it."""
     with pytest.raises(PipeschedError) as caught:
         load(Source("a.ps", f"schedule a(m = 2)\n{line}\nrank r {{ repeat m {{ F B }} }}\n"), Options())
     first = caught.value.diagnostics[0]
     assert first.code < "PS3" and said in first.message, first
     span = first.labels[0].span
-    assert span is not None and (span.text == place or not place), span.text
+    assert span is not None and (span.text == where or not where), span.text
 
 
 def test_routes_agree_on_who_reads_whom() -> None:

@@ -8,15 +8,15 @@ torch's runtime asserts both, on one rank, while the others wait for the time-ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import Ints, among, computes
-from pipesched.model.ops import MAKERS, RECEIVES, SENDS, USERS, Op
+from pipesched.model.columns import NEIGHBOUR, Column, Ints, among, computes
+from pipesched.model.ops import MAKERS, RECEIVES, SENDS, USERS, Instruction, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
@@ -28,39 +28,55 @@ def check_handover(program: Program, schedule: Schedule, dependencies: Dependenc
     at = np.flatnonzero((program.stage >= 0) & (program.stage < stages) & (program.microbatch >= 0))
     at = at[program.microbatch[at] < microbatches]
     size = stages * microbatches
+    needed = dependencies.messages()
+    other = program.stage + NEIGHBOUR[program.op] if program.other is None else program.other
+    names, known = _names(schedule.stage[needed.producer], schedule.stage[needed.consumer], stages)
 
-    def first(ops: Iterable[Op]) -> Ints:
-        """Where (stage, microbatch) has one of the ops first; len(program) if nowhere."""
-        chosen = at[among(program.op[at], ops)][::-1]
+    def first(found: Ints, key: Ints, size: int) -> Ints:
+        """By key the first of these instructions; len(program) where there is none."""
         table = np.full(size, len(program), dtype=np.int64)
-        table[program.stage[chosen].astype(np.int64) * microbatches + program.microbatch[chosen]] = chosen
+        table[key[::-1]] = found[::-1]
         return table
 
     for receive, send in zip(RECEIVES, SENDS, strict=True):
-        users = np.flatnonzero(among(schedule.op, USERS[receive.result]) & dependencies.crosses)
-        made = first(MAKERS[send.result])
-        yield from _unreceived(program, schedule, dependencies, index, users, first([receive]), receive)
+        here = at[program.op[at] == receive]
+        pair, _ = _names(other[here], program.stage[here], stages, known)
+        here, pair = here[pair >= 0], pair[pair >= 0]
+        received = first(here, pair * microbatches + program.microbatch[here], len(known) * microbatches)
+        which = among(schedule.op[needed.consumer], USERS[receive.result])
+        where = received[names[which] * microbatches + schedule.microbatch[needed.consumer[which]]]
+        yield from _unreceived(program, schedule, index, needed.producer[which], needed.consumer[which], where, receive)
+        makers = at[among(program.op[at], MAKERS[send.result])]
+        made = first(makers, program.stage[makers].astype(np.int64) * microbatches + program.microbatch[makers], size)
         yield from _unproduced(program, np.flatnonzero(program.op == send), made, microbatches, size)
 
 
+def _names(source: Column, target: Column, stages: int, known: Ints | None = None) -> tuple[Ints, Ints]:
+    """A number for each pair of stages, -1 for one that is not known, and the pairs that are; by default all are."""
+    pair = source.astype(np.int64) * stages + target
+    known = np.unique(pair) if known is None else known
+    if not len(known):
+        return np.full(len(pair), -1, dtype=np.int64), known
+    number = np.minimum(np.searchsorted(known, pair), len(known) - 1)
+    return np.where(known[number] == pair, number, -1), known
+
+
 def _unreceived(
-    program: Program, schedule: Schedule, dependencies: Dependencies, index: Ints, users: Ints, received: Ints, op: Op
+    program: Program, schedule: Schedule, index: Ints, producers: Ints, users: Ints, received: Ints, op: Op
 ) -> Iterator[Diagnostic]:
-    key = schedule.stage[users].astype(np.int64) * schedule.microbatches + schedule.microbatch[users]
-    first = received[key]
-    elsewhere = program.rank[np.minimum(first, len(program) - 1)] != schedule.rank[users]
-    late = elsewhere | (first > index[users])
-    for (user, where), more in limited(list(zip(users[late].tolist(), first[late].tolist(), strict=True))):
-        compute = schedule[user]
-        name = f"{compute.stage}{op.name}{compute.microbatch}"
+    elsewhere = program.rank[np.minimum(received, len(program) - 1)] != schedule.rank[users]
+    late = elsewhere | (received > index[users])
+    found = zip(users[late].tolist(), producers[late].tolist(), received[late].tolist(), strict=True)
+    for (user, producer, where), more in limited(list(found)):
+        compute, made = schedule[user], schedule[producer]
+        other = -1 if made.stage == compute.stage + op.kind.of else made.stage
+        name = str(Instruction(op, compute.stage, compute.microbatch, other=other))
         labels = [label(program, int(index[user]), f"its input is not received: {name} is missing before it")]
         if where < len(program):
             labels.append(label(program, where, "it is received only here"))
-        source = int(schedule.rank[dependencies.producer[user]])
         yield Diagnostic(
             Code.NOT_RECEIVED,
-            f"{compute} needs {schedule[int(dependencies.producer[user])]} of rank {source}, "
-            "which is not received before it",
+            f"{compute} needs {made} of rank {int(schedule.rank[producer])}, which is not received before it",
             tuple(labels),
             notes(more),
             f"put {name} before it",

@@ -143,4 +143,7 @@ class Program(RankLists):
             column("communicator", np.int32),
             column("second", np.bool_),
             np.cumsum([0] + [len(x) for x in lists], dtype=np.int64),
+            other=None
+            if placement.chain
+            else np.array([x.other if x.other >= 0 else x.stage + x.op.kind.of for x in flat], dtype=np.int32),
         )

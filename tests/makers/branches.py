@@ -10,7 +10,7 @@ from tests.oracles.branches import Model, Slot
 
 
 def random_model(rng: random.Random) -> Model:
-    """Up to 7 stages on up to 4 ranks, up to 4 microbatches; every stage but the last has a reader."""
+    """Up to 7 stages on up to 4 ranks, up to 4 microbatches; every stage but the last has a reader. Some are frozen."""
     stages, ranks = rng.randint(1, 7), rng.randint(1, 4)
     rank_of = [rng.randrange(ranks) for _ in range(stages)]
     used = sorted(set(rank_of))
@@ -23,12 +23,14 @@ def random_model(rng: random.Random) -> Model:
     cost = {key: tuple(rng.choice(amounts) for _ in range(stages)) for key in "FIWBM"}
     cost["B"] = tuple(i + w for i, w in zip(cost["I"], cost["W"], strict=True))
     cost["C"] = tuple(rng.choice([Fraction(0), Fraction(0), *amounts]) for _ in range(stages))
+    frozen = {s for s in range(stages) if rng.random() < 0.4} if rng.random() < 0.3 else set()
     return Model(
         [used.index(rank) for rank in rank_of],
         [frozenset(read) for read in reads],
         rng.randint(1, 4),
         rng.random() < 0.5,
         cost,
+        frozenset(frozen),
     )
 
 
@@ -59,6 +61,7 @@ def text(model: Model, orders: Sequence[Sequence[Slot]], rng: random.Random) -> 
         read += rng.sample(read, rng.randint(0, 1))
         plain = model.reads[stage] == ({stage - 1} if stage else set()) and rng.random() < 0.5
         lines.append(f"stage {stage} on rank {rank}" + ("" if plain else f" reads {', '.join(map(str, read))}"))
+    lines += [f"frozen {stage}" for stage in sorted(model.frozen)]
     rows = (f"{key} = [{', '.join(str(float(x)) for x in row)}]" for key, row in model.cost.items() if key != "B")
     lines.append(f"costs {', '.join(rows)}")
     for rank, order in enumerate(orders):

@@ -6,6 +6,9 @@ A step is named by its letter, its stage and its microbatch. What it waits for:
     I(s), B(s)   I or B of every stage that reads s; of the stage that nobody reads, its own F
     W(s)         its own I
 
+A frozen stage has no W, and an I where something before it is trained; without that it has its F alone, which keeps
+nothing when it is over.
+
 A rank runs its slots in the order of its list; a slot has one step, or two that run as one. What another rank has made
 comes the latency of its stage later. Each of these is one message, for one reader.
 """
@@ -23,13 +26,17 @@ Slot: TypeAlias = tuple[Step, ...]
 
 @dataclass(frozen=True)
 class Model:
-    """rank_of, reads: by stage. fused: whether backwards are B. cost: by letter and stage, C the latency; M: held."""
+    """rank_of, reads: by stage. fused: whether backwards are B. cost: by letter and stage, C the latency; M: held.
+
+    frozen: the stages that are not trained.
+    """
 
     rank_of: Sequence[int]
     reads: Sequence[frozenset[int]]
     microbatches: int
     fused: bool
     cost: Mapping[str, Sequence[Fraction]]
+    frozen: frozenset[int] = frozenset()
 
     @property
     def stages(self) -> int:
@@ -39,6 +46,16 @@ class Model:
     def ranks(self) -> int:
         return max(self.rank_of) + 1
 
+    def letters(self, stage: int) -> str:
+        """The kinds that run of a stage."""
+        if stage not in self.frozen:
+            return "FB" if self.fused else "FIW"
+        return "FI" if self.fed(stage) else "F"
+
+    def fed(self, stage: int) -> bool:
+        """Whether a stage before it is trained."""
+        return any(other not in self.frozen or self.fed(other) for other in self.reads[stage])
+
     def inputs(self, step: Step) -> set[Step]:
         """What must have run before a step can."""
         letter, stage, i = step
@@ -47,11 +64,10 @@ class Model:
         if letter == "W":
             return {("I", stage, i)}
         after = {other for other in range(self.stages) if stage in self.reads[other]}
-        return {(letter, other, i) for other in after} or {("F", stage, i)}
+        return {(self.letters(other)[1], other, i) for other in after} or {("F", stage, i)}
 
     def steps(self) -> list[Step]:
-        letters = "FB" if self.fused else "FIW"
-        return [(x, s, i) for x in letters for s in range(self.stages) for i in range(self.microbatches)]
+        return [(x, s, i) for s in range(self.stages) for x in self.letters(s) for i in range(self.microbatches)]
 
     def messages(self) -> set[tuple[str, int, int, int]]:
         """Whether F or B, from which stage, for which stage, of which microbatch: all that cross ranks."""
@@ -90,6 +106,8 @@ def peaks(model: Model, orders: Sequence[Sequence[Slot]], at_input: Fraction) ->
                 most = max(most, now)
             for letter, stage, _ in slot:
                 share = {"F": Fraction(0), "I": at_input, "W": 1 - at_input, "B": Fraction(1)}[letter]
+                if stage in model.frozen:
+                    share = Fraction(letter == model.letters(stage)[-1])
                 now -= share * model.cost["M"][stage]
         found.append(most)
     return found

@@ -86,14 +86,14 @@ def _channel(rank: int, x: Instruction) -> Channel:
 def _lines(rank: int, instructions: list[Instruction]) -> list[Line]:
     """The list cut into lines, and one more: at the end a rank waits for its SENDs."""
     lines: list[Line] = []
-    latest: dict[tuple[Op, int, int], End] = {}
+    latest: dict[tuple[Op, int, int, int], End] = {}  # by what it carries, and the stage at the other end
     for i, j in _cuts(instructions):
         part = instructions[i:j]
         wanted = [(CONSUMED[x.op], x.stage, x.microbatch) for x in part if x.op in CONSUMED]
-        awaits = tuple(latest[key] for key in wanted if key in latest)
+        awaits = tuple(end for key in wanted for one, end in latest.items() if one[:3] == key)
         ends = tuple((rank, n) for n in range(i, j) if _message(instructions[n]))
         lines.append(Line(i, ends, awaits, part[0].op is Op.SYNC))
-        latest |= {(instructions[n].op, instructions[n].stage, instructions[n].microbatch): (r, n) for r, n in ends}
+        latest |= {(x.op, x.stage, x.microbatch, x.other): (r, n) for r, n in ends for x in [instructions[n]]}
     sends = tuple(end for line in lines for end in line.ends if instructions[end[1]].op.send)
     return [*lines, Line(len(instructions), awaits=sends)]
 
