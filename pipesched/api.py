@@ -12,7 +12,8 @@ the object of ``--json``, `exit_status` how the command ends. Other keywords are
 
     target         a built-in name, a path, a `Source`, what `load` returns, or an order in memory: rows of cells of
                    torch's CSV or of words such as F0.1, a dict from rank to torch's actions, a schedule of torch
-    comm           the communication model whose failure counts
+    comm           the communication model whose failure counts, strict unless named; named, a report has the makespan
+                   where messages wait for their turn under it
     mem_cap        in microbatches through 1/p of the model: one, or one a rank
     costs          a text ``F=1,B=2``, a dict, the `Path` of a TOML file, or `Costs`
     release        when activations are freed: ``W``, ``I``, ``split:x``, ``torch`` or ``I=a,W=b``
