@@ -3,6 +3,7 @@
     F[c], I[c], B[c]   the smallest microbatch of chunk c for which that kind has not run here; I and B are one kind
     W[c]               the oldest I of chunk c whose W is missing;  W: of any chunk;  drain W: all of them
     F[c](i)            microbatch i, which then counts as run
+    pending(c)         how many I of chunk c have no W yet;  pending: of all chunks
 
 An operation is kept as two integers, its site and stage * microbatches + microbatch; the columns are made at the end.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
@@ -98,9 +100,9 @@ class Emitter:
             turns[chunk] = Turn(low, end, chunk, stage * self.microbatches)
         return turns | {None: turns[0]} if len(turns) == 1 else turns
 
-    def functions(self) -> dict[str, Callable[..., None]]:
-        """The emission functions by the names that translated programs call."""
-        made: dict[str, Callable[..., None]] = {"drain": self._drain, "pair": self._pair}
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What translated programs call, by name."""
+        made: dict[str, Callable[..., Any]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
         for kind in COMPUTES:  # I and B make a gradient first, and take turns
             made |= {kind.name: self._next(kind), f"{kind.name}_at": self._named(kind)}
         return made | {"W": self._weight}
@@ -152,6 +154,11 @@ class Emitter:
         if not self._oldest(site, chunk):
             raise self._none_pending(f"rank {self.rank}" if chunk is None else f"chunk {chunk} of rank {self.rank}")
 
+    def _pending(self, chunk: int | None = None) -> int:
+        if chunk is not None and not 0 <= chunk < len(self.chunks):
+            raise self._no_chunk("W", chunk, f"pending({chunk})")
+        return len(self.pending.queues[chunk])
+
     def _drain(self, site: int, chunk: int | None = None) -> None:
         while self._oldest(site, chunk):
             pass
@@ -171,7 +178,7 @@ class Emitter:
     def _pair(self) -> None:
         self.second.append(len(self.sites) - 1)
 
-    def _no_chunk(self, op: str, chunk: int | None) -> Halt:
+    def _no_chunk(self, op: str, chunk: int | None, said: str = "") -> Halt:
         count = len(self.chunks)
         if chunk is None and count:
             return Halt(
@@ -184,7 +191,7 @@ class Emitter:
         held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks 0 .. {count}"
         bare = f"a rank with one stage needs none: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
         help = bare if count == 1 else f"there are {op}[0] to {op}[{count - 1}]" if count else "give it a stage"
-        message = f"{op}[{chunk}]: rank {self.rank} holds {held}"
+        message = f"{said or f'{op}[{chunk}]'}: rank {self.rank} holds {held}"
         return Halt(Code.CHUNK, message, "there is no such chunk here", f"chunks count from 0; {help}")
 
     def _past_the_end(self, op: str, turn: Turn) -> Halt:

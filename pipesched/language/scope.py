@@ -26,7 +26,8 @@ class Binding:
     """A name that is known: its kind (of the result, for a function), how many arguments it takes, what a call costs.
 
     arity: None for a value; for a function the least and greatest count of arguments (greatest None: any number).
-    bare: a function that may also be named without arguments (``peak``).
+    bare: a function that may also be named without arguments (``peak``). now: what the program of a rank knows of what
+    has run there (``pending``); a file may give the name a meaning of its own.
     """
 
     kind: Kind = "number"
@@ -34,6 +35,7 @@ class Binding:
     cost: int = 1
     span: Span | None = None
     bare: bool = False
+    now: bool = False
 
 
 BUILTINS = {
@@ -102,7 +104,7 @@ class Scope:
             self.report(Code.REDEFINED, message, Label(name.span, "defined here"), help="choose another name")
             return
         before = self.find(name.id)
-        if before is not None:
+        if before is not None and not before.now:
             labels = [Label(name.span, "defined again here")]
             if before.span is not None:
                 labels.append(Label(before.span, "first defined here"))

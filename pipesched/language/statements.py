@@ -19,7 +19,8 @@ from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call,
 from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.source import Span
 
-EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_at")), "drain", "pair", "steps")
+EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_at")), "drain", "pair", "pending", "steps")
+_NOW = {"pending": Binding(arity=(1, 1), bare=True, now=True)}
 LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
 
@@ -42,7 +43,8 @@ class Statements:
 
     def program(self, node: ast.Rank, variable: str | None, scope: Scope) -> python.Module:
         """A module that defines ``program``."""
-        body, cost = self.block(node.body, scope.inner(), 0)
+        known = Scope([_NOW, *scope.blocks, {}], scope.diagnostics)
+        body, cost = self.block(node.body, known, 0)
         arguments = ", ".join([f"v_{variable}" if variable else "v_", *EMITTERS])
         module = python.parse(f"def program({arguments}): pass", FILENAME)
         function = module.body[0]

@@ -10,6 +10,7 @@ frames hold the loop bindings. Nothing of the user's text reaches Python but int
     x * y                 ->   times(x, y)                   refuses what leaves 62 bits
     x + y - z             ->   t if -W < (t := x + y - z) < W else within(t)      likewise, once a sum
     require e             ->   pay(c) or e                   charges c, unless a loop around it has done so
+    pending               ->   pending()                     asks the rank, each time
 
 What an expression costs is the number of its parts, functions that it calls included. A function beyond `DEAR` pays
 when it is called, so that costs stay small numbers however often functions call functions.
@@ -159,6 +160,8 @@ class Expressions:
                 Label(node.span, "used as a value"),
                 help=f"call it: `{node.id}(…)`",
             )
+        if found.now:
+            return Term(call(node, node.id), found.kind, CALL)
         name = f"{'b' if found.bare else 'v'}_{node.id}"
         return Term(placed(node, python.Name(name, python.Load())), found.kind)
 
@@ -181,7 +184,7 @@ class Expressions:
                 Label(node.span, "called here"),
                 help=_ONE if found.arity == (2, None) else None,
             )
-        made = call(node, f"v_{node.function.id}", *(a.code for a in arguments))
+        made = call(node, f"v_{node.function.id}"[2 * found.now :], *(a.code for a in arguments))
         return Term(made, found.kind, cost + found.cost)
 
     def _conditional(self, node: ast.Conditional, scope: Scope) -> Term:
