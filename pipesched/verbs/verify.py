@@ -100,6 +100,8 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
     if own.schedule.placement.frozen:
         raise fail(Code.CERTIFICATE, "the schedule of the answer has frozen stages, of which no optimum is known")
+    if not own.schedule.placement.chain:
+        raise fail(Code.CERTIFICATE, f"the stages of the answer are no chain: {own.schedule.placement.skip}")
     if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
         raise fail(Code.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
     return Terms.of(own.schedule, own.own_costs, answer.release, answer.caps, answer.objective), own
