@@ -37,6 +37,7 @@ from pipesched.formats import torch_csv
 from pipesched.formats.in_memory import Rows, TorchSchedule
 from pipesched.model import lists
 from pipesched.model.costs import Costs
+from pipesched.model.numbers import Value
 from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
@@ -44,6 +45,7 @@ from pipesched.model.torch_versions import DEFAULT
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs import options, sources, values
+from pipesched.verbs.library import lists as lists_of
 from pipesched.verbs.options import MAX_OPS
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ Target: TypeAlias = str | PathLike[str] | Source | Schedule | Program | Rows | T
 File: TypeAlias = str | PathLike[str] | Source
 Number: TypeAlias = int | float | str | Fraction
 Caps: TypeAlias = Number | Sequence[Number] | None
+Parameter: TypeAlias = int | str | Sequence[int]
 CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Sequence[Number]] | None
 
 
@@ -71,7 +74,7 @@ def _maker(name: str) -> Callable[..., Any]:
 lists.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))
 
 
-def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: int | str) -> Schedule:
+def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: Parameter) -> Schedule:
     """A schedule at the sizes given (p=4, m=8, …). Where the file names its messages, they are `schedule.program`.
 
     Raises:
@@ -108,7 +111,7 @@ def verify(
     max_ops: int = MAX_OPS,
     fsdp: bool = False,
     require_proof: bool = False,
-    **parameters: int | str,
+    **parameters: Parameter,
 ) -> Report:
     """The verdict on a schedule: what is wrong with it is in the report, and a file that cannot be read has one too.
 
@@ -147,7 +150,7 @@ def emit(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
-    **parameters: int | str,
+    **parameters: Parameter,
 ) -> str:
     """The text of a verified schedule as ``stream``, ``torch-csv`` (computes alone) or ``torch-comms``.
 
@@ -185,7 +188,7 @@ def show(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
-    **parameters: int | str,
+    **parameters: Parameter,
 ) -> Picture:
     """A schedule as a picture: ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
 
@@ -213,7 +216,7 @@ def why(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
-    **parameters: int | str,
+    **parameters: Parameter,
 ) -> Why:
     """Where the idle time of a schedule comes from: the split by rank, the growth, the critical path, every gap.
 
@@ -239,7 +242,7 @@ def compare(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
-    **parameters: int | str | Sequence[int],
+    **parameters: Parameter | Sequence[Sequence[int]],
 ) -> Comparison:
     """Schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
 
@@ -254,9 +257,10 @@ def compare(
 
     grid = {name: options.value(name, values.sizes, size) for name, size in parameters.items()}
     compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
-    values.count(grid, len(compared))
+    listed = lists_of(compared)
+    values.count(grid, [listed] * len(compared))
     asked = options.compile_options(given, {})
-    return verb.compare(compared, values.combinations(grid), asked, per_stage=given["cost_per"] == "stage")
+    return verb.compare(compared, values.combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
 
 
 def diff(
@@ -272,7 +276,7 @@ def diff(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
-    **parameters: int | str,
+    **parameters: Parameter,
 ) -> Difference:
     """What differs between two orders: the fewest operations to move, what only one has, and what that costs.
 
@@ -301,7 +305,7 @@ def optimize(
     proof: str | None = None,
     seed: int = 0,
     progress: Callable[[State], None] | None = None,
-    **parameters: int | str,
+    **parameters: Parameter,
 ) -> Optimum:
     """The schedule with the least bubble under a memory cap, and what is proved of it: as ``pipesched optimize``.
 
@@ -346,7 +350,7 @@ def run(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
-    **parameters: int | str,
+    **parameters: Parameter,
 ) -> Rehearsal:
     """A small model trained on p local processes with a schedule, compared with its prediction.
 
@@ -377,17 +381,17 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
     return verb.calibrate(sources.traces(values.files(traces)), given["digits"])
 
 
-def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Value]]:
     """The arguments of a function, each as the option of its command reads it; and the sizes.
 
     Raises:
         PipeschedError: PS225, PS809.
     """
-    sizes = {name: options.value(name, values.whole, value) for name, value in arguments.pop("parameters").items()}
+    sizes = {name: options.value(name, values.parameter_of(name), x) for name, x in arguments.pop("parameters").items()}
     return options.read(command, arguments), sizes
 
 
-def _file(target: object, given: Mapping[str, Any], sizes: dict[str, int]) -> tuple[Source, Options]:
+def _file(target: object, given: Mapping[str, Any], sizes: dict[str, Value]) -> tuple[Source, Options]:
     """What to read, and how."""
     source, sizes = sources.named(target, sizes)
     return source, options.compile_options(given, sizes)

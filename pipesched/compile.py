@@ -21,6 +21,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.formats.rows import require_ranks
 from pipesched.inputs import read
+from pipesched.model.numbers import Value, whole
 from pipesched.model.placement import most_ranks, most_stages
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -77,9 +78,9 @@ def lower(schedule: Schedule) -> Program:
     return made.program
 
 
-def emit(order: Schedule | Program, target: str, parameters: Mapping[str, int]) -> Iterator[str]:
-    """The text of what was verified, a rank at a time."""
-    return TARGETS[target].pieces(order, parameters)
+def emit(order: Schedule | Program, target: str, parameters: Mapping[str, Value]) -> Iterator[str]:
+    """The text of what was verified, a rank at a time; the entries of lists are in no stream."""
+    return TARGETS[target].pieces(order, whole(parameters))
 
 
 def _require_size(loaded: Loaded, most: int) -> None:

@@ -52,6 +52,9 @@ class Code(enum.StrEnum):
     MICROBATCHES_UNKNOWN = "PS223"
     RANK_PROGRAM = "PS224"
     USAGE = "PS225"
+    LIST = "PS226"
+    ENTRY = "PS227"
+    SLICES = "PS228"
 
     MISSING = "PS301"
     TWICE = "PS302"
@@ -146,6 +149,7 @@ class Code(enum.StrEnum):
 STATUS: Mapping[Code, int] = {  # of all codes that end a command with another exit status than 1
     Code.PARAMETER_MISSING: 2,
     Code.PARAMETER_UNKNOWN: 2,
+    Code.LIST: 2,
     Code.USAGE: 2,
     Code.FILE_DISAGREES: 2,
     Code.UNREADABLE: 2,

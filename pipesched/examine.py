@@ -19,7 +19,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_th
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import require_counts
+from pipesched.model.numbers import Value, require_counts
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
@@ -40,7 +40,7 @@ class Options:
     optimal.
     """
 
-    parameters: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, Value] = field(default_factory=dict)
     costs: Costs | None = None
     release: Release = AT_W
     mem_cap: tuple[Fraction, ...] | None = None
@@ -49,10 +49,15 @@ class Options:
     torch_version: TorchVersion | None = None
     fsdp: bool = False
     stages: int | None = None
-    microbatches: int | None = None
     placement: tuple[int, ...] | None = None
     frozen: tuple[int, ...] | None = None
     require_proof: bool = False
+
+    @property
+    def microbatches(self) -> int | None:
+        """How many were asked for."""
+        asked = self.parameters.get("m")
+        return asked if isinstance(asked, int) else None
 
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, a size below 1."""
@@ -74,10 +79,11 @@ class Examination:
             PipeschedError: PS222, PS225, options that mean nothing for it.
         """
         model, _ = parse_model(self.options.comm or str(STRICT)), self.caps
-        asked, stages = self.options.costs or Costs(), self.loaded.schedule.stages
+        asked, schedule = self.options.costs or Costs(), self.loaded.schedule
+        stages, microbatches = schedule.stages, schedule.microbatches
         try:
-            asked.require_fit(stages)
-            asked.sizes(stages)
+            asked.require_fit(stages, microbatches)
+            asked.held(stages, microbatches)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
         costs = self.loaded.costs(asked)

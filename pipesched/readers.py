@@ -27,6 +27,7 @@ from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Chosen
+from pipesched.model.numbers import Value, whole
 from pipesched.model.ops import KIND, Op
 from pipesched.model.placement import Placement, most_ranks
 from pipesched.model.program import Program
@@ -57,7 +58,7 @@ class Loaded:
         return self.schedule.program
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, Value]:
         """The parameters of a file, or p and m of an order."""
         return dict(self.schedule.parameters) or {"p": self.schedule.ranks, "m": self.schedule.microbatches}
 
@@ -121,12 +122,12 @@ def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
         raise
 
 
-def _ps(source: Source, *, parameters: Mapping[str, int], max_ops: int) -> Loaded:
+def _ps(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
     unit = at_size(checked(source, max_ops), parameters, max_ops=max_ops)
     return Loaded(source.name, unit.schedule, unit=unit)
 
 
-def _order(source: Source, *, parameters: Mapping[str, int], microbatches: int | None, max_ops: int) -> Loaded:
+def _order(source: Source, *, parameters: Mapping[str, Value], microbatches: int | None, max_ops: int) -> Loaded:
     from pipesched.formats import misread, order_text
 
     _require_sizes_alone(source, parameters)
@@ -138,7 +139,7 @@ def _order(source: Source, *, parameters: Mapping[str, int], microbatches: int |
     return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule)
 
 
-def _torch_csv(source: Source, *, parameters: Mapping[str, int], max_ops: int, **expected: Any) -> Loaded:
+def _torch_csv(source: Source, *, parameters: Mapping[str, Value], max_ops: int, **expected: Any) -> Loaded:
     from pipesched.formats import misread, torch_csv
 
     _require_sizes_alone(source, parameters)
@@ -147,10 +148,10 @@ def _torch_csv(source: Source, *, parameters: Mapping[str, int], max_ops: int, *
     return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
 
 
-def _stream(source: Source, *, parameters: Mapping[str, int]) -> Loaded:
+def _stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
     from pipesched.formats import stream_read
 
-    program, own = stream_read.read(source, parameters)
+    program, own = stream_read.read(source, whole(parameters))
     return Loaded(source.name, replace(program.computes, parameters=own).with_program(program))
 
 
@@ -199,14 +200,14 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
     return replace(order, placement=placement, op=op[at], start=start, origin=origin, **columns)
 
 
-def _require_sizes_alone(source: Source, parameters: Mapping[str, int]) -> None:
+def _require_sizes_alone(source: Source, parameters: Mapping[str, Value]) -> None:
     """Raises PipeschedError: PS208, an order has its p and m and nothing else."""
     extra = sorted(set(parameters) - {"p", "m"})
     if extra:
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
 
 
-def _require_ranks(source: Source, order: Order, parameters: Mapping[str, int]) -> None:
+def _require_ranks(source: Source, order: Order, parameters: Mapping[str, Value]) -> None:
     """Raises PipeschedError: PS803, the file has another p than was given."""
     if parameters.get("p", order.ranks) != order.ranks:
         message = f"{source.name} has {order.ranks} ranks, one a row; {parameters['p']} were given"

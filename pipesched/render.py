@@ -25,6 +25,8 @@ from pipesched.diagnostics import Diagnostic, Label
 from pipesched.safe import safe
 from pipesched.source import Span
 
+_ENTRIES = 6  # of a list that a title shows
+
 _WIDTH = 100  # characters of a source line that are shown
 _LEAD = 24  # of which before the label
 _SNAP = 16  # a cut moves this far to fall on a separator
@@ -97,9 +99,17 @@ def clean(message: str) -> str:
     return safe(message, "line")
 
 
+def size(value: object) -> str:
+    """A parameter as titles show it: of a long list the ends, ``4,3,7,2,1,…,9``."""
+    if not isinstance(value, tuple):
+        return str(value)
+    parts = [str(x) for x in value]
+    return ",".join(parts if len(parts) <= _ENTRIES else [*parts[: _ENTRIES - 1], "…", parts[-1]])
+
+
 def sizes(parameters: Mapping[str, object]) -> str:
     """``p=4 m=8``, whatever the names are."""
-    return clean(" ".join(f"{name}={value}" for name, value in parameters.items()))
+    return clean(" ".join(f"{name}={size(value)}" for name, value in parameters.items()))
 
 
 @dataclass(frozen=True, slots=True)

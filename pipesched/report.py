@@ -22,7 +22,7 @@ from pipesched import render
 from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
 from pipesched.model import lists
-from pipesched.model.numbers import exact, percent, ranges, share, shown
+from pipesched.model.numbers import Value, exact, percent, ranges, share, shown
 from pipesched.model.verdict import Verdict
 from pipesched.safe import safe
 from pipesched.schedule_analysis import Analysis
@@ -140,7 +140,7 @@ class Report:
 
     name: str | None
     source: str | None
-    parameters: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, Value] = field(default_factory=dict)
     parts: Parts = field(default_factory=Parts)
     diagnostics: tuple[Diagnostic, ...] = ()
     claims: tuple[Claim, ...] = ()

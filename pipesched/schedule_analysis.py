@@ -60,7 +60,7 @@ class Analysis:
     @cached_property
     def ticks(self) -> Ticks:
         """The costs as integers."""
-        return self.costs.ticks(self.schedule.stages)
+        return self.costs.ticks(self.schedule.stages, self.schedule.microbatches)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -99,7 +99,8 @@ class Analysis:
     @cached_property
     def memory(self) -> Memory:
         """How many activations a rank holds after each operation."""
-        return memory(self.schedule, self.release, self.costs.sizes(self.schedule.stages))
+        held = self.costs.held(self.schedule.stages, self.schedule.microbatches)
+        return memory(self.schedule, self.release, held)
 
     def peak(self, release: Release) -> tuple[Fraction, ...]:
         """The most activations of every rank under another release rule."""

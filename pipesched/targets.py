@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
-from pipesched.diagnostics import PipeschedError
+from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.safe import safe
 
 if TYPE_CHECKING:
@@ -58,12 +58,20 @@ class Target(ABC):
         return []
 
 
+def _require_whole(schedule: Schedule, where: str) -> None:
+    """Raises PipeschedError: PS814, its microbatches are slices of sequences, of which the target knows nothing."""
+    if schedule.slices > 1:
+        message = f"{where} has no slices, and every {schedule.slices} microbatches are those of one sequence here"
+        raise fail(Code.TARGET, message, help="`verify`, `show`, `why` and `order` know them")
+
+
 class Stream(Target):
     """The published form."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
         from pipesched.formats import stream_write
 
+        _require_whole(schedule, "a stream of version 1")
         stream_write.routes_of(schedule.placement)
         stream_write.require_trained(schedule.placement)
         if program is not None:
@@ -88,6 +96,7 @@ class Torch(Target):
     def require(self, schedule: Schedule, program: Program | None) -> None:
         from pipesched.check.torch_order import check_torch_target
 
+        _require_whole(schedule, "torch's runtime")
         if found := [*check_torch_target(schedule, program, messages=self.messages)]:
             raise PipeschedError(found)
 

@@ -45,7 +45,7 @@ def test_costs_are_read_exactly(text: str, expected: dict[str, Fraction | tuple[
 
 
 NO_COSTS = """F|F=|F=-1|F=1e3|F=1/0|F=1/|F=.5|F=nan|F=inf|F=0x1|F=١|F=1 2|G=1|f=1|F=1,F=2|F=[]|F=[1|F=1]
-F=[1,,2]|F=[[1]]|=1|F==1|F=1;I=2|F=9999999999999999|F=1/9999999999|M=-1|M=[1,-2]|M=[]|m=1|M=1,M=1"""
+F=[1,,2]|F=[[[1]]]|=1|F==1|F=1;I=2|F=9999999999999999|F=1/9999999999|M=-1|M=[1,-2]|M=[]|m=1|M=1,M=1"""
 
 
 @pytest.mark.parametrize("text", re.split(r"[|\n]", NO_COSTS))
@@ -71,7 +71,7 @@ def test_a_costs_file_says_the_same(text: str, same: str) -> None:
 
 
 NO_FILES = (
-    """F|F =|F = 1;F = 2|F = true|F = inf|F = nan|F = -1|F = 1e3|G = 1|[F];a = 1|F = [[1]]|F = 2020-01-01|F = {a = 1}
+    """F|F =|F = 1;F = 2|F = true|F = inf|F = nan|F = -1|F = 1e3|G = 1|[F];a = 1|F = [[[1]]]|F = 2020-01-01|F = {a = 1}
 F = [1, true]|F = \0""".replace("\n", "|")
     .replace(";", "\n")
     .split("|")

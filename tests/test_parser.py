@@ -77,7 +77,7 @@ def test_every_node_knows_its_place(case: tuple[ast.File, str]) -> None:
     file = tree(text)
     for node in inside(file)[1:]:
         said = node.span.text
-        if isinstance(node, ast.Require | ast.Stages | ast.Frozen | ast.Rank | ast.Costs | ast.Claim):
+        if isinstance(node, ast.Require | ast.Stages | ast.Frozen | ast.Slices | ast.Rank | ast.Costs | ast.Claim):
             assert tree(f"{HEAD}{said}").items == (node,)
         elif isinstance(node, ast.Let | ast.Operation | ast.Overlap | ast.Drain | ast.For | ast.Repeat | ast.If):
             rank = tree(f"{HEAD}rank 0 {{ {said} }}").items[0]

@@ -53,9 +53,7 @@ def name_of(case: tuple[str, dict[str, int]]) -> str:
 
 def emitted(source: Source | str, target: str = "stream", **sizes: int) -> str:
     """What ``pipesched emit`` writes."""
-    made = emit(
-        read(source) if isinstance(source, str) else source, Options(sizes, microbatches=sizes.get("m")), target
-    )
+    made = emit(read(source) if isinstance(source, str) else source, Options(sizes), target)
     assert made.report.ok, str(made.report)
     return "".join(made.pieces())
 

@@ -79,7 +79,7 @@ def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, tick
 
 def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
     """The latency of a message from each producer."""
-    return np.asarray(ticks.message[np.clip(schedule.stage[producer], 0, schedule.stages - 1)])
+    return ticks.delays(schedule.stage[producer], schedule.microbatch[producer])
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:

@@ -12,7 +12,7 @@ readers. The nearest is in the column; the others are a list of further edges, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -109,6 +109,20 @@ def _further(schedule: Schedule, producer: Ints, consumer: Ints) -> Edges:
 
 def _chosen(edges: Edges, which: Ints | Bools) -> Edges:
     return Edges(edges.producer[which], edges.consumer[which], edges.crosses[which])
+
+
+def between_slices(schedule: Schedule, dependencies: Dependencies) -> Iterator[tuple[Ints, Ints]]:
+    """What slices of one sequence need of each other: operations, and of each the one it depends on, -1 if missing.
+
+    F(j) <- F(j-1)      I(j), B(j) <- I(j+1) or B(j+1)      of the same stage, so on the same rank
+    """
+    if schedule.slices == 1:
+        return
+    place = schedule.microbatch % schedule.slices
+    key = schedule.stage.astype(np.int64) * schedule.microbatches + schedule.microbatch
+    for result, step, end in ((Result.ACTIVATION, -1, 0), (Result.GRADIENT, 1, schedule.slices - 1)):
+        at = np.flatnonzero(dependencies.valid & makes(schedule.op, result) & (place != end))
+        yield at, dependencies.made[result][key[at] + step]
 
 
 _ALIKE: dict[tuple[Result, int, Result | None], list[Op]] = {}

@@ -34,6 +34,7 @@ from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints, running_sum
+from pipesched.model.grid import Grid, spread
 from pipesched.model.ops import COMPUTES, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.program import Program
 from pipesched.model.release import Release
@@ -45,7 +46,7 @@ class Memory:
     """held: after each operation, in parts, and while it runs if it is an F; one part is `part` of the unit.
 
     kept: after each, whatever it is. peak_at: per rank the operation at which most is held first, -1 on a rank without
-    operations. sizes: what an F of each stage holds, in even stages.
+    operations. sizes: what an F of each stage and microbatch holds, in even stages.
     """
 
     schedule: Schedule
@@ -54,7 +55,7 @@ class Memory:
     kept: Ints
     part: Fraction
     peak_at: tuple[int, ...]
-    sizes: tuple[Fraction, ...]
+    sizes: Grid
 
     @property
     def peak(self) -> tuple[Fraction, ...]:
@@ -86,34 +87,31 @@ class Memory:
             if keeps[stage] or i == index:
                 key, trained = (op.stage, op.microbatch), bool(placement.wants[Result.WEIGHTS][stage])
                 left[key] = left.get(key, Fraction(0)) + self.release.change(op.op, trained=trained)
-        return [key for key, share in left.items() if share * self.size(key[0]) > 0]
-
-    def size(self, stage: int) -> Fraction:
-        """What an F of a stage holds, in even stages; a stage that is none counts as the one next to it."""
-        return self.sizes[min(max(stage, 0), len(self.sizes) - 1)]
+        return [key for key, share in left.items() if share * self.sizes.at(*key) > 0]
 
 
-def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | None = None) -> Memory:
+def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Grid | None = None) -> Memory:
     """The running sum of every rank; O(operations).
 
-    sizes: what one F of each stage holds, shape (S,), in even stages; by default 1.
+    sizes: what one F of each stage holds, shape (S,), or of each stage and microbatch, in even stages; by default 1.
 
     Raises:
         PipeschedError: PS222, sizes and shares too fine, or too large, for sums in 64 bits.
     """
-    sizes = (Fraction(1),) * schedule.stages if sizes is None else tuple(sizes)
+    if not isinstance(sizes, Grid):
+        sizes = spread((Fraction(1),) * schedule.stages if sizes is None else sizes)
     change = [release.change(op) for op in COMPUTES]
-    shares, wholes = (lcm(*(x.denominator for x in of)) for of in (change, sizes))
-    parts = shares * wholes
-    if parts * max(map(abs, change)) * max(sizes, default=Fraction(0)) * max(len(schedule), 1) >= 2**62:
+    shares = lcm(*(x.denominator for x in change))
+    parts = shares * sizes.scale
+    if parts * max(map(abs, change)) * sizes.most * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
-    whole = np.array([int(size * wholes) for size in sizes], dtype=np.int64)
     trained, frozen = (
-        np.outer([int(release.change(op, trained=t) * shares) for op in COMPUTES], whole) for t in (True, False)
+        np.array([[int(release.change(op, trained=t) * shares)] for op in COMPUTES], dtype=np.int64)
+        for t in (True, False)
     )
     table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
-    kept = running_sum(_changes(schedule, np.where(keeps, table, 0)), schedule.start)
-    held = kept if keeps.all() else kept + _changes(schedule, np.where(keeps, 0, np.maximum(table, 0)))
+    kept = running_sum(_changes(schedule, np.where(keeps, table, 0), sizes), schedule.start)
+    held = kept if keeps.all() else kept + _changes(schedule, np.where(keeps, 0, np.maximum(table, 0)), sizes)
     peaks = []
     for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
         peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
@@ -121,11 +119,16 @@ def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Non
     return Memory(schedule, release, held, kept, part, tuple(peaks), sizes)
 
 
-def _changes(schedule: Schedule, table: Ints) -> Ints:
-    """What every operation takes or frees, in parts; table: by kind and by stage."""
+def _changes(schedule: Schedule, table: Ints, sizes: Grid) -> Ints:
+    """What every operation takes or frees, in parts; table: by kind and by stage, of a size of 1."""
+    stage = np.clip(schedule.stage, 0, schedule.stages - 1)
+    if not sizes.even:
+        microbatch = np.clip(schedule.microbatch, 0, sizes.whole.shape[1] - 1)
+        return np.asarray(table[schedule.op, stage] * sizes.whole[stage, microbatch])
+    table = table * sizes.whole[:, 0]
     if (table == table[:, :1]).all():  # even stages: one look-up fewer
         return np.asarray(table[:, 0][schedule.op])
-    return np.asarray(table[schedule.op, np.clip(schedule.stage, 0, schedule.stages - 1)])
+    return np.asarray(table[schedule.op, stage])
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,14 +52,14 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
     Raises:
         PipeschedError: PS222, costs so large that times leave 64 bits.
     """
-    stage = np.clip(schedule.stage, 0, schedule.stages - 1)
-    cost = ticks.compute[schedule.op, stage]
+    cost = ticks.durations(schedule.op, schedule.stage, schedule.microbatch)
     second = np.flatnonzero(schedule.joined)
     if len(second):
-        pair = cost[second - 1] + cost[second]
-        if ticks.pair is not None:
-            pair = np.where(schedule.op[second] == Op.B, ticks.pair[stage[second - 1]], pair)
-        cost[second - 1], cost[second] = pair, 0
+        first = second - 1
+        pair, whole = cost[first] + cost[second], ticks.pairs(schedule.stage[first], schedule.microbatch[first])
+        if whole is not None:
+            pair = np.where(schedule.op[second] == Op.B, whole, pair)
+        cost[first], cost[second] = pair, 0
     if float(cost.sum(dtype=np.float64)) + float(ticks.message.max(initial=0)) * len(schedule) >= 2.0**62:
         raise fail(Code.COSTS, "the times leave 64 bits", help="use a larger unit of time")
     return np.asarray(cost, dtype=np.int64)
@@ -112,8 +112,8 @@ def _slots(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Slot
     head = np.flatnonzero(~schedule.joined)
     slot = np.cumsum(~schedule.joined) - 1
     crossing = np.where(dependencies.crosses, dependencies.producer, -1)
-    sender = np.clip(schedule.stage[crossing], 0, schedule.stages - 1)
-    delay = np.where(crossing >= 0, ticks.message[sender], 0)
+    late = ticks.delays(schedule.stage[crossing], schedule.microbatch[crossing])
+    delay = np.where(crossing >= 0, late, 0)
     need = np.where(crossing >= 0, slot[crossing], len(head))
     inputs = [(need[head], delay[head])]
     second = np.flatnonzero(schedule.joined)
@@ -124,7 +124,7 @@ def _slots(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Slot
     cost = slot_costs(schedule, ticks)[head]
     more = None
     if further := dependencies.further:
-        late = ticks.message[np.clip(schedule.stage[further.producer], 0, schedule.stages - 1)]
+        late = ticks.delays(schedule.stage[further.producer], schedule.microbatch[further.producer])
         of = slot[further.consumer[further.crosses]]
         begins = np.searchsorted(of, np.arange(len(head) + 1))
         more = slot[further.producer[further.crosses]], late[further.crosses], begins

@@ -1,6 +1,7 @@
 """The order on a rank, and compute orders that wait for each other.
 
     F before its I or B;  I before its W;  producer before consumer on the same rank      PS305
+    slices of a sequence: F in their order, I and B in the opposite one                  PS305
     the parts of an overlap pair do not depend on each other                              PS307
     no cycle of ranks, each waiting for what another runs only later                     PS306
 
@@ -14,13 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.dependencies import Dependencies, between_slices
 from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints, among, makes
-from pipesched.model.ops import COMPUTES, SAME, Op, Result, overlap
+from pipesched.model.ops import COMPUTES, SAME, Compute, Result, overlap
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
@@ -44,13 +45,15 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         _late(schedule, at, dependencies.made[result][key], found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
     _late(schedule, dependencies.further.consumer, dependencies.further.producer, found)
+    for at, other in between_slices(schedule, dependencies):
+        _late(schedule, at, other, found)
     for (i, needed), more in limited(sorted(found.items())):
         op, producer = schedule[i], schedule[needed]
         yield Diagnostic(
             Code.ORDER,
             f"{op} runs before {producer} on rank {int(schedule.rank[i])}, and needs it",
             (label(schedule, i, f"needs {producer}"), label(schedule, needed, f"{producer} runs only here")),
-            notes(_why(op.op, producer.op, op.stage == producer.stage), more),
+            notes(_why(op, producer), more),
             f"put {producer} before {op}",
         )
 
@@ -62,10 +65,12 @@ def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> 
         found.setdefault(i, needed)
 
 
-def _why(op: Op, producer: Op, same_stage: bool) -> str:
-    if op.kind.of == SAME:
-        return f"{op.name} uses the {op.result.words}s that {producer.name} stores"
-    if same_stage and op.kind.own in producer.kind.makes:
+def _why(op: Compute, producer: Compute) -> str:
+    if op.stage == producer.stage and op.microbatch != producer.microbatch:
+        return "a slice attends to those before it in its sequence, and its gradients come from those behind it"
+    if op.op.kind.of == SAME:
+        return f"{op.op.name} uses the {op.op.result.words}s that {producer.op.name} stores"
+    if op.stage == producer.stage and op.op.kind.own in producer.op.kind.makes:
         return "a backward uses the activations of its forward"
     return "both stages are on this rank: the value is handed over in list order, and nothing waits for it"
 

@@ -51,7 +51,7 @@ def _over(memory: Memory, rank: int, cap: Fraction, more: str) -> Diagnostic:
         tuple(labels),
         notes(
             f"held at the peak (stage.microbatch): {listed}{others}",
-            _uneven(memory, sorted({stage for stage, _ in live})),
+            _uneven(memory, live),
             f"release rule {memory.release.name}",
             more,
         ),
@@ -59,9 +59,13 @@ def _over(memory: Memory, rank: int, cap: Fraction, more: str) -> Diagnostic:
     )
 
 
-def _uneven(memory: Memory, stages: Sequence[int]) -> str:
-    """What M is on those of the stages that are not even."""
-    uneven = [f"{shown(memory.size(stage))} on stage {stage}" for stage in stages if memory.size(stage) != 1]
+def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
+    """What M is on those of the stages that are not even; by microbatch where that differs."""
+    if memory.sizes.even:
+        sizes = {f"on stage {stage}": memory.sizes.at(stage, 0) for stage in sorted({stage for stage, _ in live})}
+    else:
+        sizes = {f"of {stage}.{microbatch}": memory.sizes.at(stage, microbatch) for stage, microbatch in live}
+    uneven = [f"{shown(size)} {where}" for where, size in sizes.items() if size != 1]
     others = " and others" if len(uneven) > LISTED else ""
     return f"M, what one F holds: {', '.join(uneven[:LISTED])}{others}" if uneven else ""
 

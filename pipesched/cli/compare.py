@@ -29,15 +29,17 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     """
     from pipesched.compile import read
     from pipesched.verbs import compare as verb
+    from pipesched.verbs.library import lists
 
     grid, names = flags.grid(given), verb.named(files, library=library)
-    values.count(grid, len(names))
     if plot is not None and not plot.lower().endswith(".svg"):
         raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
     asked = compile_options(given, {})
     with flags.output_of(given) as out:
         sources = [read(str(name)) for name in names]
-        found = verb.compare(sources, values.combinations(grid), asked, per_stage=cost_per == "stage")
+        listed = lists(sources)
+        values.count(grid, [listed] * len(names))
+        found = verb.compare(sources, values.combinations(grid, listed), asked, per_stage=cost_per == "stage")
         if plot is not None:
             replace_file(plot, found.plot())
         return out.result(found, width=out.width)

@@ -14,7 +14,7 @@ import click
 
 from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
-from pipesched.model.numbers import require_counts
+from pipesched.model.numbers import Value, require_counts
 from pipesched.verbs.options import COMMANDS, Option, compile_options
 from pipesched.verbs.values import Choice, Sizes, combinations, flag, short
 
@@ -133,11 +133,24 @@ def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
     """
     found = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     for name, size in given["definitions"]:
-        if name in found:
+        if name in found and not (size.lists and found[name].lists):
             raise fail(Code.USAGE, f"parameter {name} is given twice")
-        found[name] = size
+        found[name] = Sizes((), (*found[name].lists, *size.lists)) if name in found else size
     require_counts((name, low) for name, size in found.items() for low, _ in size.ranges)
     return found
+
+
+def one_size(command: str, given: Mapping[str, Any]) -> dict[str, Value]:
+    """The sizes of a command that takes one at a time; several values of one that is defined are a list.
+
+    Raises:
+        PipeschedError: PS225, there are several.
+    """
+    found = grid(given)
+    listed = [name for name, size in found.items() if name not in ("p", "v", "m") and size.count != 1]
+    if any(size.alternatives(name in listed) != 1 for name, size in found.items()):
+        raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
+    return next(combinations(found, listed))
 
 
 def asked(command: str, given: Mapping[str, Any]) -> Options:
@@ -146,7 +159,4 @@ def asked(command: str, given: Mapping[str, Any]) -> Options:
     Raises:
         PipeschedError: PS225, there are several.
     """
-    found = grid(given)
-    if any(size.count != 1 for size in found.values()):
-        raise fail(Code.USAGE, f"{command} takes one size at a time", help="give each parameter one value")
-    return compile_options(given, next(combinations(found)))
+    return compile_options(given, one_size(command, given))

@@ -13,6 +13,7 @@ from pipesched.cli.terminal import Output, dumps, replace_file, writable
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
+    from pipesched.model.numbers import Value
     from pipesched.verbs.optimize_report import Frontier, Optimum
 
 SHOWN_LINES = 48
@@ -63,18 +64,14 @@ def optimize(schedule: str | None, **given: Any) -> int:
         return _status(frontier, given)
 
 
-def _sizes(given: dict[str, Any]) -> dict[str, int]:
-    """One value of each parameter.
+def _sizes(given: dict[str, Any]) -> dict[str, Value]:
+    """One value of each parameter; p, v and m are that already.
 
     Raises:
         PipeschedError: PS225, several.
     """
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
-    for name, size in given["definitions"]:
-        if size.count != 1 or name in parameters:
-            raise fail(Code.USAGE, f"parameter {name} needs one value", help="optimize runs one size at a time")
-        parameters[name] = next(iter(size))
-    return parameters
+    return {**parameters, **flags.one_size("optimize", {**given, **dict.fromkeys(parameters)})}
 
 
 def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:

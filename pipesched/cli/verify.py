@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from pipesched import render
 from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
+from pipesched.source import Source
+from pipesched.verbs.library import lists
 from pipesched.verbs.options import compile_options
 from pipesched.verbs.values import Sizes, combinations, count
 
@@ -37,28 +39,39 @@ def verify(files: tuple[str, ...], **given: Any) -> int:
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
     """
     grid = flags.grid(given)
-    runs = count(grid, len(files))
+    sources = [_read(target) for target in files]
+    listed = [lists([source]) if isinstance(source, Source) else frozenset() for source in sources]
+    runs = count(grid, listed)
     with flags.output_of(given) as out:
-        reports = _reports(files, given, grid)
+        reports = _reports(zip(files, sources, listed, strict=True), given, grid)
         return _one(next(reports), out) if runs == 1 else _many(reports, out)
 
 
-def _reports(files: tuple[str, ...], given: Mapping[str, Any], grid: Mapping[str, Sizes]) -> Iterator[Report]:
+def _read(target: str) -> Source | PipeschedError:
+    from pipesched.inputs import read
+
+    try:
+        return read(target)
+    except PipeschedError as error:
+        return error
+
+
+def _reports(
+    files: Iterable[tuple[str, Source | PipeschedError, Collection[str]]],
+    given: Mapping[str, Any],
+    grid: Mapping[str, Sizes],
+) -> Iterator[Report]:
     """The report of every file at every size; a file that cannot be read has one for each size too."""
-    from pipesched import compile
     from pipesched.report import Report
     from pipesched.verbs import verify as verb
 
     basis = compile_options(given, {})
-    for target in files:
-        try:
-            source = compile.read(target)
-        except PipeschedError as error:
-            for parameters in combinations(grid):
-                yield Report(target, target, parameters, diagnostics=error.diagnostics)
-            continue
-        for parameters in combinations(grid):
-            yield verb.verify(source, replace(basis, parameters=parameters, microbatches=parameters.get("m")))
+    for target, source, listed in files:
+        for parameters in combinations(grid, listed):
+            if isinstance(source, PipeschedError):
+                yield Report(target, target, parameters, diagnostics=source.diagnostics)
+            else:
+                yield verb.verify(source, replace(basis, parameters=parameters))
 
 
 def _one(report: Report, out: Output) -> int:

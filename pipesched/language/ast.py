@@ -52,6 +52,14 @@ class Call(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Entry(Node):
+    """``length[i]``: an entry of a list parameter."""
+
+    list: Name
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Unary(Node):
     """``-a`` or ``not a``."""
 
@@ -77,7 +85,7 @@ class Conditional(Node):
     no: Expression
 
 
-Expression: TypeAlias = Number | Boolean | Name | Call | Unary | Binary | Conditional
+Expression: TypeAlias = Number | Boolean | Name | Call | Entry | Unary | Binary | Conditional
 
 
 # Statements, inside a rank
@@ -151,10 +159,11 @@ Statement: TypeAlias = Let | Operation | Overlap | Drain | For | Repeat | If
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Node):
-    """``p`` or ``v = 2`` in the head of a schedule."""
+    """``p`` or ``v = 2`` in the head of a schedule, or a list: ``length[m] = 1``, whose size is m."""
 
     name: Name
     default: Expression | None
+    size: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +202,13 @@ class Frozen(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Slices(Node):
+    """``slices q``: q microbatches side by side are the slices of one sequence."""
+
+    count: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Rank(Node):
     """``rank r { … }`` for every rank (a bare name) or ``rank 0 { … }`` for one (any other expression)."""
 
@@ -202,11 +218,15 @@ class Rank(Node):
 
 @dataclass(frozen=True, slots=True)
 class Cost(Node):
-    """``F = 10`` or ``F = [10, 12]`` (values is a tuple of one entry a stage) in a `Costs`."""
+    """``F = 10``, ``F = [10, 12]`` or ``F[s, i] = 2 * length[i]`` in a `Costs`.
+
+    values: a tuple of one entry a stage, where that is what was written. of: the names of the stage and the microbatch.
+    """
 
     name: str
     value: Expression | None
     values: tuple[Expression, ...] | None
+    of: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +245,7 @@ class Claim(Node):
     condition: Expression | None
 
 
-Item: TypeAlias = Require | Let | Stages | Frozen | Rank | Costs | Claim
+Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Rank | Costs | Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +266,8 @@ def names_in(node: Expression) -> frozenset[str]:
             return frozenset({name})
         case Call(function=function, arguments=arguments):
             return frozenset({function.id}).union(*map(names_in, arguments))
+        case Entry(list=list, index=index):
+            return names_in(index) | {list.id}
         case Unary(operand=operand):
             return names_in(operand)
         case Binary(left=left, right=right):

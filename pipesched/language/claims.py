@@ -4,8 +4,8 @@
     claim idle == (p - 1) * (tF + tB) when tC == 0       without a rank: the largest over ranks
     claim bubble == (p - 1) / (m + p - 1) when tC == 0   idle time of all ranks over p x makespan
 
-A claim whose condition is false, or that names a cost which differs from stage to stage, is not applicable: it says
-nothing here, and has not failed.
+A claim whose condition is false, or that names a cost which differs from stage to stage or from microbatch to
+microbatch, is not applicable: it says nothing here, and has not failed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def judge(claim: Claim, facts: Facts, known: dict[str, Any]) -> Verdict:
     """
     spread = sorted(key for key in claim.costs if facts.costs.scalar(key) is None)
     if spread:
-        return Verdict(claim, None, f"t{spread[0]} differs from stage to stage")
+        return Verdict(claim, None, f"t{spread[0]} differs from {facts.costs.differing(spread[0])}")
     ranks = range(len(facts.work))
     cases = [(r,) * len(claim.variables) for r in ranks] if claim.variables else [()]
     try:

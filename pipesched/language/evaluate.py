@@ -1,6 +1,7 @@
 """A file at given sizes: its schedule.
 
     parameters -> lets and requires -> placement -> the program of every rank -> columns
+                                           \\__ costs
 
 Nothing is expanded before its size is known, and nothing is interpreted: the programs are bytecode (`translate`).
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.claims import Facts, Verdict, judge_all
@@ -25,7 +27,9 @@ from pipesched.language.rank_programs import Programs
 from pipesched.language.scope import LONG, MANY
 from pipesched.language.typecheck import Checked, check_file
 from pipesched.model.columns import Column, Ints
-from pipesched.model.costs import Cost, Costs
+from pipesched.model.costs import Cost, Costs, least
+from pipesched.model.grid import Grid
+from pipesched.model.numbers import Value, entries
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
@@ -43,12 +47,27 @@ class Unit:
     checked: Checked
     names: Mapping[str, Any]
 
+    @property
+    def lists(self) -> dict[str, tuple[int, ...]]:
+        """The list parameters with an entry for each microbatch."""
+        given, m = self.schedule.parameters, self.schedule.microbatches
+        return {name: value for name, value in given.items() if isinstance(value, tuple) and len(value) == m}
+
+    def costs_with(self, lists: Mapping[str, tuple[int, ...]], *, max_ops: int = MAX_OPS) -> Costs:
+        """What the file gives where these lists have other entries: of the order of this unit, which is not run again.
+
+        Raises:
+            PipeschedError: PS2xx, with the place; PS209, the file refuses them.
+        """
+        _, names, _, placement = _placed(self.checked, {**self.schedule.parameters, **lists}, max_ops)
+        return _costs(self.checked, names, placement)
+
     def judge(self, facts: Facts) -> list[Verdict]:
         """The verdict on every claim, in the order of the file."""
         return judge_all(self.checked.claims, facts, self.names, len(self.schedule))
 
 
-def evaluate(file: ast.File, parameters: Mapping[str, int], *, max_ops: int = MAX_OPS) -> Unit:
+def evaluate(file: ast.File, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Unit:
     """Check a file and run it at a size.
 
     Raises:
@@ -57,15 +76,16 @@ def evaluate(file: ast.File, parameters: Mapping[str, int], *, max_ops: int = MA
     return at_size(check_file(file), parameters, max_ops=max_ops)
 
 
-def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = MAX_OPS) -> Unit:
+def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Unit:
     """Run a checked file at a size.
 
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.
     """
     budget, names, values, placement = _placed(checked, parameters, max_ops)
-    costs = _costs(checked, names, placement.stages)
-    programs = Programs(checked, names, placement, budget, max_ops)
+    costs = _costs(checked, names, placement)
+    slices = _slices(checked, names, placement)
+    programs = Programs(checked, names, placement, budget, max_ops, slices)
     keys, second = programs.run()
     op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
     if placement.frozen:
@@ -83,6 +103,7 @@ def at_size(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = M
         start,
         programs,
         checked.file.title or "",
+        slices,
     )
     return Unit(schedule, costs, checked, names)
 
@@ -94,7 +115,7 @@ def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, key
     return np.where(named & (wanted < 0), op, wanted), np.flatnonzero(named | (wanted >= 0))
 
 
-def placement_at(checked: Checked, parameters: Mapping[str, int], *, max_ops: int = MAX_OPS) -> Placement:
+def placement_at(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Placement:
     """Where a checked file has its stages at a size; its order is not run.
 
     Raises:
@@ -104,18 +125,18 @@ def placement_at(checked: Checked, parameters: Mapping[str, int], *, max_ops: in
 
 
 def _placed(
-    checked: Checked, parameters: Mapping[str, int], max_ops: int
-) -> tuple[Budget, dict[str, Any], dict[str, int], Placement]:
+    checked: Checked, parameters: Mapping[str, Value], max_ops: int
+) -> tuple[Budget, dict[str, Any], dict[str, Value], Placement]:
     """What comes before the order: the budget, the names that are known, the parameters, the placement."""
     budget = Budget.of(max_ops)
     names = pure(budget)
-    values = _parameters(checked, parameters, names)
+    values = _parameters(checked, parameters, names, max_ops)
     _routes(checked, names)
     _steps(checked, names)
     return budget, names, values, place(checked, names, max_ops)
 
 
-def _parameters(checked: Checked, given: Mapping[str, int], names: dict[str, Any]) -> dict[str, int]:
+def _parameters(checked: Checked, given: Mapping[str, Value], names: dict[str, Any], max_ops: int) -> dict[str, Value]:
     known = checked.defaults
     wrong = [_unknown(name, checked) for name in given if name not in known]
     missing = [x for x in known if x not in given and known[x] is None]
@@ -127,14 +148,36 @@ def _parameters(checked: Checked, given: Mapping[str, int], names: dict[str, Any
         wrong.append(Diagnostic(Code.PARAMETER_MISSING, message, (label,), (), f"add {flags}"))
     if wrong:
         raise PipeschedError(wrong)
-    long = [name for name, value in given.items() if abs(value) >= 10**DIGITS]
+    long = [name for name, value in given.items() if any(abs(x) >= 10**DIGITS for x in entries(value))]
     if long:
         raise fail(Code.USAGE, f"parameter `{long[0]}` has more than {DIGITS} digits")
-    values: dict[str, int] = {}
+    values: dict[str, Value] = {}
     for name, default in known.items():
-        values[name] = given[name] if name in given else _eval(default, names, checked)
-        names[f"v_{name}"] = values[name]
+        value = given[name] if name in given else _eval(default, names, checked)
+        if name in checked.sizes:
+            value = _list(checked, name, _eval(checked.sizes[name], names, checked), value, max_ops, name in given)
+        elif isinstance(value, tuple):
+            message = f"parameter `{name}` is one number; {len(value)} were given"
+            raise fail(Code.LIST, message, help="one size at a time, or declare a list: `name[m]`")
+        values[name] = names[f"v_{name}"] = value
     return values
+
+
+def _list(checked: Checked, name: str, size: int, value: Value, max_ops: int, given: bool) -> tuple[int, ...]:
+    """The entries of a list parameter: as many as were given, or its default so many times."""
+    declared = next(x for x in checked.file.parameters if x.name.id == name)
+    label = Label(declared.span, f"has {size} entries here")
+    if size > max_ops:
+        raise fail(Code.TOO_MANY_OPERATIONS, f"{size} entries of `{name}`; the limit is {max_ops}", label)
+    if size < 0:
+        raise fail(Code.LIST, f"list `{name}` would have {size} entries", label, help="choose other sizes")
+    if not given:
+        return (*entries(value),) * size
+    if len(entries(value)) != size:
+        count, lines = len(entries(value)), f"-D {name}=@FILE, or {size} numbers: -D {name}=1,2,..."
+        message = f"list `{name}` has {size} entries; {count} {'was' if count == 1 else 'were'} given"
+        raise fail(Code.LIST, message, label, help=f"give {lines}")
+    return tuple(entries(value))
 
 
 def _unknown(name: str, checked: Checked) -> Diagnostic:
@@ -171,8 +214,8 @@ def _steps(checked: Checked, names: dict[str, Any]) -> None:
 
 
 def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> PipeschedError:
-    used = [x for x in sorted(ast.names_in(node.condition)) if isinstance(names.get(f"v_{x}"), int)]
-    values = ", ".join(f"{x} = {names[f'v_{x}']}" for x in used)
+    used = [x for x in sorted(ast.names_in(node.condition)) if isinstance(names.get(f"v_{x}"), int | tuple)]
+    values = ", ".join(f"{x} = {render.size(names[f'v_{x}'])}" for x in used)
     condition = " ".join(node.condition.span.text.split())
     return fail(
         Code.REQUIRE,
@@ -182,21 +225,66 @@ def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> Pip
     )
 
 
-def _costs(checked: Checked, names: dict[str, Any], stages: int) -> Costs:
+def _slices(checked: Checked, names: dict[str, Any], placement: Placement) -> int:
+    """How many microbatches side by side are the slices of one sequence: 1 where the file has no `slices`."""
+    for node, code in checked.slices:
+        count: int = _eval(code, names, checked)
+        label = Label(node.span, f"slices of a sequence: {count}")
+        if count < 1:
+            raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="it has at least one")
+        if placement.microbatches % count:
+            message = f"{placement.microbatches} microbatches are no whole number of sequences of {count} slices"
+            raise fail(Code.SLICES, message, label, help="m counts slices: choose a multiple")
+        cuts = np.flatnonzero(np.diff(placement.route_of)) + 1
+        if len(cuts[cuts % count != 0]):
+            at = int(cuts[cuts % count != 0][0])
+            message = f"the slices of sequence {at // count} take more than one route"
+            raise fail(
+                Code.SLICES, message, label, help=f"a route begins at microbatch {at}: choose a multiple of {count}"
+            )
+        return count
+    return 1
+
+
+def _by_formula(checked: Checked, entry: ast.Cost, code: CodeType, names: dict[str, Any], placement: Placement) -> Cost:
+    """``F[s, i] = e``: as few numbers as the names that e uses let differ."""
+    assert entry.value is not None
+    used = ast.names_in(entry.value)
+    differs = [name.id in used for name in entry.of] + [False]
+    stages = placement.stages if differs[0] else 1
+    microbatches = placement.microbatches if differs[1] else 1
+    try:
+        rows = eval(code, names)(range(stages), range(microbatches), stages * microbatches)
+    except (ZeroDivisionError, Halt) as error:
+        raise report(error, checked.file.span.source) from None
+    made = Grid.of(rows)
+    if made.even:
+        return made.column if stages > 1 else made.column[0]
+    return Grid(np.broadcast_to(made.whole, (placement.stages, microbatches)), made.scale)
+
+
+def _costs(checked: Checked, names: dict[str, Any], placement: Placement) -> Costs:
     """What the file gives. A mistake in an entry is reported there, one in all of them at the first."""
     given: dict[str, Cost] = {}
+    stages, microbatches = placement.stages, placement.microbatches
     for entry, codes in checked.costs:
-        values = tuple(Fraction(_eval(code, names, checked)) for code in codes)
-        wrong = "given twice" if entry.name in given else "negative" if any(x < 0 for x in values) else ""
-        if entry.value is None and len(values) != stages:
-            wrong = f"a list of {len(values)}; there are {stages} stages"
+        wrong = "given twice" if entry.name in given else ""
+        if entry.of:
+            cost = _by_formula(checked, entry, codes[0], names, placement)
+            wrong = wrong or ("negative" if least(cost) < 0 else "")
+        else:
+            values = tuple(Fraction(_eval(code, names, checked)) for code in codes)
+            wrong = wrong or ("negative" if min(values) < 0 else "")
+            if entry.value is None and len(values) != stages:
+                wrong = f"a list of {len(values)}; there are {stages} stages"
+            cost = values[0] if entry.value is not None else values
         if wrong:
             raise fail(Code.COSTS, f"cost {entry.name} is {wrong}", Label(entry.span, "here"))
-        given[entry.name] = values[0] if entry.value is not None else values
+        given[entry.name] = cost
     costs = Costs(given)
     try:
-        costs.ticks(stages)
-        costs.sizes(stages)
+        costs.ticks(stages, microbatches)
+        costs.held(stages, microbatches)
     except PipeschedError as error:
         (found,) = error.diagnostics
         raise PipeschedError([replace(found, labels=(Label(checked.costs[0][0].span, "given here"),))]) from None

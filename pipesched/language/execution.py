@@ -52,9 +52,19 @@ def within(value: Any, what: str = "a sum") -> Any:
     return value
 
 
+def entry(name: str, entries: Sequence[int], index: Any) -> int:
+    """``name[index]``, an entry of a list."""
+    if index.denominator != 1 or not 0 <= index < len(entries):
+        message = f"`{name}` has no entry {index}: there are {len(entries)}, counted from 0"
+        raise Halt(
+            Code.ENTRY, message, "asks for this entry", f"its entries are {name}[0] to {name}[{len(entries) - 1}]"
+        )
+    return entries[int(index)]
+
+
 def pure(budget: Budget) -> dict[str, Any]:
     """The names that translated expressions may use."""
-    made = {"times": times, "ratio": ratio, "within": within, "pay": budget.pay}
+    made = {"times": times, "ratio": ratio, "within": within, "entry": entry, "pay": budget.pay}
     return {"__builtins__": {}, **made, "v_min": min, "v_max": max, "v_abs": abs}
 
 
@@ -131,7 +141,7 @@ def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> 
 
 
 def _is_call(frame: FrameType) -> bool:
-    return frame.f_code.co_name == "<lambda>"
+    return frame.f_code.co_name in ("<lambda>", "<listcomp>")
 
 
 def _span(trace: TracebackType, source: Source) -> Span | None:

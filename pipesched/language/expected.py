@@ -112,7 +112,7 @@ def _phrases(taken: set[str], before: Token | None, alone: bool) -> list[str]:
         left -= _VALUES
     if {"+", "COMPARE"} & left and not phrases:
         phrases += ["an operator"] * bool({"claim", "repeat"} & left)
-        left -= _OPERATORS | {"("}
+        left -= _OPERATORS | {"(", "["}
     if "claim" in left:
         next_line = ["a line such as `rank …`"]
         left -= {*ITEMS, "$END"} | ({",", "release", "when", "for", "reads", "STRING", "TEXT"} if alone else set())

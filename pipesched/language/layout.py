@@ -109,7 +109,7 @@ def _argument(before: Token, token: Token) -> bool:
     """Whether a bracket belongs to the word before it: a call, a chunk, a microbatch."""
     if token.text == "(":
         return before.named or before.text in ("overlap", "]") or before.text in tuple(LETTERS)
-    return token.text == "[" and before.text in tuple(LETTERS)
+    return token.text == "[" and (before.named or before.text in tuple(LETTERS))
 
 
 def _unary(tokens: Sequence[Token], at: int) -> bool:

@@ -4,6 +4,7 @@
     W[c]               the oldest I of chunk c whose W is missing;  W: of any chunk;  drain W: all of them
     F[c](i)            microbatch i, which then counts as run
     pending(c)         how many I of chunk c have no W yet;  pending: of all chunks
+    of slices          I and B of a sequence run backwards: the last slice of the oldest sequence that has one left
 
 An operation is kept as two integers, its site and stage * microbatches + microbatch; the columns are made at the end.
 """
@@ -18,6 +19,7 @@ from typing import Any
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
 from pipesched.model.ops import COMPUTES, Op, Result
+from pipesched.model.slices import mirrored
 
 Emission = Callable[..., None]
 
@@ -26,13 +28,15 @@ Emission = Callable[..., None]
 class Turn:
     """Whose turn it is among the microbatches low .. end of a chunk, for one kind: the smallest that has not run.
 
-    key: that of microbatch 0 of its stage. named: those that ran before their turn.
+    key: that of microbatch 0 of its stage. slices: of the sequences that run backwards, which turns are counted along.
+    named: the turns of those that ran before theirs.
     """
 
     low: int
     end: int
     chunk: int = 0
     key: int = 0
+    slices: int = 1
     next: int = field(init=False)
     named: set[int] = field(default_factory=set)
 
@@ -41,8 +45,9 @@ class Turn:
 
     def name(self, microbatch: int) -> None:
         """Count a microbatch as run."""
-        if microbatch >= self.next:
-            self.named.add(microbatch)
+        turn = mirrored(microbatch, self.slices)
+        if turn >= self.next:
+            self.named.add(turn)
             self.skip()
 
     def skip(self) -> None:
@@ -81,23 +86,26 @@ class Pending:
 class Emitter:
     """The operations of one rank.
 
-    chunks: (first microbatch, end, stage) of every chunk; limit: how many operations may be written.
+    chunks: (first microbatch, end, stage) of every chunk; limit: how many operations may be written; slices: of a
+    sequence, 1 where every microbatch is for itself.
     sites, keys: what was written; second: positions of the second parts of overlap pairs.
     """
 
-    def __init__(self, rank: int, chunks: list[tuple[int, int, int]], microbatches: int, limit: int) -> None:
+    def __init__(
+        self, rank: int, chunks: list[tuple[int, int, int]], microbatches: int, limit: int, slices: int = 1
+    ) -> None:
         self.rank, self.chunks, self.microbatches, self.limit = rank, chunks, microbatches, limit
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
-        self.turns = {result: self._turns() for result in Result}
+        self.turns = {result: self._turns(slices if result is Result.GRADIENT else 1) for result in Result}
         self.pending = Pending()
 
-    def _turns(self) -> dict[int | None, Turn]:
+    def _turns(self, slices: int) -> dict[int | None, Turn]:
         """By chunk; under None, for an operation that names none, where there is one chunk alone."""
         turns: dict[int | None, Turn] = {}
         for chunk, (low, end, stage) in enumerate(self.chunks):
-            turns[chunk] = Turn(low, end, chunk, stage * self.microbatches)
+            turns[chunk] = Turn(low, end, chunk, stage * self.microbatches, slices)
         return turns | {None: turns[0]} if len(turns) == 1 else turns
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -122,6 +130,8 @@ class Emitter:
             turn.next = microbatch + 1
             if turn.named:
                 turn.skip()
+            if turn.slices > 1:
+                microbatch = mirrored(microbatch, turn.slices)
             site_list(site)
             key_list(turn.key + microbatch)
             if then:

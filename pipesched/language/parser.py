@@ -203,7 +203,10 @@ class Build:
         return self.part(c, tuple(c[::2]))
 
     def parameter(self, c: Children) -> ast.Parameter:
-        return self.made(ast.Parameter(self.span(c), c[0], c[2] if len(c) > 1 else None), c)
+        return self.made(ast.Parameter(self.span(c), c[0], c[3] if len(c) > 2 else None, _value(c[1])), c)
+
+    def size(self, c: Children) -> _Part | None:
+        return self.part(c, c[1] if c else None)
 
     documentation = title
 
@@ -236,6 +239,9 @@ class Build:
         variable, low, high = (c[1], *c[3].value) if len(c) > 2 else (None, c[1], None)
         return self.made(ast.Frozen(self.span(c), variable, low, high), c)
 
+    def slices(self, c: Children) -> ast.Slices:
+        return self.made(ast.Slices(self.span(c), c[1]), c)
+
     def rank(self, c: Children) -> ast.Rank:
         return self.made(ast.Rank(self.span(c), c[1], c[2].value), c)
 
@@ -243,6 +249,8 @@ class Build:
         return self.made(ast.Costs(self.span(c), tuple(c[1::2])), c)
 
     def cost(self, c: Children) -> ast.Cost:
+        if c[1] == "[":
+            return self.made(ast.Cost(self.span(c), str(c[0]), c[-1], None, tuple(c[2:-3:2])), c)
         values = tuple(c[3:-1:2]) if c[2] == "[" else None
         return self.made(ast.Cost(self.span(c), str(c[0]), None if values else c[2], values), c)
 
@@ -266,10 +274,7 @@ class Build:
     def operation(self, c: Children) -> ast.Operation:
         return self.made(ast.Operation(self.span(c), str(c[0]), _value(c[1]), _value(c[2])), c)
 
-    def chunk(self, c: Children) -> _Part | None:
-        return self.part(c, c[1] if c else None)
-
-    microbatch = chunk
+    chunk = microbatch = size
 
     def overlap(self, c: Children) -> ast.Overlap:
         return self.made(ast.Overlap(self.span(c), c[2], c[4]), c)
@@ -307,6 +312,9 @@ class Build:
 
     def call(self, c: Children) -> ast.Call:
         return self.made(ast.Call(self.span(c), c[0], tuple(c[2:-1:2])), c, 1)
+
+    def entry(self, c: Children) -> ast.Entry:
+        return self.made(ast.Entry(self.span(c), c[0], c[2]), c, 1)
 
     def group(self, c: Children) -> ast.Expression:
         """The inner expression, its place widened by the brackets."""

@@ -37,6 +37,7 @@ class Programs:
     placement: Placement
     budget: Budget
     max_ops: int
+    slices: int = 1
     kept: Ints | None = None
 
     def __post_init__(self) -> None:
@@ -77,7 +78,7 @@ class Programs:
 
     def _emitter(self, rank: int) -> Emitter:
         chunks = [(*self._ranges[route], stage) for route, stage in self.placement.chunks(rank)]
-        return Emitter(rank, chunks, self.placement.microbatches, self.max_ops)
+        return Emitter(rank, chunks, self.placement.microbatches, self.max_ops, self.slices)
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]]:

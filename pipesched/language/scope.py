@@ -18,7 +18,7 @@ from pipesched.source import Span
 FINDINGS = 20  # so many are reported of one file
 LONG, MANY = 60, 5_000  # letters of a name, and names, among which one is looked for that may be meant
 
-Kind: TypeAlias = Literal["number", "boolean", "unknown"]
+Kind: TypeAlias = Literal["number", "boolean", "list", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ _NO_SUCH = {
     "True": "write `true`",
     "False": "write `false`",
     "None": "every value is a number, or true or false",
-    "len": "there are no lists; counts are parameters, such as m",
+    "len": "a list has as many entries as its declaration says, such as m",
     "range": "a range is written `low .. high`, and only behind `in`",
     **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
 }

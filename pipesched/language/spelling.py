@@ -23,6 +23,7 @@ from pipesched.model.columns import Bools, Column, Ints, makes
 from pipesched.model.ops import COMPUTES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
+from pipesched.model.slices import mirrored
 
 _BARE = 0  # the chunk, counted from 1, of what names none
 
@@ -118,6 +119,7 @@ class _Columns:
                 continue
             if self.kind[group[0]] == Result.GRADIENT:
                 backward[at] = group
+                microbatches = mirrored(microbatches, self.schedule.slices)
             first = low[int(self.route[group[0]])]
             in_order = bool(np.all(microbatches == first + np.arange(len(group))))
             found[group] = True if in_order else list(_turns(microbatches.tolist(), first))

@@ -5,6 +5,7 @@ its .ps node as its line number, so that an exception in the running code names 
 frames hold the loop bindings. Nothing of the user's text reaches Python but integers and prefixed names.
 
     F[fwd(k)]             ->   F(7, v_fwd(v_k))              7 is the site: which operation of the file it is
+    length[i]             ->   entry("length", v_length, v_i)
     for k in a .. b { }   ->   for v_k in steps(a, b, c): …  charges c a pass to the budget, and refuses too many
     repeat n { }          ->   for n_120 in steps(0, n, c): …
     x * y                 ->   times(x, y)                   refuses what leaves 62 bits
@@ -124,6 +125,8 @@ class Expressions:
                 return self._name(node, scope)
             case ast.Call():
                 return self._call(node, scope)
+            case ast.Entry():
+                return self._entry(node, scope)
             case ast.Unary(operator="not"):
                 operand = self.term(node.operand, scope, "boolean")
                 return Term(placed(node, python.UnaryOp(python.Not(), operand.code)), "boolean", 1 + operand.cost)
@@ -162,6 +165,10 @@ class Expressions:
             )
         if found.now:
             return Term(call(node, node.id), found.kind, CALL)
+        if found.kind == "list":
+            help = f"write `{node.id}[i]`: its entries are numbers, counted from 0"
+            scope.report(Code.TYPE, f"`{node.id}` is a list", Label(node.span, "used as a value"), help=help)
+            return Term(placed(node, python.Constant(0)), "unknown")
         name = f"{'b' if found.bare else 'v'}_{node.id}"
         return Term(placed(node, python.Name(name, python.Load())), found.kind)
 
@@ -186,6 +193,21 @@ class Expressions:
             )
         made = call(node, f"v_{node.function.id}"[2 * found.now :], *(a.code for a in arguments))
         return Term(made, found.kind, cost + found.cost)
+
+    def _entry(self, node: ast.Entry, scope: Scope) -> Term:
+        index = self.term(node.index, scope, "number")
+        found = scope.find(node.list.id)
+        if found is None:
+            scope.unknown(node.list)
+            return Term(placed(node, python.Constant(0)), "unknown")
+        if found.kind != "list":
+            what = "a function" if found.arity is not None else "a value"
+            name, help = node.list.id, "lists are declared in the head: `schedule f(p, m, length[m] = 1)`"
+            scope.report(Code.TYPE, f"`{name}` is {what}, no list", Label(node.span, "taken as a list"), help=help)
+            return Term(placed(node, python.Constant(0)), "unknown")
+        listed = placed(node.list, python.Name(f"v_{node.list.id}", python.Load()))
+        made = call(node, "entry", placed(node.list, python.Constant(node.list.id)), listed, index.code)
+        return Term(made, "number", CALL + index.cost)
 
     def _conditional(self, node: ast.Conditional, scope: Scope) -> Term:
         condition = self.term(node.condition, scope, "boolean")

@@ -17,7 +17,7 @@ from pipesched.language.execution import Loop
 from pipesched.language.parser import WORDS, parse
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.statements import Site, Statements
-from pipesched.language.translate import Expressions, compiled, define, lambda_of, paid
+from pipesched.language.translate import Expressions, call, compiled, define, lambda_of, paid, placed
 from pipesched.model.costs import KEYS
 from pipesched.source import Source
 
@@ -50,14 +50,16 @@ class RankCode:
 
 @dataclass(frozen=True)
 class Checked:
-    """A compiled file; each list in the order of the text."""
+    """A compiled file; each list in the order of the text. sizes: how many entries a list has, by its name."""
 
     file: ast.File
     defaults: dict[str, CodeType | None]
+    sizes: dict[str, CodeType]
     steps: list[tuple[ast.Let | ast.Require, CodeType]]
     stages: list[StageCode]
     frozen: list[tuple[ast.Frozen, list[CodeType]]]
     ranks: list[RankCode]
+    slices: list[tuple[ast.Slices, CodeType]]
     costs: list[tuple[ast.Cost, list[CodeType]]]
     claims: list[Claim]
     sites: list[Site]
@@ -98,11 +100,14 @@ class _Checker:
     statements: Statements = field(default_factory=Statements)
 
     def run(self) -> Checked:
-        self.made = Checked(self.file, {}, [], [], [], [], [], [], self.statements.sites, self.statements.loops)
+        self.made = Checked(self.file, {}, {}, [], [], [], [], [], [], [], self.statements.sites, self.statements.loops)
         for parameter in self.file.parameters:
             default = parameter.default
             self.made.defaults[parameter.name.id] = None if default is None else self._code(default, "number")
-            self.scope.define(parameter.name, Binding(span=parameter.name.span))
+            if parameter.size is not None:
+                self.made.sizes[parameter.name.id] = self._code(parameter.size, "number")
+            kind: Kind = "number" if parameter.size is None else "list"
+            self.scope.define(parameter.name, Binding(kind, span=parameter.name.span))
         self._routes()
         for item in self.file.items:
             if not isinstance(item, ast.Claim):
@@ -134,6 +139,11 @@ class _Checker:
                 self.made.stages.append(self._stages(item))
             case ast.Frozen():
                 self.made.frozen.append((item, self._frozen(item)))
+            case ast.Slices():
+                if self.made.slices:
+                    first = Label(self.made.slices[0][0].span, "first here")
+                    self.scope.report(Code.SLICES, "`slices` is given twice", Label(item.span, "again here"), first)
+                self.made.slices.append((item, self._code(item.count, "number")))
             case ast.Rank():
                 self.made.ranks.append(self._rank(item))
             case ast.Costs():
@@ -186,8 +196,30 @@ class _Checker:
         if entry.name not in KEYS:
             help = f"costs are {', '.join(KEYS)}"
             self.scope.report(Code.COSTS, f"no cost is called `{entry.name}`", Label(entry.span, "unknown"), help=help)
+        if entry.of and entry.value is not None:
+            return entry, [self._formula(entry, entry.value)]
         values = (entry.value,) if entry.value is not None else entry.values or ()
         return entry, [self._code(value, "number", exact=True) for value in values]
+
+    def _formula(self, entry: ast.Cost, value: ast.Expression) -> CodeType:
+        """``F[s, i] = e`` as what makes a row for each stage that it is given, and pays for so many entries at once.
+
+        lambda stages, microbatches, count: pay(cost * count) or [[e for v_i in microbatches] for v_s in stages]
+        """
+        inside = self.scope.inner()
+        for name in entry.of:
+            inside.define(name, Binding(span=name.span))
+        term = Expressions(True).term(value, inside, "number")
+        variables = [*(f"v_{name.id}" for name in entry.of), "_"][:2]
+        made = term.code
+        for variable, over in zip(reversed(variables), ("microbatches", "stages"), strict=True):
+            part = python.comprehension(python.Name(variable, python.Store()), python.Name(over, python.Load()), [], 0)
+            made = placed(entry, python.ListComp(made, [part]))
+        price = python.BinOp(python.Constant(term.cost), python.Mult(), python.Name("count", python.Load()))
+        made = python.BoolOp(python.Or(), [call(entry, "pay", price), made])
+        taken = [placed(entry, python.arg(name)) for name in ("stages", "microbatches", "count")]
+        empty = python.arguments(posonlyargs=[], args=taken, kwonlyargs=[], kw_defaults=[], defaults=[])
+        return compiled(python.Expression(placed(entry, python.Lambda(empty, made))), self.scope)
 
 
 def _variable(item: ast.Rank, scope: Scope) -> str | None:

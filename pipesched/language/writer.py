@@ -23,6 +23,7 @@ from pipesched.language.sharing import Shared, shared
 from pipesched.language.spelling import BLANK, Words, linear, words
 from pipesched.language.tokens import LONGEST, too_long
 from pipesched.model.costs import KEYS, UNIT, Cost, Costs
+from pipesched.model.grid import Grid
 from pipesched.model.kernel import Kernel
 from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
@@ -62,7 +63,12 @@ def write(
     growth = Growth(kernel.least(schedule), kernel.microbatches) if kernel else Growth(schedule.microbatches, 1)
     parts = [
         [Line(0, [_head(schedule, name)]), *_documentation(documentation)],
-        [*_requires(schedule, kernel), *placement_lines.lines(placement), *_costs(costs or Costs())],
+        [
+            *_requires(schedule, kernel),
+            *placement_lines.lines(placement),
+            *_slices(schedule),
+            *_costs(costs or Costs()),
+        ],
         *programs(ranks, spelled, growth),
         [Line(0, [f"claim {claim}"]) for claim in claims],
     ]
@@ -124,6 +130,11 @@ def _requires(schedule: Schedule, kernel: Kernel | None) -> Iterator[Line]:
     yield Line(0, [f'require {condition}, "the part that repeats {why}"'])
 
 
+def _slices(schedule: Schedule) -> Iterator[Line]:
+    if schedule.slices > 1:
+        yield Line(0, [f"slices {schedule.slices}"])
+
+
 def _costs(costs: Costs) -> Iterator[Line]:
     """What was given, as what is not follows from it; broken after commas where that is too long for a line.
 
@@ -142,6 +153,9 @@ def _costs(costs: Costs) -> Iterator[Line]:
 
 
 def _cost(cost: Cost) -> str:
+    if isinstance(cost, Grid):
+        message = f"a cost differs from microbatch to microbatch, {cost}, and a table of numbers has no words"
+        raise fail(Code.TARGET, message, help="keep the costs in a file for --costs, and write the order alone")
     if isinstance(cost, tuple):
         return f"[{', '.join(map(_cost, cost))}]"
     number = shown(cost)

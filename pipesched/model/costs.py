@@ -8,9 +8,10 @@
 Where some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: nobody
 who gives costs in milliseconds means 1 for the others. What was assumed in this way is reported where it is used.
 
-Each is a number or a list with one entry a stage: of the stage that runs; for tFB the stage of the F; for tC the
-stage that sends. All are integers or `Fraction`; time is counted in ticks of 1 / (common denominator), so that no
-sum is ever rounded. tM is no time: a stage counts tM * ranks / stages in the unit of peaks.
+Each is a number, a list with one entry a stage, or a grid by stage and microbatch: of the stage that runs; for tFB the
+stage and the microbatch of the F; for tC the stage that sends. All are integers or `Fraction`; time is counted in ticks
+of 1 / (common denominator), so that no sum is ever rounded. tM is no time: a stage counts tM * ranks / stages in the
+unit of peaks.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from fractions import Fraction
 from functools import cached_property
 from math import lcm
 from operator import add, mul, sub
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints
+from pipesched.model.columns import Column, Ints
+from pipesched.model.grid import Grid, spread
 from pipesched.model.numbers import exact, number, plain, shown
 from pipesched.model.ops import COMPUTES, LETTERS
 
-Cost: TypeAlias = Fraction | tuple[Fraction, ...]
+Cost: TypeAlias = Fraction | tuple[Fraction, ...] | Grid
 
 TIMES = (*LETTERS, "FB", "C")
 KEYS = (*TIMES, "M")
@@ -41,6 +43,8 @@ UNIT: Mapping[str, Cost] = {op.name: Fraction(len(op.kind.makes)) for op in COMP
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "C": Fraction(0)}
 _COARSER = "a larger unit of time"
 _LISTED = 6  # entries of a list that are shown
+_ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets are inside
+_ROWS = re.compile(r"\[(?:\s*\[[^\[\]]*\]\s*,)*\s*\[[^\[\]]*\]\s*\]")
 _FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
 
 
@@ -49,13 +53,33 @@ class Ticks:
     """Costs as integers for S stages; a tick is 1 / scale of the user's unit.
 
     compute: int64, shape (computes, S), indexed by Op; pair: an overlap F + B by the stage of the F, shape (S,), or
-    None where it is the sum of its parts; message: shape (S,), by the stage that sends.
+    None where it is the sum of its parts; message: shape (S,), by the stage that sends. What differs from microbatch
+    to microbatch has one axis more, of m.
     """
 
     scale: int
     compute: Ints
     pair: Ints | None
     message: Ints
+
+    def durations(self, op: Column, stage: Column, microbatch: Column) -> Ints:
+        """How long each of these computes takes by itself."""
+        return self._of(self.compute, 2, stage, microbatch, op)
+
+    def pairs(self, stage: Column, microbatch: Column) -> Ints | None:
+        """How long an overlap pair with each of these F takes; None where it is the sum of its parts."""
+        return None if self.pair is None else self._of(self.pair, 1, stage, microbatch)
+
+    def delays(self, stage: Column, microbatch: Column) -> Ints:
+        """How long a message takes that each of these stages sends."""
+        return self._of(self.message, 1, stage, microbatch)
+
+    def _of(self, table: Ints, axes: int, stage: Column, microbatch: Column, *op: Column) -> Ints:
+        """The entries of a table; a stage or a microbatch out of range counts as the one next to it."""
+        at = (*op, np.clip(stage, 0, self.message.shape[0] - 1))
+        if table.ndim > axes:
+            at = (*at, np.clip(microbatch, 0, table.shape[-1] - 1))
+        return np.asarray(table[at])
 
 
 @dataclass(frozen=True)
@@ -104,7 +128,7 @@ class Costs:
         """Raises PipeschedError: PS222, an unknown key, or what is neither a whole number nor a Fraction from 0 up."""
         for key, cost in self.given.items():
             _check_key(key, {})
-            listed: tuple[object, ...] = _listed(cost)
+            listed: tuple[object, ...] = (least(cost),) if isinstance(cost, Grid) else _listed(cost)
             for x in listed:
                 if not isinstance(x, int | Fraction) or x < 0:
                     raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give an int or a Fraction from 0 up")
@@ -113,7 +137,7 @@ class Costs:
         return f"<Costs {self}>" if self.given else "<Costs of 1 each>"
 
     def __str__(self) -> str:
-        """As `parse` reads it; of long lists the ends."""
+        """As `parse` reads it; of long lists the ends, of a grid the least and the greatest."""
         return ",".join(f"{key}={_shown(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
@@ -162,7 +186,7 @@ class Costs:
         if not {"I", "W", "B"} <= self.given.keys():
             return ""
         parts = _each(add, self.given["I"], self.given["W"])
-        if not any(_listed(_each(sub, self.given["B"], parts))):
+        if _zero(_each(sub, self.given["B"], parts)):
             return ""
         full, sum_of = (
             f" = {shown(cost)}" if isinstance(cost, Fraction | int) else "" for cost in (self.given["B"], parts)
@@ -186,11 +210,24 @@ class Costs:
         return next(rule for rule in RULES if rule.key == key and set(rule.given) <= self.given.keys())
 
     def scalar(self, key: str) -> Fraction | None:
-        """The cost as one number, or None where it differs from stage to stage."""
+        """The cost as one number, or None where it differs from stage to stage, or from microbatch to microbatch."""
         value = self._whole(key)
+        if isinstance(value, Grid):
+            return value.least if value.least == value.most else None
         if isinstance(value, tuple):
             return value[0] if len(set(value)) == 1 else None
         return value
+
+    def differing(self, key: str) -> str:
+        """In words, from what to what a cost differs that is not one number."""
+        value = self._whole(key)
+        by_microbatch = isinstance(value, Grid) and not value.even
+        return "microbatch to microbatch" if by_microbatch else "stage to stage"
+
+    @property
+    def by_microbatch(self) -> tuple[str, ...]:
+        """Those that were given by microbatch, and differ from one to another."""
+        return tuple(key for key, cost in self.given.items() if isinstance(cost, Grid) and not cost.even)
 
     def _whole(self, key: str) -> Cost:
         """The cost, of an overlap pair the sum of its parts where it is not given."""
@@ -207,65 +244,80 @@ class Costs:
         times = {key: _each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
         return Costs({**self.given, **times})
 
-    def require_fit(self, stages: int) -> None:
+    def require_fit(self, stages: int, microbatches: int | None = None) -> None:
         """Whether what was given can be counted, for so many stages, whatever follows from it.
 
         Raises:
             PipeschedError: PS222, as `ticks`.
         """
         for key, cost in self.given.items():
-            _row(key, cost, stages)
+            _row(key, cost, stages, microbatches)
         _scale([x for key in TIMES if key in self.given for x in _listed(self.given[key])], _COARSER)
 
-    def ticks(self, stages: int) -> Ticks:
-        """The times as integers.
+    def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
+        """The times as integers. microbatches: how many there are; None where they count alike.
 
         Raises:
-            PipeschedError: PS222, a list that has not one entry a stage, numbers too fine for 64 bits, or a cost that
-                is not given and would be negative.
+            PipeschedError: PS222, a list that has not one entry a stage, a grid of another size, numbers too fine for
+                64 bits, or a cost that is not given and would be negative.
         """
-        self.require_fit(stages)
-        rows = {key: _row(key, self[key], stages) for key in TIMES}
-        scale = _scale([x for row in rows.values() if row is not None for x in row], _COARSER)
+        self.require_fit(stages, microbatches)
+        rows = {key: _row(key, self[key], stages, microbatches) for key in TIMES}
+        scale = _scale([x for row in rows.values() if row is not None for x in _listed(row)], _COARSER)
 
         def whole(key: str) -> Ints:
             row = rows[key]
             assert row is not None
+            if isinstance(row, Grid):
+                return row.whole * (scale // row.scale)
             return np.array([int(x * scale) for x in row], dtype=np.int64)
 
-        pair = None if rows["FB"] is None else whole("FB")
-        return Ticks(scale, np.stack([whole(key) for key in LETTERS]), pair, whole("C"))
+        computes = [whole(key) for key in LETTERS]
+        if any(table.ndim > 1 for table in computes):
+            computes = list(np.broadcast_arrays(*(x if x.ndim > 1 else x[:, None] for x in computes)))
+        return Ticks(scale, np.stack(computes), None if rows["FB"] is None else whole("FB"), whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
         """What one F of each stage holds, shape (S,); 1 is an even stage, ranks / stages in the unit of peaks.
 
         Raises:
+            PipeschedError: PS222, as `ticks`; it differs from microbatch to microbatch.
+        """
+        return self.held(stages).column
+
+    def held(self, stages: int, microbatches: int | None = None) -> Grid:
+        """The same by stage and microbatch.
+
+        Raises:
             PipeschedError: PS222, as `ticks`.
         """
-        row = _row("M", self["M"], stages)
+        row = _row("M", self["M"], stages, microbatches)
         assert row is not None
-        _scale(row, "rounder shares")
-        return row
+        _scale(_listed(row), "rounder shares")
+        return row if isinstance(row, Grid) else spread(row)
 
     def to_json(self) -> dict[str, object]:
-        """F, I, W, B, FB, C as numbers, strings like ``3/2``, or lists of them; M too where it is not 1."""
+        """F, I, W, B, FB, C as numbers, strings like ``3/2``, lists, or lists of lists; M too where it is not 1."""
         keys = TIMES if self.scalar("M") == 1 else KEYS
         return {key: _plain(self._whole(key)) for key in keys}
 
     @classmethod
     def parse(cls, text: str) -> Costs:
-        """``F=1,I=1,W=1,C=0,FB=3``; a list a stage in brackets: ``F=[1,2],M=[1,2]``.
+        """``F=1,I=1,W=1,C=0,FB=3``; in brackets a list by stage, ``F=[1,2]``, or for each a list by microbatch.
 
         Raises:
             PipeschedError: PS222, an unknown key, a key given twice or a value that is no number.
         """
         given: dict[str, Cost] = {}
-        for entry in filter(None, (e.strip() for e in re.split(r",(?![^\[]*\])", text))):
+        for entry in filter(None, (e.strip() for e in _ENTRY.findall(text))):
             key, equals, value = (part.strip() for part in entry.partition("="))
             if not equals:
                 raise fail(Code.COSTS, f"a cost is KEY=NUMBER, not {entry!r}", help="for example F=1,I=1,W=1,C=0")
             _check_key(key, given)
-            if value.startswith("[") and value.endswith("]"):
+            if _ROWS.fullmatch(value):
+                rows = re.findall(r"\[([^\[\]]*)\]", value)
+                given[key] = grid([[number(x, f"cost {key}") for x in row.split(",")] for row in rows], f"cost {key}")
+            elif value.startswith("[") and value.endswith("]"):
                 given[key] = tuple(number(x, f"cost {key}") for x in value[1:-1].split(","))
             else:
                 given[key] = number(value, f"cost {key}")
@@ -273,7 +325,7 @@ class Costs:
 
     @classmethod
     def from_toml(cls, text: str) -> Costs:
-        """The same keys as TOML: ``F = 1.5`` or ``F = [1, 2, 3, 4]``.
+        """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too.
 
         Raises:
             PipeschedError: PS222, not TOML, an unknown key or a value that is no number.
@@ -287,10 +339,36 @@ class Costs:
         given: dict[str, Cost] = {}
         for key, value in table.items():
             _check_key(key, given)
-            many = isinstance(value, list)
-            numbers = tuple(number(_text(x), f"cost {key}") for x in (value if many else [value]))
-            given[key] = numbers if many else numbers[0]
+            given[key] = _read(value, f"cost {key}")
         return cls(given)
+
+
+def _read(value: object, what: str) -> Cost:
+    """A cost as a file has it: a number, a list by stage, or for each stage a list by microbatch.
+
+    Raises:
+        PipeschedError: PS222, none of these.
+    """
+    if not isinstance(value, list):
+        return number(_text(value), what)
+    if not any(isinstance(row, list) for row in value):
+        return tuple(number(_text(x), what) for x in value)
+    rows = [[number(_text(x), what) for x in row] if isinstance(row, list) else [] for row in value]
+    return grid(rows, what)
+
+
+def grid(rows: Sequence[Sequence[Fraction]], what: str) -> Cost:
+    """A cost by stage and microbatch.
+
+    Raises:
+        PipeschedError: PS222, the rows are of several lengths, or empty.
+    """
+    lengths = [len(row) for row in rows]
+    if len(set(lengths)) != 1 or not lengths[0]:
+        message = f"{what} has rows of {' and '.join(map(str, sorted(set(lengths))))} numbers"
+        raise fail(Code.COSTS, message, help="give each stage one number, or each stage a list of one a microbatch")
+    made = Grid.of(rows)
+    return made.column if made.even else made
 
 
 def _text(value: object) -> str:
@@ -315,9 +393,14 @@ def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
 def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
     """Raises PipeschedError: PS222, a backward that is shorter than one of its parts."""
     cost = known[key]
-    below = [stage for stage, x in enumerate(_listed(cost)) if x < 0]
+    where, below = "", list[Any]()
+    if isinstance(cost, Grid):
+        below = np.argwhere(cost.whole < 0)[:1].tolist()
+        where = "".join(f" on stage {stage} for microbatch {microbatch}" for stage, microbatch in below)
+    else:
+        below = [stage for stage, x in enumerate(_listed(cost)) if x < 0][:1]
+        where = f" on stage {below[0]}" if below and isinstance(cost, tuple) else ""
     if below:
-        where = f" on stage {below[0]}" if isinstance(cost, tuple) else ""
         message = f"cost {key} is not given, and {rule.text} is negative{where}"
         raise fail(Code.COSTS, message, help=f"give {key} too, or a B that is not less than its part")
 
@@ -330,24 +413,50 @@ def _check_key(key: str, given: Mapping[str, Cost]) -> None:
 
 
 def _each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -> Cost:
-    """The function of two costs, stage by stage where one of them is a list."""
+    """The function of two costs, stage by stage where one of them is a list, and microbatch by microbatch."""
+    if isinstance(a, Grid) or isinstance(b, Grid):
+        return _as_grid(a).each(function, _as_grid(b))
     if not isinstance(a, tuple) and not isinstance(b, tuple):
         return function(a, b)
     length = min(len(x) for x in (a, b) if isinstance(x, tuple))
     return tuple(map(function, _spread(a, length), _spread(b, length)))
 
 
+def _as_grid(cost: Cost) -> Grid:
+    return cost if isinstance(cost, Grid) else spread(_listed(cost))
+
+
+def least(cost: Cost) -> Fraction:
+    """The least of the numbers of a cost."""
+    return cost.least if isinstance(cost, Grid) else min(_listed(cost))
+
+
+def most(cost: Cost) -> Fraction:
+    """The greatest of the numbers of a cost."""
+    return cost.most if isinstance(cost, Grid) else max(_listed(cost))
+
+
+def _zero(cost: Cost) -> bool:
+    return cost.most_whole == 0 if isinstance(cost, Grid) else not any(_listed(cost))
+
+
 def _listed(cost: Cost) -> tuple[Fraction, ...]:
+    """Its numbers, one for each stage; of a grid the greatest, and one that is as fine as any."""
+    if isinstance(cost, Grid):
+        return (cost.most, Fraction(1, cost.scale))
     return cost if isinstance(cost, tuple) else (cost,)
 
 
-def _spread(cost: Cost, length: int) -> tuple[Fraction, ...]:
+def _spread(cost: Fraction | tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
     return cost if isinstance(cost, tuple) else (cost,) * length
 
 
-def _row(key: str, cost: Cost | None, stages: int) -> tuple[Fraction, ...] | None:
+def _row(key: str, cost: Cost | None, stages: int, microbatches: int | None) -> tuple[Fraction, ...] | Grid | None:
+    """The cost by stage, or by stage and microbatch."""
     if cost is None:
         return None
+    if isinstance(cost, Grid):
+        return _fitting(key, cost, stages, microbatches)
     if isinstance(cost, tuple) and len(cost) != stages:
         raise fail(
             Code.COSTS,
@@ -355,6 +464,22 @@ def _row(key: str, cost: Cost | None, stages: int) -> tuple[Fraction, ...] | Non
             help="give one number a stage, or one number",
         )
     return _spread(cost, stages)
+
+
+def _fitting(key: str, cost: Grid, stages: int, microbatches: int | None) -> tuple[Fraction, ...] | Grid:
+    rows, columns = cost.whole.shape
+    if rows != stages:
+        message = f"cost {key} lists {rows} stages; there are {stages}"
+        raise fail(Code.COSTS, message, help="give a list for each stage, with one number a microbatch")
+    if microbatches is None and cost.even:
+        return cost.column
+    if microbatches is None:
+        message = f"cost {key} differs from microbatch to microbatch"
+        raise fail(Code.COSTS, message, help="here every microbatch costs the same: give one number a stage")
+    if columns != microbatches:
+        message = f"cost {key} lists {columns} microbatches; there are {microbatches}"
+        raise fail(Code.COSTS, message, help="give one number a microbatch, in a list for each stage")
+    return cost
 
 
 def _scale(numbers: Sequence[Fraction], larger: str) -> int:
@@ -369,12 +494,16 @@ def _scale(numbers: Sequence[Fraction], larger: str) -> int:
 
 
 def _plain(cost: Cost) -> object:
+    if isinstance(cost, Grid):
+        return cost.to_json()
     if isinstance(cost, tuple):
         return [_plain(x) for x in cost]
     return plain(cost)
 
 
 def _shown(cost: Cost) -> str:
+    if isinstance(cost, Grid):
+        return str(cost)
     if not isinstance(cost, tuple):
         return shown(cost)
     entries = [shown(x) for x in cost]

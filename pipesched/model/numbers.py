@@ -10,11 +10,26 @@ from contextvars import ContextVar
 from fractions import Fraction
 from itertools import groupby
 from math import floor, log10
+from typing import TypeAlias
 
 from pipesched.diagnostics import Code, fail
 
 _EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
+
+
+Value: TypeAlias = int | tuple[int, ...]
+"""Of a parameter: a number, or the entries of a list."""
+
+
+def entries(value: Value) -> tuple[int, ...]:
+    """The entries of a list; a number is one."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def whole(parameters: Mapping[str, Value]) -> dict[str, int]:
+    """Those that are numbers, which are all that a stream holds."""
+    return {name: value for name, value in parameters.items() if isinstance(value, int)}
 
 
 def number(text: str, what: str) -> Fraction:
@@ -64,14 +79,18 @@ def cap_help(text: str) -> str | None:
     )
 
 
-def require_counts(sizes: Iterable[tuple[str, int]]) -> None:
+def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
     """There is at least one rank, one stage of each rank and one microbatch; other parameters mean what a file says.
 
     Raises:
-        PipeschedError: PS225, p, v or m below 1.
+        PipeschedError: PS225, p, v or m below 1, or a list.
     """
     for name, value in sizes:
-        if name in ("p", "v", "m") and value < 1:
+        if name not in ("p", "v", "m"):
+            continue
+        if isinstance(value, tuple):
+            raise fail(Code.USAGE, f"{name} is one number; {len(value)} were given", help="one size at a time")
+        if value < 1:
             raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
 
 

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipesched import render
 from pipesched.model import lists
 from pipesched.model.columns import Bools, Column, Ints, among
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Nowhere, Origin, RankLists
+from pipesched.model.numbers import Value
 from pipesched.model.ops import BACKWARDS, Compute, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.safe import line as safe
@@ -34,12 +36,13 @@ class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry an operation; start: int64, shape (ranks + 1,). title: what people call it,
-    where that is not its name. program: its messages, where it was read from a file that names them; a schedule that is
+    where that is not its name. slices: how many microbatches side by side are the slices of one sequence. program: its
+    messages, where it was read from a file that names them; a schedule that is
     made of this one has none.
     """
 
     name: str
-    parameters: Mapping[str, int]
+    parameters: Mapping[str, Value]
     placement: Placement
     op: Column
     stage: Column
@@ -48,10 +51,11 @@ class Schedule(RankLists):
     start: Ints
     origin: Origin = field(default_factory=Nowhere)
     title: str = ""
+    slices: int = 1
     program: Program | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
-        sizes = " ".join(f"{name}={value}" for name, value in self.parameters.items())
+        sizes = " ".join(f"{name}={render.size(value)}" for name, value in self.parameters.items())
         title = safe(" ".join(filter(None, (self.name, sizes))))
         return f"<Schedule {title}: {len(self)} operations of {self.stages} stages on {self.ranks} ranks>"
 

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
-from pipesched.model.numbers import require_counts
+from pipesched.model.numbers import Value, require_counts, whole
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.verdict import Terms
@@ -88,15 +88,16 @@ def _of(placement: Placement, microbatches: int) -> Placement:
     return replace(placement, route_of=routes)
 
 
-def sizes_of(asked: Asked, given: Mapping[str, int]) -> dict[str, int]:
+def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
     """p, v and m; where not given 4, 1 (2 of a loop or vee) and 2p. No v where the placement lists ranks.
 
     Raises:
         PipeschedError: PS208, PS225, invalid sizes, or too many operations.
     """
-    unknown = sorted(set(given) - {"p", "v", "m"})
+    unknown = sorted(set(parameters) - {"p", "v", "m"})
     if unknown:
         raise fail(Code.PARAMETER_UNKNOWN, f"without a schedule there are p, v and m; not {', '.join(unknown)}")
+    given = whole(parameters)
     if isinstance(asked, Placement):
         return {"p": asked.ranks, "m": asked.microbatches}
     p = given.get("p", max(asked) + 1 if isinstance(asked, tuple) and asked else 4)

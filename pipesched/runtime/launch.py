@@ -64,7 +64,7 @@ class Job:
     """One run. stream: its text; others: the text that some ranks get instead, by rank.
 
     timeout: seconds without any progress that are a stall. pace: the seconds that a compute takes at least, by kind
-    (F, I, W, B, FB) and stage. agree: whether ranks compare their streams first.
+    (F, I, W, B, FB) and stage, and by microbatch where that differs. agree: whether ranks compare their streams first.
     trace: whether to record when each instruction began and ended. engine: pipesched, or torch, which may get a CSV
     with messages in the place of the stream's computes; judge: ``module:function``, of what torch made of the order;
     options: of torch's class.
@@ -81,7 +81,7 @@ class Job:
     seed: int = 0
     trace: bool = False
     agree: bool = True
-    pace: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    pace: Mapping[str, Sequence[float | Sequence[float]]] = field(default_factory=dict)
     engine: str = "pipesched"
     csv: str | None = None
     judge: str | None = None

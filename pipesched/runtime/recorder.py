@@ -45,7 +45,7 @@ class Recorder:
     def __init__(
         self,
         runtime: Runtime,
-        pace: Mapping[str, Sequence[float]] | None = None,
+        pace: Mapping[str, Sequence[float | Sequence[float]]] | None = None,
         settle: Callable[[], object] | None = None,
     ) -> None:
         """pace: as in `launch.Job`. settle: waits until the device of this rank is done."""
@@ -100,5 +100,9 @@ class Recorder:
         """The seconds that an instruction takes at least. A pair of F and I is the sum of its parts."""
         parts = instruction.parts or (instruction,)
         if [part.op for part in parts] == ["F", "B"]:
-            return self._pace["FB"][parts[0].stage] if self._pace else 0.0
-        return sum(self._pace[part.op][part.stage] for part in parts if part.op in self._pace)
+            return self._lasting("FB", parts[0]) if self._pace else 0.0
+        return sum(self._lasting(part.op, part) for part in parts if part.op in self._pace)
+
+    def _lasting(self, key: str, part: Instruction) -> float:
+        seconds = self._pace[key][part.stage]
+        return seconds if isinstance(seconds, float | int) else seconds[part.microbatch]

@@ -31,7 +31,7 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status,
 from pipesched.examine import Options
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import exact
+from pipesched.model.numbers import Value, exact
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
@@ -74,7 +74,7 @@ class Row:
 
     source: str
     name: str
-    parameters: Mapping[str, int]
+    parameters: Mapping[str, Value]
     costs: Mapping[str, object] = field(default_factory=dict)
     makespan: Fraction | None = None
     span: Fraction | None = None
@@ -122,7 +122,7 @@ class Comparison:
         """The unit, the table, in two halves where it is wider than `width`, and under it why some rows are empty."""
         names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
         names.sort(key=lambda name: ("pvm".find(name) % 4, name))
-        lead = [[row.name, *(str(row.parameters.get(name, "")) for name in names)] for row in self.rows]
+        lead = [[row.name, *(render.size(row.parameters.get(name, "")) for name in names)] for row in self.rows]
         cells = [_cells(row) for row in self.rows]
 
         def part(begin: int, end: int) -> str:
@@ -150,7 +150,7 @@ class Comparison:
         found = []
         for row in self.rows:
             if row.bubble is not None and row.peak is not None:
-                sizes = " ".join(f"{name}={value}" for name, value in row.parameters.items())
+                sizes = " ".join(f"{name}={render.size(value)}" for name, value in row.parameters.items())
                 found.append(Point(row.peak, row.bubble * 100, row.name, sizes))
         return found
 
@@ -178,7 +178,7 @@ def named(schedules: Sequence[object], *, library: bool) -> list[object]:
 
 
 def compare(
-    sources: Sequence[Source], sizes: Iterable[Mapping[str, int]], options: Options, *, per_stage: bool = False
+    sources: Sequence[Source], sizes: Iterable[Mapping[str, Value]], options: Options, *, per_stage: bool = False
 ) -> Comparison:
     """Every file at every size.
 
@@ -189,12 +189,12 @@ def compare(
     rows = []
     for source, every in zip(sources, own, strict=True):
         for parameters in _once(every):
-            asked = replace(options, parameters=parameters, microbatches=parameters.get("m"))
+            asked = replace(options, parameters=parameters)
             rows.append(measured(source, asked, per_stage=per_stage))
     return Comparison(tuple(rows), per_stage)
 
 
-def _once(sizes: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
+def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
     seen = set()
     for size in sizes:
         key = tuple(size.items())
@@ -216,7 +216,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     """What is wrong or refused; that costs differ, where files have their own; and what was assumed of them."""
     for row in comparison.rows:
         if row.fault is not None:
-            title = " ".join([row.name, *(f"{name}={value}" for name, value in row.parameters.items())])
+            title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])
             yield render.clean(f"{title}: {row.fault.code}: {row.fault.message}")
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):

@@ -38,7 +38,7 @@ def diff(a: Source, b: Source, options: Options) -> Difference:
         PipeschedError: what keeps one of them from being a schedule; PS208, a size that none of them has.
     """
     own = zip((a, b), shared((a, b), options.parameters), strict=True)
-    return differ(*(examined(file, replace(options, parameters=x, microbatches=x.get("m"))) for file, x in own))
+    return differ(*(examined(file, replace(options, parameters=x)) for file, x in own))
 
 
 def differ(a: Examination, b: Examination) -> Difference:

@@ -15,6 +15,7 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
 from pipesched.lower.torch_actions import torch_actions
 from pipesched.lower.torch_frozen import with_backwards
+from pipesched.model.numbers import Value, whole
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -32,7 +33,7 @@ class Emission:
     report: Report
     target: str
     order: Schedule | Program | None = None
-    parameters: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, Value] = field(default_factory=dict)
     version: TorchVersion = DEFAULT
 
     def pieces(self) -> Iterator[str]:
@@ -41,7 +42,7 @@ class Emission:
 
     def by_rank(self) -> Iterator[str]:
         """The text of each rank alone."""
-        return iter(()) if self.order is None else TARGETS[self.target].by_rank(self.order, self.parameters)
+        return iter(()) if self.order is None else TARGETS[self.target].by_rank(self.order, whole(self.parameters))
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
         """What a trainer needs besides the files, which are of a rank each or one for all."""

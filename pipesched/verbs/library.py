@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.inputs import built_in, read
 from pipesched.language.evaluate import MAX_OPS, at_size, placement_at
+from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.readers import PS, checked, reader_of
@@ -24,7 +26,7 @@ def titles() -> list[tuple[str, str]]:
 
 def sized(
     source: Source,
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, Value],
     *,
     placed: Callable[[Placement], bool] = lambda _: True,
     max_ops: int = MAX_OPS,
@@ -42,7 +44,7 @@ def sized(
         return None
 
 
-def shared(sources: Sequence[Source], sizes: Mapping[str, int]) -> list[dict[str, int]]:
+def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[str, Value]]:
     """Of the sizes that are given those that each file takes.
 
     Raises:
@@ -56,6 +58,15 @@ def shared(sources: Sequence[Source], sizes: Mapping[str, int]) -> list[dict[str
             known = ", ".join(dict.fromkeys(name for names in taken for name in names or ())) or "none"
             raise fail(Code.PARAMETER_UNKNOWN, message, help=f"they have {known}")
     return [{name: x for name, x in sizes.items() if names is None or name in names} for names in taken]
+
+
+def lists(sources: Iterable[Source]) -> frozenset[str]:
+    """The parameters that one of these files declares as lists; of a file that cannot be read none."""
+    found: set[str] = set()
+    for source in sources:
+        with suppress(PipeschedError):
+            found |= checked(source).sizes.keys() if reader_of(source) is PS else set()
+    return frozenset(found)
 
 
 def _takes(source: Source) -> tuple[str, ...] | None:

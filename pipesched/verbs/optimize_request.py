@@ -16,7 +16,7 @@ from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import ranges
+from pipesched.model.numbers import Value, ranges
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
@@ -38,7 +38,7 @@ class Request:
     """
 
     source: Source | None = None
-    parameters: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, Value] = field(default_factory=dict)
     placement: Asked = None
     mem_cap: tuple[Fraction, ...] | None = None
     release: Release = AT_W
@@ -50,7 +50,7 @@ class Request:
     name: str = "optimum"
 
 
-def request(source: Source | None, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Request:
+def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[str, Any]) -> Request:
     """What is asked by options, as `options` reads them.
 
     Raises:
@@ -81,7 +81,7 @@ class Target:
 
     instance: Instance
     given: Loaded | None
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, Value]
 
 
 def target_of(request: Request) -> Target:
@@ -99,7 +99,7 @@ def target_of(request: Request) -> Target:
 
 def _target_at(source: Source, request: Request) -> Target:
     """A schedule's placement, sizes, costs and kind of backward."""
-    loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, microbatches=request.parameters.get("m")))
+    loaded = load(source, Options(request.parameters, max_ops=MAX_OPS))
     schedule = loaded.schedule
     if request.placement is not None:
         raise fail(Code.USAGE, "a placement is given, and a schedule, which has one", help="leave one of them out")
@@ -111,10 +111,18 @@ def _target_at(source: Source, request: Request) -> Target:
         raise fail(Code.NOT_OPTIMIZED, message, *label, help="give its placement with --placement and leave it out")
     if schedule.forward_only:
         raise fail(Code.NOT_OPTIMIZED, f"{schedule.name} has no backward", help="give a training schedule")
+    costs = loaded.costs(request.costs)
+    if costs.by_microbatch:
+        message = f"cost {costs.by_microbatch[0]} of {schedule.name} differs from microbatch to microbatch"
+        help = "give it one number, or one a stage, with --cost: the optimizer knows no other costs"
+        raise fail(Code.NOT_OPTIMIZED, message, help=help)
+    if schedule.slices > 1:
+        message = f"{schedule.name} runs sequences of {schedule.slices} slices, which cannot be optimized yet"
+        raise fail(Code.NOT_OPTIMIZED, message, help="leave `slices` out, or give its placement with --placement")
     _require_right(schedule)
     fused = not bool(np.any((schedule.op == Op.I) | (schedule.op == Op.W)))
     fused = fused if request.fused is None else request.fused
-    return Target(_instance(request, schedule.placement, loaded.costs(request.costs), fused), loaded, loaded.sizes)
+    return Target(_instance(request, schedule.placement, costs, fused), loaded, loaded.sizes)
 
 
 def _require_right(schedule: Schedule) -> None:
@@ -144,7 +152,7 @@ def _instance(request: Request, placement: Placement, costs: Costs, fused: bool)
     return Instance(placement, costs, request.release, caps, fused, request.objective)
 
 
-def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, int]) -> Asked:
+def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Asked:
     """A placement as a user names it: linear, loop, vee, ranks by stage, or a schedule whose placement counts.
 
     Raises:
@@ -161,5 +169,5 @@ def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, int]) ->
         known = "placements are linear, loop, vee, the rank of each stage as in 0,1,1,0, or that of a schedule"
         help = f"did you mean `{close[0]}`?" if close else known
         raise fail(Code.UNKNOWN_SCHEDULE, f"no placement is called {asked!r}", help=help) from None
-    options = Options(parameters, max_ops=MAX_OPS, microbatches=parameters.get("m"))
+    options = Options(parameters, max_ops=MAX_OPS)
     return load(source, options).schedule.placement

@@ -23,6 +23,7 @@ from pipesched.views.views import VIEWS, taking
 if TYPE_CHECKING:
     from pipesched.compile import Options
     from pipesched.model.costs import Costs
+    from pipesched.model.numbers import Value
 
 Made = TypeVar("Made")
 MAX_OPS = 2_000_000
@@ -55,7 +56,15 @@ _P, _V, _M, _D = SIZES = (
     Option("p", values.sizes, "Ranks.", "N|A,B|A..B", terminal=True),
     Option("v", values.sizes, "Stages of each rank.", "N|A,B|A..B", terminal=True),
     Option("m", values.sizes, "Microbatches.", "N|A,B|A..B", terminal=True),
-    Option("definitions", values.definition, "Any other parameter.", "NAME=N", (), ("-D",), terminal=True),
+    Option(
+        "definitions",
+        values.definition,
+        "Any other parameter; a list as 4,3,7.",
+        "NAME=N|@FILE",
+        (),
+        ("-D",),
+        terminal=True,
+    ),
 )
 _LIMIT = Option("max_ops", whole, "Refuse more operations [default: 2 million].", "N", MAX_OPS)
 _ONE_EACH = "Costs of F, I, W, B, C, FB; M: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
@@ -244,7 +253,7 @@ def costs(given: Mapping[str, Any]) -> Costs | None:
     return base if own is None else own if base is None else own.over(base)
 
 
-def compile_options(given: Mapping[str, Any], sizes: Mapping[str, int]) -> Options:
+def compile_options(given: Mapping[str, Any], sizes: Mapping[str, Value]) -> Options:
     """How to load and to examine a file at a size.
 
     Raises:
@@ -252,4 +261,4 @@ def compile_options(given: Mapping[str, Any], sizes: Mapping[str, int]) -> Optio
     """
     from pipesched.compile import Options
 
-    return request(Options, given, parameters=dict(sizes), microbatches=sizes.get("m"), costs=costs(given))
+    return request(Options, given, parameters=dict(sizes), costs=costs(given))

@@ -108,7 +108,8 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
         raise fail(Code.USAGE, f"a fault on a rank beyond the last, which is {ranks - 1}")
     ours = request.engine == "pipesched"
     pace = predicted.computes(emission.report.stages) if ours else {}
-    longest = max((x for row in pace.values() for x in row), default=0.0)
+    lasting = (x if isinstance(x, tuple) else (x,) for row in pace.values() for x in row)
+    longest = max((max(each) for each in lasting), default=0.0)
     if longest >= request.timeout:
         message = f"a compute lasts {longest:g} s, which a timeout of {request.timeout:g} s takes for a stall"
         raise fail(Code.USAGE, message, help="--pace shortens computes, --timeout waits longer")

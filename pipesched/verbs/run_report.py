@@ -18,7 +18,8 @@ from typing import Any
 from pipesched import render
 from pipesched.analysis.idle import bubble, split_length
 from pipesched.diagnostics import Code, Diagnostic, exit_status
-from pipesched.model.costs import Costs
+from pipesched.model.costs import Cost, Costs, most
+from pipesched.model.grid import Grid
 from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import LETTERS
 from pipesched.model.program import Program
@@ -54,24 +55,32 @@ class Prediction:
         given: dict[str, Any] = {key: _cost(value) for key, value in time.costs.items()}
         costs = Costs({**given, "C": Fraction(0)})
         makespan = Analysis(order.computes, costs).makespan
-        forward = costs["F"]
-        mean = sum(forward) / len(forward) if isinstance(forward, tuple) else forward
-        if mean and mean > 1 and float(makespan) * pace > timeout:
+        mean = _mean(given["F"])
+        if mean > 1 and float(makespan) * pace > timeout:
             pace /= float(mean)
-        messages = given["C"] if isinstance(given["C"], tuple) else (given["C"],)
-        return cls(costs, makespan, pace, Costs({"C": given["C"]} if any(messages) else {}))
+        return cls(costs, makespan, pace, Costs({"C": given["C"]} if most(given["C"]) else {}))
 
-    def computes(self, stages: int) -> dict[str, tuple[float, ...]]:
-        """The seconds of each kind of compute by stage."""
+    def computes(self, stages: int) -> dict[str, tuple[float | tuple[float, ...], ...]]:
+        """The seconds of each kind of compute by stage, and by microbatch where that differs."""
         rows = {key: self.costs[key] for key in (*LETTERS, "FB")}
-        return {
-            key: tuple(float(x) * self.unit for x in (row if isinstance(row, tuple) else (row,) * stages))
-            for key, row in rows.items()
-            if row is not None and self.unit
-        }
+        return {key: self._seconds(row, stages) for key, row in rows.items() if row is not None and self.unit}
+
+    def _seconds(self, cost: Cost, stages: int) -> tuple[float | tuple[float, ...], ...]:
+        if isinstance(cost, Grid):
+            rows = (cost.whole * (self.unit / cost.scale)).tolist()
+            return tuple(map(tuple, rows))
+        return tuple(float(x) * self.unit for x in (cost if isinstance(cost, tuple) else (cost,) * stages))
 
 
-def _cost(value: Any) -> Fraction | tuple[Fraction, ...]:
+def _mean(cost: Cost) -> Fraction:
+    if isinstance(cost, Grid):
+        return cost.mean
+    return sum(cost, Fraction(0)) / len(cost) if isinstance(cost, tuple) else cost
+
+
+def _cost(value: Any) -> Cost:
+    if isinstance(value, list) and isinstance(value[0], list):
+        return Grid.of([map(Fraction, row) for row in value])
     return tuple(map(Fraction, value)) if isinstance(value, list) else Fraction(value)
 
 

@@ -11,6 +11,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.formats.in_memory import single, written
 from pipesched.inputs import read, read_path
+from pipesched.model.numbers import Value
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import TorchVersion, installed_version
@@ -18,7 +19,7 @@ from pipesched.readers import Loaded
 from pipesched.source import Source
 
 
-def named(target: object, sizes: dict[str, int], *, computes: bool = False) -> tuple[Source, dict[str, int]]:
+def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
     """The source and its sizes: a schedule of torch with one stage a rank is that of its name in the library.
 
     computes: of a program its computes alone.

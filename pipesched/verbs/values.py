@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,7 +18,7 @@ from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
-from pipesched.model.numbers import cap_help, number
+from pipesched.model.numbers import Value, cap_help, number
 from pipesched.model.placement import STAGES
 from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.source import Source
@@ -33,6 +33,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
 MOST_CAPS = 200
 MOST_RUNS = 10_000
+MOST_ENTRIES = 2_000_000
 
 
 class Not(ValueError):
@@ -250,7 +251,12 @@ def costs_file(path: str) -> Costs:
 
 def _cost(name: object, cost: object) -> Cost:
     if isinstance(cost, Iterable) and not isinstance(cost, str | bytes | Mapping):
-        return tuple(_exact(one, f"cost {name}") for one in cost)
+        entries = list(cost)
+        if entries and all(isinstance(row, Iterable) and not isinstance(row, str) for row in entries):
+            from pipesched.model.costs import grid
+
+            return grid([[_exact(one, f"cost {name}") for one in row] for row in entries], f"cost {name}")
+        return tuple(_exact(one, f"cost {name}") for one in entries)
     return _exact(cost, f"cost {name}")
 
 
@@ -278,13 +284,33 @@ def _of_the_caller(make: Callable[[Any], Costs], value: object) -> Costs:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Some integers, as ranges with both ends, so that a huge range is counted before it is walked."""
+    """Some integers, as ranges with both ends, so that a huge range is counted before it is walked; or some lists.
+
+    Of a parameter that is declared as a list the integers are its entries, of any other they are sizes one by one.
+    """
 
     ranges: tuple[tuple[int, int], ...]
+    lists: tuple[tuple[int, ...], ...] = ()
 
     @property
     def count(self) -> int:
-        return sum(high - low + 1 for low, high in self.ranges)
+        return len(self.lists) or sum(high - low + 1 for low, high in self.ranges)
+
+    def alternatives(self, listed: bool) -> int:
+        """How many values these are of a parameter, which may be a list."""
+        return len(self.lists) or (1 if listed else self.count)
+
+    def values(self, listed: bool) -> Iterable[Value]:
+        """Those values.
+
+        Raises:
+            PipeschedError: PS225, too many entries of one list.
+        """
+        if self.lists or not listed:
+            return self.lists or self
+        if self.count > MOST_ENTRIES:
+            raise fail(Code.USAGE, f"{self.count:,} entries of a list; at most {MOST_ENTRIES:,}")
+        return [tuple(self)]
 
     def __iter__(self) -> Iterator[int]:
         for low, high in self.ranges:
@@ -292,9 +318,11 @@ class Sizes:
 
 
 def sizes(value: object) -> Sizes:
-    """``8``, ``8,16`` or ``2..8``, and any mix of them; or one number, or several."""
+    """``8``, ``8,16`` or ``2..8``, and any mix of them; or one number, or several, or several lists."""
     if isinstance(value, str):
         return Sizes(tuple(_range(part.strip()) for part in value.split(",")))
+    if isinstance(value, Sequence) and value and all(isinstance(x, Sequence) and not isinstance(x, str) for x in value):
+        return Sizes((), tuple(tuple(map(whole, x)) for x in value))
     return Sizes(tuple((one, one) for one in map(whole, value if isinstance(value, Iterable) else [value])))
 
 
@@ -313,22 +341,53 @@ def definition(value: str) -> tuple[str, Sizes]:
     name, equals, size = (part.strip() for part in value.partition("="))
     if not equals or not _NAME.fullmatch(name):
         raise Not(value, "name=value")
-    return name, sizes(size)
+    return name, Sizes((), (_list_file(size[1:]),)) if size.startswith("@") else sizes(size)
 
 
-def count(grid: Mapping[str, Sizes], files: int) -> int:
-    """How many combinations of files and sizes there are.
+def _list_file(path: str) -> tuple[int, ...]:
+    """The whole numbers of a file, between blanks, commas or line ends; brackets around them say nothing.
+
+    Raises:
+        PipeschedError: PS225, none, or what is no whole number; PS809.
+    """
+    from pipesched.inputs import read_path
+
+    words = [word for word in re.split(r"[\s,]+", read_path(path).text.strip().strip("[]")) if word]
+    wrong = next((word for word in words if not _WHOLE.fullmatch(word)), None)
+    if wrong is not None or not words or len(words) > MOST_ENTRIES:
+        found = f"{short(wrong)} in it" if wrong is not None else f"{len(words):,} numbers in it"
+        help = f"it holds whole numbers, such as 4,3,7,2, at most {MOST_ENTRIES:,}"
+        raise fail(Code.USAGE, f"{path} is no list: {found}", help=help)
+    return tuple(map(int, words))
+
+
+def parameter_of(name: str) -> Callable[[object], Value]:
+    """The reader of a parameter by its name: p, v and m are numbers, whatever a file declares."""
+    return whole if name in ("p", "v", "m") else parameter
+
+
+def parameter(value: object) -> Value:
+    """A whole number, or the entries of a list: ``[4, 3, 7, 2]`` or ``4,3,7,2``."""
+    if isinstance(value, str) and "," in value:
+        return tuple(map(whole, value.split(",")))
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return whole(value)
+    return tuple(map(whole, value))
+
+
+def count(grid: Mapping[str, Sizes], files: Iterable[Collection[str]]) -> int:
+    """How many combinations of files and sizes there are. files: the lists that each file declares.
 
     Raises:
         PipeschedError: PS225, too many for one call.
     """
-    runs = files * math.prod(size.count for size in grid.values())
+    runs = sum(math.prod(size.alternatives(name in listed) for name, size in grid.items()) for listed in files)
     if runs > MOST_RUNS:
         raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MOST_RUNS:,} in one call")
     return runs
 
 
-def combinations(grid: Mapping[str, Sizes]) -> Iterator[dict[str, int]]:
-    """Every combination, the last parameter fastest."""
-    for chosen in itertools.product(*grid.values()):
+def combinations(grid: Mapping[str, Sizes], listed: Collection[str] = ()) -> Iterator[dict[str, Value]]:
+    """Every combination, the last parameter fastest. listed: the parameters that are lists."""
+    for chosen in itertools.product(*(size.values(name in listed) for name, size in grid.items())):
         yield dict(zip(grid, chosen, strict=True))

@@ -65,7 +65,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
 
     answer = answer_read.read(source)
     terms, own = _own_terms(answer, options)
-    report = examine(own, replace(options, parameters={}, microbatches=None, **_as_asked(answer, options))).report
+    report = examine(own, replace(options, parameters={}, **_as_asked(answer, options))).report
     if not report.ok:
         return replace(report, source=source.name)
     judged = judge(own.schedule, terms, answer.certificate, _at(answer, terms, options))

@@ -17,6 +17,8 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Cost, Costs, Ticks
+from pipesched.model.grid import Grid
+from pipesched.model.numbers import whole
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.recognize import recognize
@@ -50,13 +52,15 @@ def _instead(made: Analysis) -> dict[str, Fraction]:
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
     found = {}
     for name, other in tries.items():
-        ticks = Costs(other).ticks(made.schedule.stages)
+        ticks = Costs(other).ticks(made.schedule.stages, made.schedule.microbatches)
         if made.finished and not _same(ticks, made.ticks):
             found[name] = Fraction(timeline(made.schedule, made.dependencies, ticks).makespan, ticks.scale)
     return found
 
 
-def _mean(cost: Cost) -> Fraction:
+def _mean(cost: Cost) -> Cost:
+    if isinstance(cost, Grid):
+        return cost.over_stages()
     return sum(cost, Fraction(0)) / len(cost) if isinstance(cost, tuple) else cost
 
 
@@ -66,6 +70,8 @@ def _same(a: Ticks, b: Ticks) -> bool:
     def equal(x: Ints | None, y: Ints | None) -> bool:
         if x is None or y is None:
             return x is y
+        axes = max(x.ndim, y.ndim)  # what is the same for all microbatches lacks an axis
+        x, y = (table if table.ndim == axes else table[..., None] for table in (x, y))
         return bool((x * b.scale == y * a.scale).all())
 
     return equal(a.compute, b.compute) and equal(a.message, b.message) and equal(a.pair, b.pair)
@@ -73,12 +79,13 @@ def _same(a: Ticks, b: Ticks) -> bool:
 
 def _growth(source: Source, examined: Examination, split: Split) -> Growth | None:
     """The growth from m to the first larger size, of a few, that the file takes."""
-    made, parameters = examined.analysis, dict(examined.loaded.schedule.parameters)
+    made, asked = examined.analysis, examined.options
+    parameters = whole(examined.loaded.schedule.parameters)
     if examined.loaded.unit is None or "m" not in parameters or not made.finished:
         return None
     m, ranks = parameters["m"], made.schedule.ranks
     for more in dict.fromkeys(x for x in (ranks, 2 * ranks, m, 2, 1) if x > 0):
-        larger = replace(examined.options, parameters={**parameters, "m": m + more}, microbatches=m + more)
+        larger = replace(asked, parameters={**parameters, **asked.parameters, "m": m + more})
         try:
             loaded = compile.load(source, larger)
             other = Analysis(loaded.schedule, loaded.costs(larger.costs))

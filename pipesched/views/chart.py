@@ -21,17 +21,17 @@ from pipesched.analysis.deviation import Against
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
+from pipesched.model.numbers import Value
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
 
 @dataclass(frozen=True, eq=False)
 class Clock:
-    """Other times than those of the plan: ticks of 1 / scale, message: latency in ticks, by stage."""
+    """Other times than those of the plan: ticks of 1 / scale. Its messages take no time."""
 
     times: Timeline
     scale: int
-    message: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Chart:
         return self.name or self.schedule.display_name
 
     @cached_property
-    def sizes(self) -> Mapping[str, int]:
+    def sizes(self) -> Mapping[str, Value]:
         """For a title: the parameters, after ranks, chunks and microbatches where they are not among these."""
         schedule, ranks, stages = self.schedule, self.schedule.ranks, self.schedule.stages
         known = {"p": ranks, "v": stages // max(ranks, 1), "m": schedule.microbatches}
@@ -75,9 +75,11 @@ class Chart:
     def scale(self) -> int:
         return self.analysis.ticks.scale if self.clock is None else self.clock.scale
 
-    @property
-    def message(self) -> Ints:
-        return self.analysis.ticks.message if self.clock is None else self.clock.message
+    def delays(self, sent: Ints) -> Ints:
+        """How long the messages of these operations take, in ticks."""
+        if self.clock is not None:
+            return np.zeros(len(sent), dtype=np.int64)
+        return self.analysis.ticks.delays(self.schedule.stage[sent], self.schedule.microbatch[sent])
 
     @property
     def causes(self) -> Causes:
@@ -110,8 +112,7 @@ def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
         _rescaled(plan, plan.times.start, scale), _rescaled(plan, plan.times.end, scale), plan.times.turn, never
     )
     ran = Timeline(run.start, run.end, plan.times.turn, never)
-    nothing = np.zeros_like(plan.message)
-    return replace(plan, clock=Clock(planned, scale, nothing)), replace(plan, clock=Clock(ran, scale, nothing))
+    return replace(plan, clock=Clock(planned, scale)), replace(plan, clock=Clock(ran, scale))
 
 
 def _rescaled(plan: Chart, ticks: Ints, scale: int) -> Ints:

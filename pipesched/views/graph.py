@@ -51,11 +51,11 @@ def graph(chart: Chart) -> Graph:
     names = node_names(chart)
     for index, name in enumerate(names):
         made.add_node(name, **_node(chart, index))
+    late = chart.delays(np.arange(len(chart.schedule))).tolist()
     for source, target, kind in edges(chart):
         about: dict[str, Any] = {"kind": kind}
         if kind == "message":
-            stage = min(max(int(chart.schedule.stage[source]), 0), chart.schedule.stages - 1)
-            about["latency"] = float(chart.time(int(chart.message[stage])))
+            about["latency"] = float(chart.time(late[source]))
         made.add_edge(names[source], names[target], kind, **about)
     for rank, (name, at) in stops(chart).items():
         new = {

@@ -22,7 +22,7 @@ import numpy as np
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES
-from pipesched.render import clean
+from pipesched.render import clean, size
 from pipesched.safe import safe
 from pipesched.views import caption
 from pipesched.views.caption import cost
@@ -116,7 +116,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
     look, further = style("default"), chart.analysis.dependencies.further
     return {
         "title": chart.title,
-        "sizes": dict(chart.sizes),
+        "sizes": {name: x if isinstance(x, int) else size(x) for name, x in chart.sizes.items()},
         "facts": list(_facts(chart)),
         "trouble": trouble(chart),
         "stops": _stops(chart),
@@ -129,7 +129,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "microbatches": schedule.microbatches,
         "chunks": [placement.chunks(rank) for rank in range(schedule.ranks)],
         "route": placement.route_of.tolist() if placement.routes > 1 else [],
-        "message": chart.message.tolist(),
+        "message": [0] * schedule.stages if chart.clock is not None else chart.analysis.ticks.message.tolist(),
         "further": np.stack([further.producer, further.consumer], axis=1).tolist(),
         "part": [part.numerator, part.denominator],
         "fill": {op.name: look.colour(op) for op in COMPUTES},
@@ -179,4 +179,4 @@ def _cycle(chart: Chart) -> list[dict[str, object]]:
 
 def _name(chart: Chart) -> str:
     """As the tab of a browser is called: with the sizes."""
-    return " ".join([chart.title, *(f"{name}={value}" for name, value in chart.sizes.items())])
+    return " ".join([chart.title, *(f"{name}={size(value)}" for name, value in chart.sizes.items())])

@@ -244,7 +244,7 @@ def messages(chart: Chart, tick: int) -> list[list[Message]]:
     found, schedule = chart.analysis.dependencies.messages(), chart.schedule
     sent = chart.times.end[found.producer] >= 0
     producers, consumers = found.producer[sent], found.consumer[sent]
-    late = chart.message[np.clip(schedule.stage[producers], 0, schedule.stages - 1)]
+    late = chart.delays(producers)
     ranks = schedule.rank[producers], schedule.rank[consumers]
     columns = (producers, consumers, *ranks, chart.times.end[producers], late)
     by_rank: list[list[Message]] = [[] for _ in range(schedule.ranks)]

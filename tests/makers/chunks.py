@@ -19,6 +19,7 @@ from pathlib import Path
 from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.language.evaluate import evaluate
 from pipesched.language.parser import parse
+from pipesched.model.numbers import Value
 from pipesched.source import Source
 
 EXPECTED = re.compile(r'###(\^*) (PS\d+) "((?:[^"]|"(?=[^"\s]))*)"')
@@ -34,7 +35,7 @@ class Chunk:
 
     source: Source
     first_line: int
-    parameters: dict[str, int] | None
+    parameters: dict[str, Value] | None
     expected: tuple[tuple[int, str, str], ...]
     orders: tuple[str, ...] = ()
 
@@ -67,9 +68,14 @@ def _chunk(name: str, begun: int, lines: list[str], sizes: str, orders: str = ""
         for at, line in enumerate(lines, start=1)
         for found in EXPECTED.finditer(line)
     ]
-    parameters = {key: int(value) for key, value in re.findall(r"(\w+)=(-?\d+)", sizes)}
+    parameters = {key: _value(value) for key, value in re.findall(r"(\w+)=(-?\d+(?:,-?\d+)*)", sizes)}
     source = Source(name, "\n" * begun + "\n".join(lines))
     return Chunk(source, begun + 1, parameters or None, tuple(expected), tuple(orders.splitlines()))
+
+
+def _value(text: str) -> Value:
+    """A number, or the entries of a list."""
+    return tuple(map(int, text.split(","))) if "," in text else int(text)
 
 
 def findings(chunk: Chunk) -> list[tuple[int, Diagnostic]]:

@@ -82,7 +82,11 @@ const further = new Map();
 for (const [from, to] of meta.further) further.set(to, [...(further.get(to) ?? []), from]);
 const inputsOf = (index) => [needs[index], ...(further.get(index) ?? [])].filter((from) => from >= 0);
 
-const latency = (from) => meta.message[Math.min(Math.max(stageOf[from], 0), meta.stages - 1)];
+// A number a stage, or a list of one a microbatch.
+function latency(from) {
+  const late = meta.message[Math.min(Math.max(stageOf[from], 0), meta.stages - 1)];
+  return Array.isArray(late) ? late[Math.min(Math.max(microbatch[from], 0), late.length - 1)] : late;
+}
 
 // The operations that an operation's start goes back to, from the first to itself; of a pair the first part.
 function pathTo(index) {

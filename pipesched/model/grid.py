@@ -1,0 +1,151 @@
+"""Exact numbers by stage and microbatch: whole numbers over one scale.
+
+    F[s, i] = length[i] / 2          whole  6 8 3 7      a row a stage, a column a microbatch
+    at lengths 6, 8, 3, 7            scale  6 8 3 7      2
+
+A million of them are ordinary, so they are one array; rows or columns that are alike may be one in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from operator import add, mul
+
+import numpy as np
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.columns import Ints
+from pipesched.model.numbers import plain, shown
+
+_WIDEST = 2.0**62
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """whole / scale. whole: int64, shape (stages, microbatches). scale: such that no smaller one would do."""
+
+    whole: Ints
+    scale: int
+
+    @classmethod
+    def of(cls, rows: Iterable[Iterable[Fraction | int]]) -> Grid:
+        """Of exact numbers, in rows of one length.
+
+        Raises:
+            PipeschedError: PS222, they need more than 62 bits.
+        """
+        listed = [list(row) for row in rows]
+        made = np.array(listed)
+        if made.dtype == np.int64:
+            return cls(made, 1)
+        scale = lcm(*{x.denominator for row in listed for x in row})
+        widest = max((abs(x.numerator) * (scale // x.denominator) for row in listed for x in row), default=0)
+        _require_narrow(float(widest))
+        return cls(np.array([[int(x * scale) for x in row] for row in listed], dtype=np.int64), scale)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Grid):
+            return NotImplemented
+        return self.scale == other.scale and np.array_equal(self.whole, other.whole)
+
+    def __hash__(self) -> int:
+        return hash((self.scale, self.whole.tobytes()))
+
+    def __repr__(self) -> str:
+        stages, microbatches = self.whole.shape
+        return f"<Grid {self} of {stages} stages and {microbatches} microbatches>"
+
+    def __str__(self) -> str:
+        """The least and the greatest: ``3..8``."""
+        return f"{shown(self.least)}..{shown(self.most)}"
+
+    @property
+    def least(self) -> Fraction:
+        return Fraction(int(self.whole.min()), self.scale)
+
+    @property
+    def most(self) -> Fraction:
+        return Fraction(int(self.whole.max()), self.scale)
+
+    @property
+    def even(self) -> bool:
+        """Whether all microbatches have the same."""
+        return bool((self.whole == self.whole[:, :1]).all())
+
+    @property
+    def mean(self) -> Fraction:
+        """Of all entries."""
+        return Fraction(int(self.whole.sum()), self.scale * self.whole.size)
+
+    def over_stages(self) -> Grid:
+        """Each stage has the mean of all stages, microbatch by microbatch."""
+        stages = len(self.whole)
+        return reduced(np.broadcast_to(self.whole.sum(axis=0), self.whole.shape), self.scale * stages)
+
+    @property
+    def column(self) -> tuple[Fraction, ...]:
+        """What the first microbatch has, by stage."""
+        return tuple(Fraction(x, self.scale) for x in self.whole[:, 0].tolist())
+
+    def at(self, stage: int, microbatch: int) -> Fraction:
+        """The entry; what is out of range counts as the one next to it."""
+        (row,), (column,) = (
+            np.clip([x], 0, size - 1).tolist() for x, size in zip((stage, microbatch), self.whole.shape, strict=True)
+        )
+        return Fraction(int(self.whole[row, column]), self.scale)
+
+    def each(self, function: Callable[[Fraction, Fraction], Fraction], other: Grid) -> Grid:
+        """`operator.add`, `sub` or `mul` of the entries that both have; one row or column is like all.
+
+        Raises:
+            PipeschedError: PS222, the result leaves 62 bits.
+        """
+        shapes = zip(self.whole.shape, other.whole.shape, strict=True)
+        rows, columns = (max(x, y) if 1 in (x, y) else min(x, y) for x, y in shapes)
+        a, b, scale = self.whole[:rows, :columns], other.whole[:rows, :columns], self.scale * other.scale
+        if function is not mul:
+            scale = lcm(self.scale, other.scale)
+            wide = self.most_whole * (scale // self.scale) + other.most_whole * (scale // other.scale)
+            _require_narrow(float(wide))
+            a, b = a * (scale // self.scale), b * (scale // other.scale)
+        else:
+            _require_narrow(float(self.most_whole) * float(other.most_whole))
+        made: Ints = np.multiply(a, b) if function is mul else np.add(a, b) if function is add else np.subtract(a, b)
+        return reduced(made, scale)
+
+    @property
+    def most_whole(self) -> int:
+        return int(np.abs(self.whole).max(initial=0))
+
+    def to_json(self) -> list[list[object]]:
+        """A list of lists; rows that are alike are one object."""
+        if self.whole.strides[0] == 0:
+            return [self._row(self.whole[0])] * len(self.whole)
+        return [self._row(row) for row in self.whole]
+
+    def _row(self, row: Ints) -> list[object]:
+        if self.scale == 1:
+            return list(row.tolist())
+        known, which = np.unique(row, return_inverse=True)
+        written = [plain(Fraction(x, self.scale)) for x in known.tolist()]
+        return [written[i] for i in which.tolist()]
+
+
+def reduced(whole: Ints, scale: int) -> Grid:
+    """The grid in lowest terms."""
+    rows = whole[:1] if whole.strides[0] == 0 else whole
+    common = int(np.gcd(np.gcd.reduce(rows, axis=None), scale)) or 1
+    return Grid(whole if common == 1 else np.broadcast_to(rows // common, whole.shape), scale // common)
+
+
+def spread(numbers: Sequence[Fraction]) -> Grid:
+    """One number a stage, the same for all microbatches."""
+    return Grid.of([x] for x in numbers)
+
+
+def _require_narrow(widest: float) -> None:
+    if widest >= _WIDEST:
+        raise fail(Code.COSTS, "a cost leaves the range of 62 bits", help="use rounder numbers, or a larger unit")

@@ -1,0 +1,14 @@
+"""Sequences that are cut: microbatches q*i .. q*i + q - 1 are the slices of sequence i.
+
+q = 2      F 0 1 2 3      a slice attends to those before it, so F(j) follows F(j - 1) of its sequence
+           B 1 0 3 2      and their gradients come the other way: I, B(j) follow I, B(j + 1)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def mirrored(microbatch: Any, slices: int) -> Any:
+    """The slice at the same place counted from the other end of its sequence: itself where it is alone."""
+    return microbatch - microbatch % slices + slices - 1 - microbatch % slices
