@@ -85,6 +85,7 @@ class Stream:
     parameters: Mapping[str, int]
     placement: tuple[Route, ...]
     ranks: tuple[tuple[Instruction, ...], ...]
+    frozen: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         count = sum(map(len, self.ranks))

@@ -35,6 +35,7 @@ from pipesched.runtime.building import (
     split_keywords,
 )
 from pipesched.runtime.fingerprints import agree
+from pipesched.runtime.frozen import check_frozen, fed
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
 from pipesched.runtime.reduce import Held, Reduction, Tied
 from pipesched.runtime.replicas import check_replicas, replicated
@@ -121,6 +122,7 @@ class Runtime:
         if not self._alone:
             notes = [card.note for card in agree(stream, group, notes[0])]
         check_supported(notes)
+        check_frozen(stream, notes, tied)
         check_replicas({held: replicated(module) for held, module in modules.items()}, stream, rank)
         if not self._alone:
             check_copies(stream, notes)
@@ -202,6 +204,7 @@ class Runtime:
             ValueError: the batch does not cut into m microbatches, or is missing.
         """
         modes = [(part, part.training) for stage in self._stages.values() for part in stage.module.modules()]
+        trains = [(stage, stage.train) for stage in self._stages.values()]
         for stage in self._stages.values():
             stage.train = False
             stage.module.eval()
@@ -211,8 +214,8 @@ class Runtime:
                 self._channels.finish()
                 total, count = self._summed()
         finally:
-            for stage in self._stages.values():
-                stage.train = self._train
+            for stage, train in trains:
+                stage.train = train
             for part, mode in modes:
                 part.training = mode
         made, self._outputs, self.instructions = self._outputs, {}, self.stream.ranks[self.rank]
@@ -312,6 +315,7 @@ class Runtime:
         made = stage.backward(x.op, x.microbatch, arrived)
         if x.stage == 0:
             self._deliver(self._input(x), made)
+        if not stage.fed:
             return
         pairs = zip(gradients(stage.entering), made, strict=True)
         self._put(GRADIENT, x, x.stage - 1, tuple(spec.zeros(self._device) if y is None else y for spec, y in pairs))
@@ -372,9 +376,19 @@ class Runtime:
     def _stage(self, held: Held, module: nn.Module) -> Stage:
         number = held[1]
         leaving = self.boundaries[number + 1] if number + 1 < self.stream.stages else None
-        parts = (y for x in self.instructions for y in x.parts or (x,))
-        split = any(x.op == "I" and (x.route, x.stage) == held for x in parts)
-        return Stage(module, number, self.boundaries[number], leaving, self._device, split=split, train=self._train)
+        back = {y.op for x in self.instructions for y in x.parts or (x,) if (y.route, y.stage) == held} & {"B", "I"}
+        frozen = number in self.stream.frozen
+        return Stage(
+            module,
+            number,
+            self.boundaries[number],
+            leaving,
+            self._device,
+            split="I" in back and not frozen,
+            train=bool(back),
+            fed=number in fed(self.stream),
+            frozen=frozen,
+        )
 
     def _summed(self) -> tuple[Tensor, int]:
         """The sum of all losses, on every rank, float64 without shape, and how many there are."""

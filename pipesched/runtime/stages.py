@@ -31,7 +31,8 @@ Keywords = Mapping[str, Any]
 class Stage:
     """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
 
-    train: whether a forward keeps what a backward needs.
+    train: whether a forward keeps what a backward needs. fed: whether its input asks for a gradient. frozen: whether
+    its weights do not, so that its I is the whole backward.
     """
 
     def __init__(
@@ -44,10 +45,12 @@ class Stage:
         *,
         split: bool,
         train: bool,
+        fed: bool,
+        frozen: bool,
     ) -> None:
         self.module, self.number, self.device = module, number, device
         self.entering, self.leaving = entering, leaving
-        self.split, self.train = split, train
+        self.split, self.train, self.fed, self.frozen = split, train, fed, frozen
         self.live: dict[int, Saved] = {}
         self._wrappers = replicated(module)
 
@@ -96,7 +99,7 @@ class Stage:
         saved = self._kept(microbatch)
         saved.arrived = (None,) if arrived is None else self._spread(arrived)
         with self._as_computed():
-            if op == "B":
+            if op == "B" or self.frozen:
                 found = backward.full(saved)
                 del self.live[microbatch]
             else:
@@ -132,7 +135,9 @@ class Stage:
     def _leaf(self, value: Tensor) -> Tensor:
         """What the graph of this stage begins with; the model's own input has a gradient only if it asks for one."""
         leaf = value.detach()
-        wanted = value.requires_grad if self.number == 0 else leaf.is_floating_point() or leaf.is_complex()
+        wanted = (
+            value.requires_grad if self.number == 0 else self.fed and (leaf.is_floating_point() or leaf.is_complex())
+        )
         return leaf.requires_grad_(wanted and self.train)
 
     def _root(self, value: Tensor) -> Tensor:

@@ -85,6 +85,8 @@ def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
     stream = _stream(job, rank)
     net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype))
     modules = {held: net.stage(held[1]).to(device) for held in stream.held_by(rank)}
+    for held, module in modules.items():
+        module.requires_grad_(held[1] not in stream.frozen)
     alive = Alive()
     for module in modules.values():
         alive.watch(module)
@@ -212,7 +214,7 @@ def _judge(name: str | None) -> Callable[[str], object] | None:
 
 def _train(local: Local, step: Step) -> dict[str, Any]:
     """The losses of every step, and of the undivided model; the largest error of all gradients, with its place."""
-    whole = Undivided(local.net, local.stream.microbatches, local.device)
+    whole = Undivided(local.net, local.stream.microbatches, local.device, local.stream.frozen)
     modules = list(local.modules.values())
     losses, undivided, worst = [], [], (0.0, "", 0)
     leaves = any(given.kind == "leave" and given.rank == local.rank for given in local.job.breaks)
@@ -230,11 +232,15 @@ def _train(local: Local, step: Step) -> dict[str, Any]:
 
 
 class Undivided:
-    """The whole model, trained step by step."""
+    """The whole model, trained step by step, but for the stages that are frozen."""
 
-    def __init__(self, net: Net, microbatches: int, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, net: Net, microbatches: int, device: torch.device | str = "cpu", frozen: Sequence[int] = ()
+    ) -> None:
         self._net, self._microbatches, self._device = net, microbatches, device
         self.stages = [net.stage(index).to(device) for index in range(net.stages)]
+        for stage in frozen:
+            self.stages[stage].requires_grad_(requires_grad=False)
 
     def step(self, number: int) -> float:
         """One step; leaves the gradients, and returns the mean loss."""
@@ -292,6 +298,7 @@ class Alive:
     def _begin(self, module: nn.Module, inputs: Any) -> None:
         token = _Token()
         self.now += 1
+        self.peak = max(self.peak, self.now)
         weakref.finalize(token, self._free).atexit = False
         hooks = saved_tensors_hooks(lambda tensor: (tensor.detach(), token), _unpack)  # an output holds its own graph
         hooks.__enter__()
@@ -299,7 +306,6 @@ class Alive:
 
     def _end(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self._open.pop().__exit__()
-        self.peak = max(self.peak, self.now)
 
     def _free(self) -> None:
         self.now -= 1

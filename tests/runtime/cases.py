@@ -20,6 +20,7 @@ from torch.distributed.pipelining import PipelineStage
 from pipesched import torch_runtime
 from pipesched.runtime import Runtime, boundaries_of
 from pipesched.runtime import transport as channels
+from pipesched.runtime.errors import RunError
 from pipesched.runtime.nets import Net
 from pipesched.stream import Instruction, Stream
 from tests.runtime.asleep import Asleep
@@ -33,10 +34,12 @@ COMPUTES = ("F", "I", "W", "B", "OVERLAP")
 def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool = False) -> dict[str, Any]:
     """One step on residual blocks; errors against undivided training, and the most activations that were live.
 
-    Without the garbage collector: what autograd lets go of must go by itself.
+    Without the garbage collector: what autograd lets go of must go by itself. Frozen stages ask for no gradient.
     """
     dtype = getattr(torch, kind)
     whole = blocks(stream.stages, dtype)
+    for stage in stream.frozen:
+        whole[stage].requires_grad_(requires_grad=False)
     inputs, targets = batch(stream.microbatches, dtype)
     expected = undivided(whole, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), squared)
     mine, live = {}, Live()
@@ -63,8 +66,33 @@ def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool =
         "counts": counts,
         "left": live.count + sum(len(stage.live) for stage in runtime._stages.values()),
         "handed": len(runtime._inbox) + len(runtime._outbox),
-        "digests": {stage: digest(module) for (_, stage), module in mine.items()},
+        "digests": {stage: digest(module) for (_, stage), module in mine.items() if stage not in stream.frozen},
+        "untouched": all(
+            weight.grad is None
+            for (_, stage), module in mine.items()
+            if stage in stream.frozen
+            for weight in module.parameters()
+        ),
     }
+
+
+def disagreeing(
+    rank: int, stream: Stream, asks: dict[int, bool], tied: Any, shared: tuple[int, ...] = ()
+) -> tuple[str, str]:
+    """What a runtime says to stages that ask for a gradient or do not; shared: stages that have one weight."""
+    stages = blocks(stream.stages)
+    if shared:
+        one, other = (stages[stage] for stage in shared)
+        other.norm = one.norm
+    for stage, value in asks.items():
+        stages[stage].requires_grad_(value)
+    inputs, _ = batch(stream.microbatches)
+    mine = {held: stages[held[1]] for held in stream.held_by(rank)}
+    try:
+        Runtime(stream, mine, squared, rank=rank, example=inputs[: len(inputs) // stream.microbatches], tied=tied)
+    except RunError as error:
+        return error.fault.code, error.fault.message
+    return "", "nothing"
 
 
 def digest(module: nn.Module) -> str:

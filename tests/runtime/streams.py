@@ -34,7 +34,8 @@ def published(program: Program) -> Stream:
         ranks = tuple(int(rank) for rank in placement.rank_of[number])
         routes.append(Route(str(number), ranks, (min(taken), max(taken) + 1)))
     lists = tuple(tuple(_instructions(program, rank)) for rank in range(program.ranks))
-    return Stream(program.name, {"p": program.ranks, "m": placement.microbatches}, tuple(routes), lists)
+    sizes = {"p": program.ranks, "m": placement.microbatches}
+    return Stream(program.name, sizes, tuple(routes), lists, frozen=placement.frozen)
 
 
 def _instructions(program: Program, rank: int) -> Iterator[Instruction]:

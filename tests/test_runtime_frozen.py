@@ -1,0 +1,115 @@
+"""Real gloo processes train around frozen stages as undivided training does, and hold what was predicted; a model that
+disagrees with the stream about which stages are frozen is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from pipesched.analysis.holdings import Memory, memory
+from pipesched.compile import load, lower
+from pipesched.examine import Options
+from pipesched.inputs import read
+from pipesched.model.release import AT_W
+from pipesched.model.schedule import Schedule
+from pipesched.source import Source
+from tests.runtime import cases
+from tests.runtime.harness import Ranks, ranks_of
+from tests.runtime.streams import published
+
+SIZES = (  # schedule, ranks, microbatches, stages
+    ("1f1b", 2, 3, 2),
+    ("1f1b", 4, 5, 4),
+    ("gpipe", 3, 3, 3),
+    ("interleaved", 2, 4, 4),
+    ("zb_h1", 2, 3, 2),
+    ("zb_h1", 3, 4, 3),
+    ("zb_h1", 4, 6, 4),
+    ("zb_v", 2, 4, 4),
+    ("zb_v", 3, 6, 6),
+    ("dualpipe", 2, 6, 2),
+    ("dualpipe", 4, 8, 4),
+    ("dualpipev", 2, 4, 4),
+)
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with ranks_of(4) as made:
+        yield made
+
+
+def frozen_of(stages: int) -> dict[str, tuple[int, ...]]:
+    """An encoder, all that is before the last stage, one in between, the last one, every other one."""
+    chosen = {"first": (0,), "but last": (*range(stages - 1),), "last": (stages - 1,)}
+    if stages > 2:
+        chosen |= {"between": (1,), "other": (*range(0, stages, 2),), "behind": (*range(1, stages),)}
+    return chosen
+
+
+@lru_cache
+def schedule_of(name: str, ranks: int, microbatches: int, frozen: tuple[int, ...]) -> Schedule:
+    source = read(name)
+    text = source.text + "".join(f"frozen {stage}\n" for stage in frozen)
+    return load(Source(source.name, text), Options({"p": ranks, "m": microbatches})).schedule
+
+
+def cases_of() -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
+    for name, p, m, stages in SIZES:
+        yield from ((name, p, m, frozen) for frozen in frozen_of(stages).values())
+
+
+@pytest.mark.parametrize(("name", "p", "m", "frozen"), list(cases_of()))
+def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int, frozen: tuple[int, ...]) -> None:
+    """Gradients and loss are those of undivided training with the same weights frozen, which get none.
+
+    Live activations after every compute are the predicted ones, and none is left.
+    """
+    schedule = schedule_of(name, p, m, frozen)
+    predicted = memory(schedule, AT_W)
+    for rank, result in enumerate(ranks.run(p, cases.gradients, published(lower(schedule)), "float64")):
+        assert result["error"] <= 1e-12 and result["loss"] <= 1e-12, rank
+        assert result["untouched"], rank
+        assert result["counts"] == kept_after_slots(predicted, rank), rank
+        assert result["left"] == result["handed"] == 0, rank
+
+
+def kept_after_slots(predicted: Memory, rank: int) -> list[int]:
+    """Activations of stages after each slot of a rank."""
+    schedule = predicted.schedule
+    low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
+    last = [i for i in range(low, high) if i + 1 == high or not schedule.joined[i + 1]]
+    return [int(predicted.kept[i]) for i in last]
+
+
+REFUSED = (
+    ("frozen asks", (0,), {}, "stage 0 is frozen, but its weight 'norm.weight' asks for a gradient"),
+    ("trained does not", (0,), {0: False, 1: False}, "stage 1 is trained, but none of its weights asks for a gradient"),
+    ("in between", (1,), {1: True}, "stage 1 is frozen, but its weight"),
+)
+
+
+@pytest.mark.parametrize(("name", "frozen", "asks", "said"), REFUSED)
+def test_a_model_that_disagrees_is_refused(
+    ranks: Ranks, name: str, frozen: tuple[int, ...], asks: dict[int, bool], said: str
+) -> None:
+    """On every rank, before the first step, with the stage and the weight."""
+    stream = published(lower(schedule_of("1f1b", 3, 3, frozen)))
+    found: list[Any] = ranks.run(3, cases.disagreeing, stream, asks, ())
+    assert all(code == "PS831" and said in message for code, message in found), found
+
+
+def test_a_weight_that_is_tied_to_a_frozen_one_is_refused(ranks: Ranks) -> None:
+    """Across ranks by `tied`; on one rank as one tensor."""
+    stream = published(lower(schedule_of("1f1b", 3, 3, (0,))))
+    tied = (((0, "wide.weight"), (2, "wide.weight")),)
+    found: list[Any] = ranks.run(3, cases.disagreeing, stream, {0: False}, tied)
+    said = "a weight is tied between stage 0, which is frozen, and stage 2, which is not"
+    assert all(code == "PS831" and said in message for code, message in found), found
+    stream = published(lower(schedule_of("zb_v", 2, 4, (0,))))
+    found = ranks.run(2, cases.disagreeing, stream, {}, (), (0, 3))
+    assert all(code == "PS831" and "is one with a weight of stage 3" in message for code, message in found), found
