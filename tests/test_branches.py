@@ -315,5 +315,7 @@ def test_what_cannot_say_it_refuses_by_name(target: str) -> None:
     """PS814 of a runtime, PS702 of the optimizer: a wrong file or bound is never written."""
     with pytest.raises(PipeschedError, match=r"PS814.*stage 3 reads stage 2 and stage 0"):
         pipesched.emit(Source("unet.ps", UNET), to=target, p=2)
+    found = pipesched.verify(Source("unet.ps", UNET), p=2, torch_version="2.13").diagnostics
+    assert [str(x.code) for x in found] == ["PS814"]
     with pytest.raises(PipeschedError, match=r"PS702.*stage 3 reads stage 2 and stage 0"):
         pipesched.optimize(Source("unet.ps", UNET), p=2)

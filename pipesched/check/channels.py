@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.pairing import Pairing
-from pipesched.check.findings import label, limited, notes
+from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op, Result
@@ -83,11 +83,8 @@ def _again(program: Program) -> Iterator[Diagnostic]:
     found = []
     for side in (program.sends, program.receives):
         at = np.flatnonzero(side)
-        message = message_of(program, at)
-        order = np.argsort(message, kind="stable")
-        message, at = message[order], at[order]
-        again = np.flatnonzero(message[1:] == message[:-1]) + 1
-        found += list(zip(at[again].tolist(), at[again - 1].tolist(), strict=True))
+        again, first = repeats(message_of(program, at))
+        found += rows(at[again], at[first])
     for (i, before), more in limited(found):
         done = "sent" if program.sends[i] else "received"
         yield Diagnostic(
@@ -125,17 +122,17 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
         )
 
 
-def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, int]]:
+def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
     """(send, receive) that pair by position and carry different messages, in the order of the sends."""
     sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
     receives = pairing.partner[sends]
     wrong = message_of(program, sends) != message_of(program, receives)
-    return list(zip(sends[wrong].tolist(), receives[wrong].tolist(), strict=True))
+    return rows(sends[wrong], receives[wrong])
 
 
 def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
     """The first difference on each channel; those after it follow from it."""
-    first: dict[int, tuple[int, int]] = {}
+    first: dict[int, tuple[int, ...]] = {}
     for send, receive in labels_of(program, pairing):
         channel = int(pairing.channel[send])
         if channel not in first or pairing.position[send] < pairing.position[first[channel][0]]:

@@ -135,7 +135,7 @@ PROGRAM_CHECKS = [
     ),
     Check(
         "torch: one rank for a stage, a backward, a full one behind frozen stages, the last stage's forwards in order",
-        ("PS804", "PS806", "PS819", "PS901", "PS903"),
+        ("PS804", "PS806", "PS814", "PS819", "PS901", "PS903"),
         lambda x: check_torch_order(x.analysis.schedule, x.analysis.own, explicit=x.explicit),
         Needs.TORCH,
     ),

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.check.findings import label, limited, notes
+from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, Ints, among
 from pipesched.model.ops import COMPUTES, Op, Result
@@ -97,7 +97,9 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     """The same operation again, or a B as well as an I or W of the same stage and microbatch."""
     found: list[tuple[int, int, str]] = []
     for op in COMPUTES:
-        found += [(i, j, "again") for i, j in _repeats(schedule, dependencies, schedule.op == op)]
+        at = np.flatnonzero((schedule.op == op) & dependencies.valid)
+        again, first = repeats(_key(schedule, at))
+        found += [(i, before, "again") for i, before in rows(at[again], at[first])]
         parts = np.flatnonzero(among(schedule.op, op.parts) & dependencies.valid)
         for i in parts[_ran(schedule, dependencies, op)[_key(schedule, parts)]].tolist():
             found.append((i, _first(schedule, op, i), f"although {op.name} did it"))
@@ -107,16 +109,6 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         what = f"{name} runs twice" if how == "again" else f"{name} both run"
         help = "keep one: each microbatch adds its gradient once"
         yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
-
-
-def _repeats(schedule: Schedule, dependencies: Dependencies, chosen: Bools) -> list[tuple[int, int]]:
-    at = np.flatnonzero(chosen & dependencies.valid)
-    key = _key(schedule, at)
-    order = np.argsort(key, kind="stable")
-    key, at = key[order], at[order]
-    again = np.flatnonzero(key[1:] == key[:-1]) + 1
-    first = np.searchsorted(key, key[again])
-    return list(zip(at[again].tolist(), at[first].tolist(), strict=True))
 
 
 def _key(schedule: Schedule, at: Ints) -> Ints:

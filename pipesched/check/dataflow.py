@@ -18,7 +18,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies, between_slices
 from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline
-from pipesched.check.findings import label, limited, notes
+from pipesched.check.findings import label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints, among, makes
 from pipesched.model.ops import COMPUTES, SAME, Compute, Result, overlap
@@ -61,7 +61,7 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
 def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> None:
     """Operations whose producer comes later on the same rank; not the other part of their own slot."""
     late = (before > at) & (schedule.rank[before] == schedule.rank[at])
-    for i, needed in zip(at[late].tolist(), before[late].tolist(), strict=True):
+    for i, needed in rows(at[late], before[late]):
         found.setdefault(i, needed)
 
 

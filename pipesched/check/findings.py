@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from pipesched.diagnostics import Label
+from pipesched.model.columns import Column, Ints
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
@@ -26,6 +29,20 @@ def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, s
     for number, item in enumerate(found[:shown], start=1):
         left = len(found) - shown
         yield item, f"and {left} more of this kind" if number == shown and left > 0 else ""
+
+
+def rows(*columns: Column) -> list[tuple[int, ...]]:
+    """The entries of columns side by side, as numbers of Python."""
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def repeats(key: Ints) -> tuple[Ints, Ints]:
+    """Where a key is that was there before, ascending, and where each of those was first."""
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    again = np.flatnonzero(key[1:] == key[:-1]) + 1
+    again = again[np.argsort(order[again])]
+    return order[again], order[np.searchsorted(key, key[again])]
 
 
 def notes(*texts: str) -> tuple[str, ...]:

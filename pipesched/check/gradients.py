@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.check.findings import label, limited, notes
+from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Ints, makes
 from pipesched.model.ops import Op, Result
@@ -33,7 +33,7 @@ def check_gradients(program: Program, schedule: Schedule) -> Iterator[Diagnostic
     yield from _elsewhere(program, reductions[~own])
     yield from _twice(program, reductions[own], key[own])
     early = own & (reductions < done[key])
-    yield from _early(program, list(zip(reductions[early].tolist(), done[key[early]].tolist(), strict=True)))
+    yield from _early(program, rows(reductions[early], done[key[early]]))
 
 
 def _key(program: Program, index: Ints) -> Ints:
@@ -79,9 +79,8 @@ def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
 
 
 def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic]:
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    pairs = zip(reductions.tolist(), reductions[first[inverse]].tolist(), strict=True)
-    for (index, before), more in limited([(i, j) for i, j in pairs if i != j]):
+    again, first = repeats(key)
+    for (index, before), more in limited(rows(reductions[again], reductions[first])):
         stage, microbatches = int(program.stage[index]), program.placement.microbatches
         yield Diagnostic(
             Code.REDUCED_TWICE,
@@ -92,7 +91,7 @@ def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic
         )
 
 
-def _early(program: Program, found: list[tuple[int, int]]) -> Iterator[Diagnostic]:
+def _early(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
     for (index, last), more in limited(found):
         stage, between = int(program.stage[index]), slice(index, last + 1)
         late = int(np.count_nonzero(makes(program.op[between], Result.WEIGHTS) & (program.stage[between] == stage)))

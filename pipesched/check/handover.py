@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.check.findings import label, limited, notes
+from pipesched.check.findings import label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import NEIGHBOUR, Column, Ints, among, computes
 from pipesched.model.ops import MAKERS, RECEIVES, SENDS, USERS, Instruction, Op
@@ -66,8 +66,7 @@ def _unreceived(
 ) -> Iterator[Diagnostic]:
     elsewhere = program.rank[np.minimum(received, len(program) - 1)] != schedule.rank[users]
     late = elsewhere | (received > index[users])
-    found = zip(users[late].tolist(), producers[late].tolist(), received[late].tolist(), strict=True)
-    for (user, producer, where), more in limited(list(found)):
+    for (user, producer, where), more in limited(rows(users[late], producers[late], received[late])):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage
         name = str(Instruction(op, compute.stage, compute.microbatch, other=other))
@@ -89,7 +88,7 @@ def _unproduced(program: Program, sends: Ints, made: Ints, microbatches: int, si
     where = np.where(inside, made[np.where(inside, stage * microbatches + microbatch, 0)], len(program))
     here = (where < len(program)) & (program.rank[np.minimum(where, len(program) - 1)] == program.rank[sends])
     wrong = ~here | (where > sends)
-    for (send, computed), more in limited(list(zip(sends[wrong].tolist(), where[wrong].tolist(), strict=True))):
+    for (send, computed), more in limited(rows(sends[wrong], where[wrong])):
         labels = [label(program, send, "sends what is not computed yet")]
         if computed < len(program):
             labels.append(label(program, computed, "computed here"))

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.pairing import pair
-from pipesched.check.findings import label, limited, notes
+from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints, among
 from pipesched.model.ops import BACKWARDS, MAKERS, Op, Result
@@ -83,7 +83,7 @@ def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     """The i-th SYNCs of two ranks meet, whatever their stages are."""
     partner = pair(program).partner[syncs]
     met = (partner > syncs) & (program.stage[partner] != program.stage[syncs])
-    for (i, j), more in limited(list(zip(syncs[met].tolist(), partner[met].tolist(), strict=True))):
+    for (i, j), more in limited(rows(syncs[met], partner[met])):
         what = (
             f"meets that of stage {int(program.stage[j])} on rank {int(program.rank[j])}: it adds the wrong gradients"
         )
@@ -138,9 +138,8 @@ def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
         help = "end the list of every rank with STEP, or leave all of them to the caller"
         what = f"rank {rank} has no STEP, and others do: its weights stay as they are"
         yield Diagnostic(Code.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
-    same = program.rank[steps[1:]] == program.rank[steps[:-1]]
-    again = zip(steps[1:][same].tolist(), steps[:-1][same].tolist(), strict=True)
-    for (i, before), more in limited(list(again)):
+    again, first = repeats(program.rank[steps])
+    for (i, before), more in limited(rows(steps[again], steps[first])):
         yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))
     late = np.flatnonzero(np.isin(program.op, _BEFORE_STEP))
     last = dict(zip(program.rank[late].tolist(), late.tolist(), strict=True))

@@ -1,5 +1,6 @@
 """What torch's runtime needs of the order of compute, in every version, and does not check or meets with an assertion.
 
+    stages are a chain        each stage hands its activation to the next one
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
     there is a backward       the loader counts one of every stage for each microbatch, whatever the file is for
     behind frozen stages      of a stage whose input asks for no gradient a split backward finds none of the weights
@@ -10,7 +11,7 @@
     order 0, 1, 2, …              forwards 1, 0     losses [loss of 1, loss of 0]     B0 starts from the loss of 1
     every rank has a stage    the rank of a row is its number
 
-A file is reported (PS804, PS806, PS819, PS901, PS903); a schedule that is to be emitted for torch is refused (PS814,
+A file is reported (PS804, PS806, PS814, PS819, PS901, PS903); a schedule that is to be emitted for torch is refused (PS814,
 PS819).
 Source: `_validate_schedule`, `_maybe_compute_loss` and `_maybe_get_loss` of ``torch.distributed.pipelining.schedules``.
 """
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pipesched.check.findings import label, limited, notes
+from pipesched.check.findings import label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import among, computes
 from pipesched.model.numbers import ranges
@@ -35,10 +36,11 @@ _LISTED = 8  # stages or ranks that a message names
 
 
 def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: bool) -> Iterator[Diagnostic]:
-    """PS804, PS806 or PS901, PS819, PS903. explicit: the user named torch as the target, so two ranks are an error."""
+    """PS804, PS806 or PS901, PS814, PS819, PS903. explicit: the user named torch, so two ranks are an error."""
     order = schedule if program is None else program
     yield from _last_stage(order)
     yield from _behind_frozen(schedule)
+    yield from _no_chain(schedule)
     yield from _several_ranks(order, Code.TORCH_TWO_RANKS if explicit else Code.TWO_RANKS)
     if schedule.forward_only and len(schedule):
         yield Diagnostic(
@@ -63,9 +65,7 @@ def check_torch_target(schedule: Schedule, program: Program | None, *, messages:
             "in torch a stage is on one rank only; its loader refuses a stage on a second row",
             f"emit it with {_INSTEAD}; or use a schedule with one copy of each stage, as DualPipeV and ZB-V have",
         )
-    if not schedule.placement.chain:
-        note = "in torch a stage hands its activation to the next stage, and to no other"
-        yield _refused(schedule, schedule.placement.skip, note, "make one stage of those that a skip spans")
+    yield from _no_chain(schedule)
     if len(unknown := np.flatnonzero(~among(schedule.op, ACTIONS))):
         names = " and ".join(Op(op).name for op in np.unique(schedule.op[unknown]).tolist())
         yield _refused(schedule, f"it runs {names}", "torch knows no such operation", f"emit it with {_INSTEAD}")
@@ -87,6 +87,12 @@ def check_torch_target(schedule: Schedule, program: Program | None, *, messages:
         )
     if program is not None:
         yield from _batches(program)
+
+
+def _no_chain(schedule: Schedule) -> Iterator[Diagnostic]:
+    if not schedule.placement.chain:
+        note = "in torch a stage hands its activation to the next stage, and to no other"
+        yield _refused(schedule, schedule.placement.skip, note, "make one stage of those that a skip spans")
 
 
 def stages_on_several_ranks(order: Program | Schedule) -> dict[int, list[int]]:
@@ -124,8 +130,7 @@ def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
     rank, microbatch = order.rank[forward], order.microbatch[forward]
     down = np.flatnonzero((rank[1:] == rank[:-1]) & (microbatch[1:] < microbatch[:-1]))
     first = down[np.unique(rank[down], return_index=True)[1]]
-    found = zip(forward[first + 1].tolist(), forward[first].tolist(), strict=True)
-    for (index, before), more in limited(list(found)):
+    for (index, before), more in limited(rows(forward[first + 1], forward[first])):
         place = int(np.count_nonzero((forward < index) & (rank == order.rank[index])))
         late, early = int(order.microbatch[before]), int(order.microbatch[index])
         yield Diagnostic(

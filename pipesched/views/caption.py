@@ -12,64 +12,38 @@ they are drawn, in red where there is colour.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.idle import Idle, headline
+from pipesched.analysis.idle import headline
 from pipesched.analysis.standstill import Blocked, Link, Standstill, together
 from pipesched.model.numbers import share, shown
 from pipesched.views.chart import Chart
 
 
-def cost(chart: Chart) -> str:
-    """Makespan, and the bubble."""
-    times = spent(chart)
-    if times is None:
-        return _stops(chart)
-    return f"{headline(times.makespan, times.span, times.work)}{_wrong(chart)}"
-
-
-def span(chart: Chart) -> str:
-    """Span and the idle part of it."""
-    times = spent(chart)
-    if times is None:
-        return _stops(chart)
-    return f"span {shown(times.span)}, bubble rate by span {share(times.span_bubble)}{_wrong(chart)}"
-
-
-def overhead(chart: Chart) -> str:
-    """Makespan, and idle time over work."""
-    times = spent(chart)
-    if times is None:
-        return _stops(chart)
-    fraction = share(times.overhead or Fraction(0))
-    return f"makespan {shown(times.makespan)}, bubble fraction (idle / work) {fraction}{_wrong(chart)}"
+def cost(chart: Chart, style: str = "") -> str:
+    """Makespan and bubble, or in the words of a style span or overhead; or who waits for whom."""
+    times, stop = chart.analysis.idle, chart.analysis.standstill
+    parts = [f"wrong: {chart.wrong}"] if chart.wrong and (stop is None or stop.code != chart.wrong) else []
+    if stop is not None:
+        figures = stopped(chart, stop)
+    elif times is None:
+        figures = "no time"
+    elif style == "zero-bubble":
+        figures = f"span {shown(times.span)}, bubble rate by span {share(times.span_bubble)}"
+    elif style == "megatron":
+        fraction = share(times.overhead or Fraction(0))
+        figures = f"makespan {shown(times.makespan)}, bubble fraction (idle / work) {fraction}"
+    else:
+        figures = headline(times.makespan, times.span, times.work)
+    return "; ".join([figures, *parts, *chart.analysis.remarks])
 
 
 def timeless(chart: Chart) -> int:
     """How many slots take no time at all."""
     return int(np.count_nonzero((chart.times.start >= 0) & (chart.times.start == chart.times.end)))
-
-
-def _wrong(chart: Chart) -> str:
-    """What must not be overlooked: that the file is wrong, and what was assumed of the costs."""
-    parts = ([f"wrong: {chart.wrong}"] if chart.wrong else []) + [*chart.analysis.remarks]
-    return "".join(f"; {part}" for part in parts)
-
-
-def _stops(chart: Chart) -> str:
-    assert chart.analysis.standstill is not None
-    found = chart.analysis.standstill.code
-    return stopped(chart, chart.analysis.standstill) + _wrong(
-        replace(chart, wrong="") if chart.wrong == found else chart
-    )
-
-
-def spent(chart: Chart) -> Idle | None:
-    """Its times, None where it never ends."""
-    return chart.analysis.idle if chart.analysis.standstill is None else None
 
 
 def stopped(chart: Chart, stop: Standstill) -> str:

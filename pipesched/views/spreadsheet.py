@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,23 +29,17 @@ HEADER = "rank,step,op,stage,microbatch,start,end,needs,held"
 
 def csv(chart: Chart) -> str:
     """The lines of a chart, after a header."""
-    schedule = chart.schedule
-    letters = [Op(x).name for x in schedule.op.tolist()]
-    columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
-    names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
-    cells = [f"{op},{stage},{microbatch}" for op, stage, microbatch in columns]
-    start, end = (_instants(chart, x.tolist(), shown, "") for x in (chart.times.start, chart.times.end))
-    needs = [" ".join(names[i] for i in producers) for producers in slots.producers(chart)]
-    held = slots.held(chart, shown)
-    lines = [HEADER]
-    for rank, (low, high) in enumerate(pairwise(schedule.start.tolist())):
-        lines += [f"{rank},{i - low + 1},{cells[i]},{start[i]},{end[i]},{needs[i]},{held[i]}" for i in range(low, high)]
-    return "\n".join(lines) + "\n"
+    made = columns(chart, shown, "")
+    names = [f"{op}{stage}.{i}" for op, stage, i in zip(made["op"], made["stage"], made["microbatch"], strict=True)]
+    made["needs"] = [" ".join(names[i] for i in producers) for producers in slots.producers(chart)]
+    rows = zip(*(made[name] for name in HEADER.split(",")), strict=True)
+    return "".join(f"{line}\n" for line in [HEADER, *(",".join(map(str, row)) for row in rows)])
 
 
-def columns(chart: Chart) -> dict[str, list[Any]]:
-    """The columns of a data frame by name, as Python values."""
+def columns(chart: Chart, written: Callable[[Fraction], Any], never: Any) -> dict[str, list[Any]]:
+    """The columns by name. written: times and amounts; never: the times of what never runs."""
     schedule, times = chart.schedule, chart.times
+    start, end = (_instants(chart, ticks.tolist(), written, never) for ticks in (times.start, times.end))
     return {
         "rank": schedule.rank.tolist(),
         "step": [step for size in np.diff(schedule.start).tolist() for step in range(1, size + 1)],
@@ -54,9 +47,9 @@ def columns(chart: Chart) -> dict[str, list[Any]]:
         "stage": schedule.stage.tolist(),
         "microbatch": schedule.microbatch.tolist(),
         "second": schedule.second.tolist(),
-        "start": _instants(chart, times.start.tolist(), _plain, None),
-        "end": _instants(chart, times.end.tolist(), _plain, None),
-        "held": slots.held(chart, _plain),
+        "start": start,
+        "end": end,
+        "held": slots.held(chart, written),
     }
 
 
@@ -70,7 +63,7 @@ def pandas(chart: Chart) -> Any:
         from pandas import DataFrame  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise fail(Code.NEEDS, "a table needs pandas, which is not installed", help="pip install pandas") from None
-    return DataFrame(columns(chart))
+    return DataFrame(columns(chart, _plain, None))
 
 
 def _instants(chart: Chart, ticks: list[int], written: Callable[[Fraction], Any], never: Any) -> list[Any]:

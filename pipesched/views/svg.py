@@ -155,8 +155,7 @@ class _Page:
         """In the words of the style, or in those that were given."""
         if self.how.words:
             return self.how.words
-        choices = {"zero-bubble": caption.span, "megatron": caption.overhead}
-        cost = choices.get(self.style.name, caption.cost)(self.chart)
+        cost = caption.cost(self.chart, self.style.name)
         if (self.begin, self.end) == (0, max(self.chart.times.makespan, 1)):
             return cost
         return f"{cost}; time {shown(self.chart.time(self.begin))} to {shown(self.chart.time(self.end))}"

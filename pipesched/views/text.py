@@ -82,9 +82,7 @@ def row(layout: Layout, rank: int) -> str:
 def _slots(layout: Layout, rank: int) -> list[tuple[str, bool]]:
     """Slot by slot, and whether that is idle time."""
     return [
-        (_idle(layout, first, last), True)
-        if i < 0
-        else (_painted(layout, i, layout.labels.fill(i, last - first)), False)
+        (_idle(layout, first, last), True) if i < 0 else (_painted(layout, i, layout.fill(i, last - first)), False)
         for i, first, last in spans(layout, rank)
     ]
 
@@ -260,7 +258,7 @@ def _letters(layout: Layout) -> str:
     if layout.mixed:
         chunks = lower + paler if layout.chunked else ""
         return f"a column shows one of the kinds in it, each as often as its share of the time{chunks}"
-    if layout.labels.stages:
+    if layout.stages:
         return f"F9.5 is stage 9, microbatch 5{lower}{paler}"
     named = f", stages named at --width {layout.naming}" if layout.chunks > 2 else ""
     return f"the number is the microbatch{lower}{paler}{named}"

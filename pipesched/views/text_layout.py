@@ -99,10 +99,9 @@ class Layout:
         return shortest(self.chart) < self.axis.step
 
     @cached_property
-    def labels(self) -> Labels:
-        """Stages are named where a rank has more than two chunks, and that fits the shortest slot."""
-        fits = slots.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
-        return Labels(self.chart, self.chunk, self._many and fits, self.how.color, self.axis.step)
+    def stages(self) -> bool:
+        """Whether stages are named, ``F9.5`` instead of ``F5``: of more than two chunks, where that fits all slots."""
+        return self._many and slots.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
 
     @property
     def naming(self) -> int:
@@ -150,6 +149,46 @@ class Layout:
         chunk = self.chunk * (self.kinds != slots.KINDS.index("+")) * self.chunked
         return np.asarray(self.kinds.astype(np.int64) * self.chunks + chunk)
 
+    def letter(self, index: int) -> str:
+        """The kind of an operation; of an odd chunk in lower case."""
+        letter = Op(int(self.chart.schedule.op[index])).name
+        return letter.lower() if self.chunk[index] % 2 else letter
+
+    def label(self, index: int) -> str:
+        """An operation: letter and microbatch, between them the stage where stages are named."""
+        schedule = self.chart.schedule
+        stage = f"{schedule.stage[index]}." if self.stages else ""
+        return f"{self.letter(index)}{stage}{schedule.microbatch[index]}"
+
+    def fill(self, index: int, width: int) -> str:
+        """The slot that begins with an operation, as exactly `width` characters: a name that fits, or letters."""
+        schedule = self.chart.schedule
+        first, letter = self.label(index), self.letter(index)
+        if index + 1 < len(schedule) and schedule.joined[index + 1]:
+            second = self.label(index + 1)
+            choices, filler = [f"{first}+{second}", first + second, f"{letter}+{self.letter(index + 1)}"], "+"
+        else:
+            choices, filler = ([first, first[1:]][self._form :][:1] if self.how.color else [first]), letter
+        text = next((choice for choice in choices if len(choice) <= width), filler * width)
+        return text.ljust(width)
+
+    @cached_property
+    def _form(self) -> int:
+        """In colour all slots have the same form of name, for a row that has both 3 and B4 is read wrongly: 0 where
+        letter and number fit in all kinds, 1 where the number alone does, 2 where neither.
+        """
+        schedule, times = self.chart.schedule, self.chart.times
+        single = (times.end > times.start) & ~schedule.paired
+        number = np.char.str_len(schedule.microbatch.astype(np.str_))
+        number += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
+        width = (times.end - times.start) * self.axis.step.denominator // self.axis.step.numerator
+        groups = [single & (schedule.op == op) for op in COMPUTES]
+
+        def all_fit(letters: int) -> bool:
+            return all(slots.most_fit(width[group], number[group] + letters) for group in groups)
+
+        return next((form for form, letters in enumerate((1, 0)) if all_fit(letters)), 2)
+
     def sign(self, meaning: str) -> str:
         """The character for idle time, a rank of the cycle, a rank that waits for those, the end of a phase."""
         return SIGNS[meaning][self.how.ascii]
@@ -157,59 +196,3 @@ class Layout:
 
 SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
 """By meaning: the character, and the one where there is ASCII alone."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """How slots are named. stages: ``F9.5`` instead of ``F5``. color: a number alone will do. step: ticks a column.
-
-    In colour all slots have the same form of name: a row that has both 3 and B4 is read wrongly.
-    """
-
-    chart: Chart
-    chunk: Column
-    stages: bool
-    color: bool
-    step: Fraction
-
-    def part(self, index: int) -> str:
-        """An operation: letter and number."""
-        return f"{self.letter(index)}{self.number(index)}"
-
-    def number(self, index: int) -> str:
-        """The microbatch, after the stage where stages are named."""
-        schedule = self.chart.schedule
-        stage = f"{schedule.stage[index]}." if self.stages else ""
-        return f"{stage}{schedule.microbatch[index]}"
-
-    def letter(self, index: int) -> str:
-        """The kind; of an odd chunk in lower case."""
-        letter = Op(int(self.chart.schedule.op[index])).name
-        return letter.lower() if self.chunk[index] % 2 else letter
-
-    def fill(self, index: int, width: int) -> str:
-        """The slot that begins with an operation, as exactly `width` characters: a name that fits, or letters."""
-        schedule = self.chart.schedule
-        first, letter = self.part(index), self.letter(index)
-        if index + 1 < len(schedule) and schedule.joined[index + 1]:
-            second = self.part(index + 1)
-            choices, filler = [f"{first}+{second}", first + second, f"{letter}+{self.letter(index + 1)}"], "+"
-        else:
-            choices, filler = ([first, first[1:]][self._form :][:1] if self.color else [first]), letter
-        text = next((choice for choice in choices if len(choice) <= width), filler * width)
-        return text.ljust(width)
-
-    @cached_property
-    def _form(self) -> int:
-        """In colour: 0 where letter and number fit in all kinds, 1 where the number alone does, 2 where neither."""
-        schedule, times = self.chart.schedule, self.chart.times
-        single = (times.end > times.start) & ~schedule.paired
-        number = np.char.str_len(schedule.microbatch.astype(np.str_))
-        number += (1 + np.char.str_len(schedule.stage.astype(np.str_))) * self.stages
-        width = (times.end - times.start) * self.step.denominator // self.step.numerator
-        groups = [single & (schedule.op == op) for op in COMPUTES]
-
-        def all_fit(letters: int) -> bool:
-            return all(slots.most_fit(width[group], number[group] + letters) for group in groups)
-
-        return next((form for form, letters in enumerate((1, 0)) if all_fit(letters)), 2)
