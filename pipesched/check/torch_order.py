@@ -11,7 +11,7 @@
     order 0, 1, 2, …              forwards 1, 0     losses [loss of 1, loss of 0]     B0 starts from the loss of 1
     every rank has a stage    the rank of a row is its number
 
-A file is reported (PS804, PS806, PS814, PS819, PS901, PS903); a schedule that is to be emitted for torch is refused (PS814,
+A file is reported (PS804, PS806, PS814, PS819, PS901, PS903); a schedule to be emitted for torch is refused (PS814,
 PS819).
 Source: `_validate_schedule`, `_maybe_compute_loss` and `_maybe_get_loss` of ``torch.distributed.pipelining.schedules``.
 """
