@@ -98,6 +98,11 @@ class Stream:
         return NEWEST if any(x.op == BATCH or x.communicator for x in every) else VERSION
 
     @property
+    def forward_only(self) -> bool:
+        """Whether there is no backward at all."""
+        return not any(x.op in ("I", "B", "OVERLAP") for rank in self.ranks for x in rank)
+
+    @property
     def stages(self) -> int:
         return len(self.placement[0].ranks)
 

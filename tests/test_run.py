@@ -22,13 +22,17 @@ import pytest
 import pipesched
 import pipesched.stream
 from pipesched.__main__ import main
+from pipesched.formats import order_text
 from pipesched.runtime import launch
 from pipesched.runtime.launch import Launcher
 from tests.oracles.trace_rules import violations
 from tests.runtime import harness, paced
 from tests.runtime.harness import forks
+from tests.runtime.streams import published
 from tests.test_faults import processes
+from tests.test_forward_only import forwards
 from tests.test_readme import TOP, blocks
+from tests.test_runtime_batches import PROGRAMS
 
 Captured = pytest.CaptureFixture[str]
 
@@ -162,6 +166,7 @@ class TestWhatItTells:
         (row,) = re.findall(r"^\| `run` \|(.*)\|$", (TOP / "emit" / "README.md").read_text("utf-8"), re.M)
         found = run_json(capsys, "gpipe", "--p", "1", "--m", "1", "--pace", "0")
         inner = {key for part in ("gradients", "peak", "time") for key in found[part]} - {"unit"}
+        assert found["outputs"] is None and not found["forward_only"]
 
         told = {key for key in (*found, *inner) if not key.endswith("_decimal")}
         assert set(re.findall(r"`(\w+)`", row)) == told
@@ -172,6 +177,45 @@ class TestWhatItTells:
 
         assert found["gradients"]["error"] <= 1e-12
         assert found["time"]["measured"] is None
+
+    @pytest.mark.parametrize("name", ["1f1b", "interleaved", "zb_v", "dualpipe"])
+    def test_a_schedule_without_backward_is_evaluated(self, name: str, tmp_path: Path, capsys: Captured) -> None:
+        """Outputs are those of the model in one piece, and so is the loss; an activation lives for as long as its
+        forward runs. Both forms say that it is forward only, and other weights are found."""
+        sizes = {"p": 2, "m": 4}
+        file = tmp_path / "forward.txt"
+        schedule = forwards(pipesched.load(name, **sizes))
+        file.write_text(order_text.write(schedule), "utf-8")
+        found = run_json(capsys, str(file), "--pace", "0")
+
+        assert found["forward_only"] and found["gradients"] is None
+        assert found["outputs"]["error"] <= 1e-12
+        assert found["losses"] == pytest.approx(found["undivided_losses"], rel=1e-12)
+        assert set(map(Fraction, found["peak"]["counted"])) == {Fraction(2, schedule.stages)}
+        assert found["peak"]["counted"] == found["peak"]["predicted"]
+        assert main(["run", str(file), "--pace", "0", "--steps", "2"]) == 0
+        out = capsys.readouterr().out
+        assert "2 steps of mlp, forward only\n" in out and "\n    outputs as of the model in one piece: " in out
+        assert main(["run", str(file), "--pace", "0", "--fault", "weights@1"]) == 1
+        differs = r"error\[PS827\]: the output of microbatch \d in step \d is not that of the model"
+        assert re.search(r"PS824.*copies of stage" if name == "dualpipe" else differs, capsys.readouterr().err)
+        assert main(["run", str(file), "--engine", "torch"]) == 1
+        assert "PS814" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("name", ["Megatron's 1F1B, p = 2", "DualPipe, p = 2", "a communicator a direction"])
+    def test_batches_and_communicators_run_as_written(self, name: str, tmp_path: Path, capsys: Captured) -> None:
+        """A program of the order notation trains as it stands there: every batch is one instruction of the trace."""
+        program = PROGRAMS[name]()
+        file, trace = tmp_path / "order.txt", tmp_path / "trace.json"
+        file.write_text(order_text.write_program(program), "utf-8")
+        found = run_json(capsys, str(file), "--steps", "1", "--pace", "0", "--trace", str(trace))
+
+        assert found["gradients"]["error"] <= 1e-12
+        assert found["peak"]["counted"] == found["peak"]["predicted"]
+        slices = [x for x in json.loads(trace.read_text("utf-8"))["traceEvents"] if x["ph"] == "X"]
+        for rank, order in enumerate(published(program).ranks):
+            assert [x["name"] for x in slices if x["pid"] == rank] == list(map(str, order))
+        assert main(["calibrate", str(trace)]) == 0
 
     @pytest.mark.parametrize("format", ["text", "json"])
     def test_a_fault_is_an_error(self, format: str, capsys: Captured) -> None:
@@ -209,15 +253,6 @@ def test_mistakes_start_no_process(
 
     assert main(["run", *arguments]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_schedule_without_backward_is_refused(tmp_path: Path, capsys: Captured) -> None:
-    """There is nothing to train."""
-    file = tmp_path / "forward.txt"
-    file.write_text("rank 0: F0.0 F0.1\nrank 1: F1.0 F1.1\n", "utf-8")
-
-    assert main(["run", str(file)]) == 1
-    assert "PS814" in capsys.readouterr().err
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import pipesched
 from pipesched.compile import lower
-from pipesched.formats import order_text
+from pipesched.formats import order_text, stream_write
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
 from pipesched.source import Source
@@ -132,12 +132,18 @@ def test_evaluation_keeps_what_is_forward_of_a_batch(ranks: Ranks, name: str) ->
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_such_a_stream_is_of_version_2(name: str) -> None:
-    """What is written is read back, by who knows version 2; batches and communicators are part of the fingerprint."""
-    stream = published(PROGRAMS[name]())
+    """What is written is read back, by who knows version 2; batches and communicators are part of the fingerprint.
+
+    Columns are written as their records are.
+    """
+    program = PROGRAMS[name]()
+    stream = published(program)
     text = dumps(stream)
 
     assert stream.version == 2 and '"version": 2' in text
     assert loads(text) == stream
+    whole = loads("".join(stream_write.pieces(program, {})))
+    assert whole.ranks == stream.ranks and dumps(whole) == "".join(stream_write.pieces(program, {}))
     with pytest.raises(StreamError, match="knows version 1, not 2"):
         loads(text, 1)
     others = [published(one) for one in (a_direction("1f1b", p=3, m=4), lower(pipesched.load("1f1b", p=3, m=4)))]

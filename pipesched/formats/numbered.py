@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column, computes
+from pipesched.model.columns import Bools, Column, Ints, computes
 
 ALONE, FIRST, SECOND = range(3)
 """The part that an operation plays in an overlap pair."""
@@ -25,6 +25,15 @@ def parts(op: Column, second: Bools) -> Column:
     joined = np.zeros(len(op) + 1, dtype=np.bool_)
     joined[1:-1] = second[1:] & computes(op[:-1])
     return np.where(joined[:-1], SECOND, np.where(joined[1:], FIRST, ALONE))
+
+
+def batches(group: Ints) -> tuple[Bools, Bools, Bools]:
+    """For every entry of one rank's list: whether it is in a batch, begins one, ends one. A batch is neighbours with
+    the same group.
+    """
+    edge = np.diff(group, prepend=-1, append=-1) != 0
+    inside = group >= 0
+    return inside, edge[:-1] & inside, edge[1:] & inside
 
 
 def distinct(*columns: Column) -> tuple[list[tuple[int, ...]], Column]:

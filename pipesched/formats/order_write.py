@@ -13,7 +13,7 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
-from pipesched.model.columns import Bools, Ints
+from pipesched.model.columns import Ints
 from pipesched.model.ops import COMPUTES, Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -59,16 +59,10 @@ def _line(order: Schedule | Program, rank: int, made: Ints | None = None) -> str
     here = slice(int(order.start[rank]), int(order.start[rank + 1]))
     columns = [order.op[here], order.second[here], order.stage[here]]
     if isinstance(order, Program) and made is not None:
-        columns += [made[here], order.peer[here], order.communicator[here], *_brackets(order.group[here])]
+        columns += [made[here], order.peer[here], order.communicator[here], *numbered.batches(order.group[here])[1:]]
     kinds, kind = numbered.distinct(*columns)
     words = numbered.write([_word(*row) for row in kinds], kind, np.asarray(order.microbatch[here]))
     return f"rank {rank}:{words}\n"
-
-
-def _brackets(group: Ints) -> tuple[Bools, Bools]:
-    """Where batches begin and end: neighbours with the same group."""
-    edge = np.diff(group, prepend=-1, append=-1) != 0
-    return edge[:-1] & (group >= 0), edge[1:] & (group >= 0)
 
 
 def _word(

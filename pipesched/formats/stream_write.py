@@ -18,32 +18,45 @@ from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
-from pipesched.stream import FIELDS, Instruction, Route, fingerprint, instruction_text, placement_text, text
+from pipesched.stream import (
+    BATCH,
+    FIELDS,
+    NEWEST,
+    VERSION,
+    Instruction,
+    Route,
+    fingerprint,
+    instruction_text,
+    placement_text,
+    text,
+)
 
 _BETWEEN = ",\n      "  # lines of a rank in the text
 _MARK = 10**15  # no stage, rank or microbatch is as large
-_OPEN, _CLOSE = instruction_text(Instruction("OVERLAP"), 1).split("[]")
+_OPEN = {op: instruction_text(Instruction(op), 1).partition("[]")[0] for op in ("OVERLAP", BATCH)}
+_CLOSE = "}"
 
 
 def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
     """The text of a stream, a rank at a time. Lines are made twice: the fingerprint stands before them.
 
     Raises:
-        PipeschedError: PS814, what version 1 has no words for.
+        PipeschedError: PS814, what no version has words for.
     """
     placement, mark = _placed(program)
     ranks = ([_rank(program, rank)] for rank in range(program.ranks))
-    yield from text(program.name, parameters, placement, ranks, mark)
+    yield from text(program.name, parameters, placement, ranks, mark, version_of(program))
 
 
 def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
     """The text of each rank's own file: its instructions, under the fingerprint of the whole stream.
 
     Raises:
-        PipeschedError: PS814, what version 1 has no words for.
+        PipeschedError: PS814, what no version has words for.
     """
     placement, mark = _placed(program)
-    head, _, _ = "".join(text(program.name, parameters, placement, [], mark)).rpartition('  "ranks": [')
+    whole = "".join(text(program.name, parameters, placement, [], mark, version_of(program)))
+    head, _, _ = whole.rpartition('  "ranks": [')
     for rank in range(program.ranks):
         lines = _rank(program, rank).replace(_BETWEEN, ",\n    ")
         yield f'{head}  "rank": {rank},\n  "instructions": [' + (f"\n    {lines}\n  ]\n}}\n" if lines else "]\n}\n")
@@ -52,7 +65,7 @@ def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
 def _placed(program: Program) -> tuple[str, str]:
     """The text of the placement, and the fingerprint."""
     placement = placement_text(routes_of(program.placement))
-    require_words(program)
+    require_words(program, NEWEST)
     lines = ([_rank(program, rank).replace(_BETWEEN, "\n")] for rank in range(program.ranks))
     return placement, fingerprint(placement, lines)
 
@@ -107,8 +120,13 @@ def require_trained(placement: Placement) -> None:
         raise fail(Code.TARGET, message, help="`--target torch-csv` has B on frozen stages, as torch wants")
 
 
-def require_words(program: Program) -> None:
-    """Whether version 1 has an instruction for everything here.
+def version_of(program: Program) -> int:
+    """The oldest version that has words for it."""
+    return NEWEST if bool(np.any(program.group >= 0) or np.any(program.communicator)) else VERSION
+
+
+def require_words(program: Program, version: int = VERSION) -> None:
+    """Whether a version has an instruction for everything here.
 
     Raises:
         PipeschedError: PS814.
@@ -116,8 +134,9 @@ def require_words(program: Program) -> None:
     known = np.array([op.name in FIELDS for op in Op])
     require_trained(program.placement)
     found = [*_refused(program, np.flatnonzero(~known[program.op]), "it is torch's own, for sharded stages and waits")]
-    found += _refused(program, np.flatnonzero(program.group >= 0), "it has no fused batches of messages")
-    found += _refused(program, np.flatnonzero(program.communicator != 0), "it has one communicator")
+    if version == VERSION:
+        found += _refused(program, np.flatnonzero(program.group >= 0), "it has no fused batches of messages")
+        found += _refused(program, np.flatnonzero(program.communicator != 0), "it has one communicator")
     if found:
         raise PipeschedError(found)
 
@@ -144,15 +163,30 @@ def _rank(program: Program, rank: int) -> str:
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)
     route = np.where(microbatch >= 0, program.placement.route_of[inside], 0)
     part = numbered.parts(op, program.second[here])
-    kinds, kind = numbered.distinct(op, part, route, program.stage[here], program.peer[here])
+    peer, communicator, batch = program.peer[here], program.communicator[here], numbered.batches(program.group[here])
+    kinds, kind = numbered.distinct(op, part, route, program.stage[here], peer, communicator, *batch)
     heads = [_kind(*row, routes=program.placement.routes) for row in kinds]
     return numbered.write(heads, kind, microbatch).removesuffix(_BETWEEN)
 
 
-def _kind(op: int, part: int, route: int, stage: int, peer: int, *, routes: int) -> tuple[str, str]:
-    """Head and tail of the lines of one kind."""
-    whole = instruction_text(Instruction(Op(op).name, stage, _MARK, route, peer), routes)
-    head, _, tail = whole.partition(str(_MARK))
-    if part == numbered.FIRST:
-        return f"{_OPEN}[{head}", f"{tail},"
-    return head, tail + (f"]{_CLOSE}" if part == numbered.SECOND else "") + _BETWEEN
+def _kind(
+    op: int,
+    part: int,
+    route: int,
+    stage: int,
+    peer: int,
+    communicator: int,
+    inside: int,
+    opens: int,
+    closes: int,
+    *,
+    routes: int,
+) -> tuple[str, str]:
+    """Head and tail of the lines of one kind. inside, opens, closes: of a batch."""
+    message = Instruction(Op(op).name, stage, _MARK, route, peer, communicator=communicator)
+    head, _, tail = instruction_text(message, routes).partition(str(_MARK))
+    if part == numbered.FIRST or opens:
+        head = f"{_OPEN[BATCH if opens else 'OVERLAP']}[{head}"
+    if part == numbered.SECOND or closes:
+        tail += f"]{_CLOSE}"
+    return head, tail + ("," if part == numbered.FIRST or inside > closes else _BETWEEN)

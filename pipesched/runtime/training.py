@@ -1,11 +1,12 @@
-"""What a rank of ``pipesched run`` does: build its stages, train, and compare with the undivided model.
+"""What a rank of ``pipesched run`` does: build its stages, train or evaluate, and compare with the undivided model.
 
     error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model: the microbatches one after the other
-                        through all stages, gradients of their mean loss
+                        through all stages, gradients of their mean loss; of a schedule without a backward the same
+                        of the outputs of each microbatch
     activations alive   each forward of a stage gets a token, and everything that autograd saves during it holds the
                         token; when the last of it is freed the activation is no longer alive
 
-The result is plain data: the losses, the largest error of a gradient and where, the most activations alive, and the
+The result is plain data: the losses, the largest error and where, the most activations alive, and the
 times of every instruction.
 """
 
@@ -43,8 +44,9 @@ RATE = 0.05
 
 Held = tuple[int, int]
 End = Callable[[Fault], NoReturn]
-Step = Callable[[Tensor | None, Tensor | None], float | None]
-"""One step of an engine: inputs where stage 0 is, targets where the last stage is; the mean loss where it is known."""
+Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Sequence[Tensor]]]
+"""One step of an engine: inputs where stage 0 is, targets where the last stage is; the mean loss where it is known, and
+the outputs of an evaluation, where the last stage is."""
 Engine = tuple[Step, list[list[list[float]]]]
 """With the times of every step, as `Recorder.steps`, if they are taken."""
 
@@ -65,6 +67,14 @@ class Local:
         inputs, targets = (x.to(self.device) for x in self.net.batch(step, self.stream.microbatches))
         stages = {stage for _, stage in self.modules}
         return inputs if 0 in stages else None, targets if self.stream.stages - 1 in stages else None
+
+    @property
+    def ends(self) -> list[int]:
+        """The microbatches whose outputs an evaluation gives here, if it does."""
+        if not self.stream.forward_only:
+            return []
+        routes = (self.stream.placement[route] for route, stage in self.modules if stage == self.stream.stages - 1)
+        return sorted(at for route in routes for at in range(*route.microbatches))
 
 
 def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
@@ -150,9 +160,13 @@ def _own_engine(local: Local, end: End) -> Iterator[Engine]:
     )
     recorder = Recorder(runtime, job.pace)
 
-    def step(inputs: Tensor | None, targets: Tensor | None) -> float:
+    def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float, Sequence[Tensor]]:
         dist.barrier()  # so that ranks begin together, as a timeline does
-        return float(runtime.step(inputs, targets))
+        if not local.stream.forward_only:
+            return float(runtime.step(inputs, targets)), ()
+        found = runtime.evaluate(inputs, targets)
+        assert found.loss is not None
+        return float(found.loss), found.outputs
 
     with Guard(runtime, timeout=job.timeout, end=end):
         yield step, recorder.steps
@@ -187,7 +201,7 @@ def _torch_engine(local: Local) -> Iterator[Engine]:
             **local.job.options,
         )
 
-    def step(inputs: Tensor | None, targets: Tensor | None) -> float | None:
+    def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float | None, Sequence[Tensor]]:
         losses: list[Tensor] = []
         given = () if inputs is None else (inputs,)
         try:
@@ -198,7 +212,7 @@ def _torch_engine(local: Local) -> Iterator[Engine]:
             said = " ".join(str(error).split())
             message = f"nothing moves: a message did not come within {local.job.timeout:g} s"
             raise RunError(Fault(STALLED, message, Place(local.rank), (printable(said),))) from error
-        return None if targets is None else float(torch.stack(losses).detach().double().mean())
+        return None if targets is None else float(torch.stack(losses).detach().double().mean()), ()
 
     yield step, []
 
@@ -213,46 +227,60 @@ def _judge(name: str | None) -> Callable[[str], object] | None:
 
 
 def _train(local: Local, step: Step) -> dict[str, Any]:
-    """The losses of every step, and of the undivided model; the largest error of all gradients, with its place."""
-    whole = Undivided(local.net, local.stream.microbatches, local.device, local.stream.frozen)
+    """The losses of every step, and of the undivided model; the largest error of all tensors, with its place."""
+    stream, trains = local.stream, not local.stream.forward_only
+    whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, trains=trains)
     modules = list(local.modules.values())
     losses, undivided, worst = [], [], (0.0, "", 0)
     leaves = any(given.kind == "leave" and given.rank == local.rank for given in local.job.breaks)
     for number in range(1 if leaves else local.job.steps):
-        losses.append(step(*local.batch(number)))
-        undivided.append(whole.step(number))
-        for (_, stage), module in local.modules.items():
+        loss, outputs = step(*local.batch(number))
+        expected, whole_outputs = whole.step(number)
+        losses.append(loss)
+        undivided.append(expected)
+        errors = [(_error(x, whole_outputs[at]), f"microbatch {at}") for at, x in zip(local.ends, outputs, strict=True)]
+        for (_, stage), module in local.modules.items() if trains else ():
             pairs = zip(module.named_parameters(), whole.stages[stage].parameters(), strict=True)
-            for (name, mine), theirs in pairs:
-                if (error := _error(mine, theirs)) > worst[0]:
-                    worst = error, f"{stage}.{name}", number + 1
-        descend(modules)
-        whole.descend()
-    return {"losses": losses, "undivided": undivided, **dict(zip(("error", "tensor", "step"), worst, strict=True))}
+            errors += ((_error(_gradient(a), _gradient(b)), f"{stage}.{name}") for (name, a), b in pairs)
+        worst = max([worst, *((error, name, number + 1) for error, name in errors)], key=lambda found: found[0])
+        if trains:
+            descend(modules)
+            whole.descend()
+    error, tensor, at = worst
+    return {"losses": losses, "undivided": undivided, "error": error, "tensor": tensor, "step": at}
 
 
 class Undivided:
-    """The whole model, trained step by step, but for the stages that are frozen."""
+    """The whole model, step by step. frozen: the stages that are not trained. trains: whether there is a backward."""
 
     def __init__(
-        self, net: Net, microbatches: int, device: torch.device | str = "cpu", frozen: Sequence[int] = ()
+        self,
+        net: Net,
+        microbatches: int,
+        device: torch.device | str = "cpu",
+        frozen: Sequence[int] = (),
+        *,
+        trains: bool = True,
     ) -> None:
-        self._net, self._microbatches, self._device = net, microbatches, device
-        self.stages = [net.stage(index).to(device) for index in range(net.stages)]
+        self._net, self._microbatches, self._device, self._trains = net, microbatches, device, trains
+        self.stages = [net.stage(index).to(device).train(trains) for index in range(net.stages)]
         for stage in frozen:
             self.stages[stage].requires_grad_(requires_grad=False)
 
-    def step(self, number: int) -> float:
-        """One step; leaves the gradients, and returns the mean loss."""
-        total = 0.0
+    def step(self, number: int) -> tuple[float, list[Tensor]]:
+        """The mean loss and the outputs of one step, which leaves the gradients."""
+        total, outputs = 0.0, []
         inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
         for x, target in zip(inputs.chunk(self._microbatches), targets.chunk(self._microbatches), strict=True):
-            for stage in self.stages:
-                x = stage(x)
-            loss = self._net.loss(x, target) / self._microbatches
-            loss.backward()  # type: ignore[no-untyped-call]
+            with torch.set_grad_enabled(self._trains):
+                for stage in self.stages:
+                    x = stage(x)
+                loss = self._net.loss(x, target) / self._microbatches
+            if self._trains:
+                loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
-        return total
+            outputs.append(x.detach())
+        return total, outputs
 
     def descend(self) -> None:
         """The optimizer's step."""
@@ -269,9 +297,12 @@ def descend(modules: Sequence[nn.Module]) -> None:
                 weight.grad = None
 
 
-def _error(mine: Tensor, theirs: Tensor) -> float:
-    """How far the gradient of a weight is from that of the undivided model; infinite where it is not a number."""
-    found, expected = (torch.zeros_like(x) if x.grad is None else x.grad for x in (mine, theirs))
+def _gradient(weight: Tensor) -> Tensor:
+    return torch.zeros_like(weight) if weight.grad is None else weight.grad
+
+
+def _error(found: Tensor, expected: Tensor) -> float:
+    """How far a tensor is from that of the undivided model; infinite where it is not a number."""
     scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
     if distance != distance:
         return math.inf

@@ -1,4 +1,4 @@
-"""A run on this machine: a schedule trains a small real model, and is compared with its prediction.
+"""A run on this machine: a schedule trains or evaluates a small real model, and is compared with its prediction.
 
     request, file ──> emit: verified, as a stream ──> Job ──> a process a rank ──> Outcome ──> Rehearsal
 
@@ -14,8 +14,10 @@ from os import PathLike
 from statistics import median
 from typing import Any
 
+from pipesched import compile
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
+from pipesched.formats.stream_write import version_of
 from pipesched.model.program import Program
 from pipesched.model.torch_versions import installed_version
 from pipesched.runtime import launch, trace_events
@@ -23,7 +25,7 @@ from pipesched.runtime.errors import Fault, RunError
 from pipesched.runtime.launch import Break, Job, Outcome
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-from pipesched.stream import dumps, loads
+from pipesched.stream import VERSION, dumps, loads
 from pipesched.verbs.emit import Emission, emit
 from pipesched.verbs.run_report import Prediction, Rehearsal
 from pipesched.verbs.verify import verify
@@ -68,12 +70,12 @@ class Request:
 
 
 def run(source: Source, options: Options, request: Request) -> Rehearsal:
-    """Train with a schedule, and compare.
+    """Train with a schedule, or evaluate with one that has no backward, and compare.
 
     Raises:
         PipeschedError: what the verdict found; PS225, PS814; PS820 to PS826, PS836, PS837, what ended the run.
     """
-    made = _verified(emit(source, options, "stream"))
+    made = _runnable(source, options)
     if request.engine == "torch":
         _verified(emit(source, options, "torch-csv"))
     predicted = Prediction.of(made, request.pace / 1000, request.timeout)
@@ -81,8 +83,23 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
     return _compared(made, job, _outcome(job), predicted)
 
 
+def _runnable(source: Source, options: Options) -> Emission:
+    """The verdict on what is run: a program with batches or communicators as it is, which no stream says that is
+    published yet.
+
+    Raises:
+        PipeschedError: what the verdict found; PS225, PS814.
+    """
+    loaded = compile.load(source, options)
+    if loaded.program is None or version_of(loaded.program) == VERSION:
+        return _verified(emit(source, options, "stream"))
+    examined = compile.examine(loaded, options)
+    order = loaded.program if examined.report.ok else None
+    return _verified(Emission(examined.report, "stream", order, loaded.sizes))
+
+
 def _verified(emission: Emission) -> Emission:
-    """What is right, and can be trained on this machine.
+    """What is right, and can be run on this machine.
 
     Raises:
         PipeschedError: what the verdict found; PS225, PS814.
@@ -92,8 +109,6 @@ def _verified(emission: Emission) -> Emission:
         raise PipeschedError(emission.report.diagnostics)
     if order.ranks > MAX_RANKS:
         raise fail(Code.USAGE, f"{order.ranks} ranks are that many processes here; at most {MAX_RANKS} can be run")
-    if (order.computes if isinstance(order, Program) else order).forward_only:
-        raise fail(Code.TARGET, f"{emission.report.name} has no backward: there is nothing to train and to compare")
     return emission
 
 

@@ -1,6 +1,7 @@
 """What a run measured, with what was predicted, as text and as JSON.
 
     gradients   of every tensor, every step       those of the model in one piece
+    outputs     of every microbatch               the same, of a schedule without a backward
     peak        counted from what autograd keeps  the prediction at release W
     time        of a step                         the makespan at the times that computes were made to last
 
@@ -106,12 +107,13 @@ class Rehearsal:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """The warnings of the verdict; PS827, if a gradient is not what it is to be."""
+        """The warnings of the verdict; PS827, if a gradient or an output is not what it is to be."""
         warnings = list(self.emission.report.diagnostics)
         if self.ok:
             return warnings
-        what = f"the gradient of {self.tensor} in step {self.step} is not that of the model in one piece"
-        note = f"error {self.error:.1e} = max |g - g0| / max |g0|; {TOLERANCE:g} is allowed"
+        kind, letter = ("output", "y") if self.forward_only else ("gradient", "g")
+        what = f"the {kind} of {self.tensor} in step {self.step} is not that of the model in one piece"
+        note = f"error {self.error:.1e} = max |{letter} - {letter}0| / max |{letter}0|; {TOLERANCE:g} is allowed"
         help = (
             "the order is verified, so look at the stages: other weights, random numbers, buffers, an in-place change"
         )
@@ -124,8 +126,13 @@ class Rehearsal:
 
     @property
     def ok(self) -> bool:
-        """Whether every gradient is right."""
+        """Whether every gradient, or every output, is right."""
         return self.error <= TOLERANCE
+
+    @property
+    def forward_only(self) -> bool:
+        """Whether the schedule has no backward."""
+        return self.emission.report.forward_only
 
     def __str__(self) -> str:
         return self.text()
@@ -138,7 +145,8 @@ class Rehearsal:
         name, sizes = render.clean(report.title or report.name or ""), render.sizes(report.parameters)
         title = "  ".join([render.paint("ok", "ok", color), name, sizes])
         processes = f"{job.ranks} process{'es' if job.ranks > 1 else ''}"
-        head = f"{title}   {processes} ({job.backend}{engine}), {steps} of {job.net}"
+        only = ", forward only" if self.forward_only else ""
+        head = f"{title}   {processes} ({job.backend}{engine}), {steps} of {job.net}{only}"
         return "\n".join([head, *(_INDENT + line for line in self._lines())])
 
     def _lines(self) -> Iterator[str]:
@@ -147,7 +155,8 @@ class Rehearsal:
         losses = " ".join(f"{loss:.6f}" for loss in ends)
         yield f"loss {losses}, {'as' if equal else 'unlike'} the model in one piece"
         error = f"{self.error:.1e}" if self.error else "0"
-        yield f"gradients as of the model in one piece: largest error {error}, {TOLERANCE:g} allowed"
+        compared = "outputs" if self.forward_only else "gradients"
+        yield f"{compared} as of the model in one piece: largest error {error}, {TOLERANCE:g} allowed"
         counted, predicted = ("  ".join(map(shown, peaks)) for peaks in (self.counted, self.peak))
         same = "as predicted" if self.counted == self.peak else f"predicted [{predicted}]"
         yield f"peak activations counted [{counted}], {same}"
@@ -174,6 +183,7 @@ class Rehearsal:
         """The same, with all numbers: measured ones as JSON numbers, exact ones as everywhere."""
         report, job, made = self.emission.report, self.job, self.predicted
         time = report.time
+        found = {"error": self.error, "tensor": self.tensor, "step": self.step, "allowed": TOLERANCE}
         return {
             "ok": self.ok,
             "name": report.name,
@@ -186,7 +196,9 @@ class Rehearsal:
             "steps": job.steps,
             "losses": list(self.losses),
             "undivided_losses": list(self.undivided),
-            "gradients": {"error": self.error, "tensor": self.tensor, "step": self.step, "allowed": TOLERANCE},
+            "forward_only": self.forward_only,
+            "gradients": None if self.forward_only else found,
+            "outputs": found if self.forward_only else None,
             "peak": exact(counted=self.counted, predicted=self.peak),
             "time": {
                 "measured": self.measured,
