@@ -55,6 +55,7 @@ class Code(enum.StrEnum):
     LIST = "PS226"
     ENTRY = "PS227"
     SLICES = "PS228"
+    GREEDY = "PS229"
 
     MISSING = "PS301"
     TWICE = "PS302"

@@ -138,7 +138,7 @@ class Examination:
                 messages,
                 communication,
                 _memory(made, self.caps),
-                _time(made),
+                _time(made, loaded.unit.remarks if loaded.unit else ()),
             ),
             tuple(found),
             tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
@@ -204,12 +204,12 @@ def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
             yield Diagnostic(Code.CLAIM, f"claim {verdict.claim.text} does not hold", (label,), (), help)
 
 
-def _time(made: Analysis) -> Time | None:
+def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
     spent, costs = made.idle, made.costs
     if spent is None:
         return None
     times = (spent.makespan, spent.spans, spent.work)
-    return Time(*times, costs.to_json(), costs.assumed_of(made.costs_used), made.remarks)
+    return Time(*times, costs.to_json(), costs.assumed_of(made.costs_used), (*made.remarks, *remarks))
 
 
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:

@@ -79,9 +79,14 @@ def test_every_node_knows_its_place(case: tuple[ast.File, str]) -> None:
         said = node.span.text
         if isinstance(node, ast.Require | ast.Stages | ast.Frozen | ast.Slices | ast.Rank | ast.Costs | ast.Claim):
             assert tree(f"{HEAD}{said}").items == (node,)
-        elif isinstance(node, ast.Let | ast.Operation | ast.Overlap | ast.Drain | ast.For | ast.Repeat | ast.If):
+        elif isinstance(
+            node, ast.Let | ast.Operation | ast.Overlap | ast.Drain | ast.For | ast.Repeat | ast.If | ast.Greedy
+        ):
             rank = tree(f"{HEAD}rank 0 {{ {said} }}").items[0]
             assert isinstance(rank, ast.Rank) and rank.body == (node,)
+        elif isinstance(node, ast.Line):
+            rank = tree(f"{HEAD}rank 0 {{ greedy {{ {said} }} }}").items[0]
+            assert isinstance(rank, ast.Rank) and rank.body == (ast.Greedy(node.span, (node,)),)
         elif not isinstance(node, ast.Parameter | ast.Cost):
             claim = tree(f"{HEAD}claim {said}").items[0]
             assert isinstance(claim, ast.Claim) and claim.claim == node

@@ -5,6 +5,7 @@ parser              text -> tree; recover: why a text is not in the language (to
 printer             tree or text -> canonical text (`pipesched fmt`); layout: blanks within lines, columns across them
 typecheck           names and types; translate, statements: -> Python bytecode that carries the places of the .ps file
 evaluate            tree + parameters -> Schedule: placement_lines, rank_programs and the operations they run
+greedy              orders by a rule: all ranks on one clock
 claims              what a file says about itself, checked exactly
 writer              a schedule as a .ps file: its words (spelling), loops (folding), ranks that share one (sharing)
 """

@@ -151,7 +151,22 @@ class If(Node):
     no: tuple[Statement, ...]
 
 
-Statement: TypeAlias = Let | Operation | Overlap | Drain | For | Repeat | If
+@dataclass(frozen=True, slots=True)
+class Line(Node):
+    """``F[0] when held < cap`` in a `Greedy`."""
+
+    operation: Operation
+    condition: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy(Node):
+    """``greedy { B  F when held < cap }``: whichever of these can run, the first one first."""
+
+    lines: tuple[Line, ...]
+
+
+Statement: TypeAlias = Let | Operation | Overlap | Drain | For | Repeat | If | Greedy
 
 
 # Top level

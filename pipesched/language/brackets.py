@@ -104,7 +104,7 @@ class Pairing:
     def _heads(self, at: int) -> bool:
         """Whether the word is the head of a block."""
         word, before = self.tokens[at].text, self.tokens[max(0, at - 1)].text
-        if word in ("for", "rank", "if") and not (word == "if" and before == "else"):
+        if word in ("for", "rank", "if", "greedy") and not (word == "if" and before == "else"):
             after = self.tokens[at + 1].text if at + 1 < len(self.tokens) else ""
             return after != "microbatch" and begins(self.tokens, at, self.source)
         return word in ("repeat", "if") or (word == "else" and before == "}")

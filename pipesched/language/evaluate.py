@@ -53,6 +53,12 @@ class Unit:
         given, m = self.schedule.parameters, self.schedule.microbatches
         return {name: value for name, value in given.items() if isinstance(value, tuple) and len(value) == m}
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Where an order follows from a rule: at which costs."""
+        given = str(self.costs) if self.costs.given else "1 for each result"
+        return (f"order by greedy, costs {given} of the file",) if self.checked.greedy else ()
+
     def costs_with(self, lists: Mapping[str, tuple[int, ...]], *, max_ops: int = MAX_OPS) -> Costs:
         """What the file gives where these lists have other entries: of the order of this unit, which is not run again.
 
@@ -85,7 +91,7 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
     budget, names, values, placement = _placed(checked, parameters, max_ops)
     costs = _costs(checked, names, placement)
     slices = _slices(checked, names, placement)
-    programs = Programs(checked, names, placement, budget, max_ops, slices)
+    programs = Programs(checked, names, placement, budget, max_ops, costs, slices)
     keys, second = programs.run()
     op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
     if placement.frozen:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
@@ -83,12 +84,22 @@ class Pending:
         return next((entry[:2] for entry in self.queues[chunk]), None)
 
 
+class Rule(NamedTuple):
+    """A line of `greedy`: the next one of a kind and a chunk, where the condition holds."""
+
+    site: int
+    op: Op
+    chunk: int | None
+    when: Callable[[], Any] | None
+
+
 class Emitter:
     """The operations of one rank.
 
     chunks: (first microbatch, end, stage) of every chunk; limit: how many operations may be written; slices: of a
     sequence, 1 where every microbatch is for itself.
-    sites, keys: what was written; second: positions of the second parts of overlap pairs.
+    sites, keys: what was written; second: positions of the second parts of overlap pairs. rules: what follows by a rule
+    (`greedy`); holds: by chunk what is held where the rule is at, in the unit of peaks.
     """
 
     def __init__(
@@ -100,6 +111,8 @@ class Emitter:
         self.second: list[int] = []
         self.turns = {result: self._turns(slices if result is Result.GRADIENT else 1) for result in Result}
         self.pending = Pending()
+        self.rules: list[Rule] = []
+        self.holds = [Fraction(0)] * len(chunks)
 
     def _turns(self, slices: int) -> dict[int | None, Turn]:
         """By chunk; under None, for an operation that names none, where there is one chunk alone."""
@@ -111,6 +124,7 @@ class Emitter:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What translated programs call, by name."""
         made: dict[str, Callable[..., Any]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
+        made |= {"held": self._held, "greedy": self._greedy}
         for kind in COMPUTES:  # I and B make a gradient first, and take turns
             made |= {kind.name: self._next(kind), f"{kind.name}_at": self._named(kind)}
         return made | {"W": self._weight}
@@ -165,9 +179,31 @@ class Emitter:
             raise self._none_pending(f"rank {self.rank}" if chunk is None else f"chunk {chunk} of rank {self.rank}")
 
     def _pending(self, chunk: int | None = None) -> int:
-        if chunk is not None and not 0 <= chunk < len(self.chunks):
-            raise self._no_chunk("W", chunk, f"pending({chunk})")
+        self._check(chunk, "W", f"pending({chunk})")
         return len(self.pending.queues[chunk])
+
+    def _held(self, chunk: int | None = None) -> Fraction:
+        self._check(chunk, "F", f"held({chunk})")
+        return sum(self.holds, Fraction(0)) if chunk is None else self.holds[chunk]
+
+    def _check(self, chunk: int | None, op: str, said: str) -> None:
+        if chunk is not None and not 0 <= chunk < len(self.chunks):
+            raise self._no_chunk(op, chunk, said)
+
+    def _greedy(self, site: int, letter: str, chunk: int | None, when: Callable[[], Any] | None) -> None:
+        op = Op[letter]
+        if chunk not in self.turns[op.kind.makes[0]] and (chunk is not None or op is not Op.W):
+            raise self._no_chunk(letter, chunk)
+        self.rules.append(Rule(site, op, chunk, when))
+
+    def upcoming(self, op: Op, chunk: int | None) -> int | None:
+        """The key of the next one of a kind, if there is one."""
+        turns = self.turns[op.kind.makes[0]]
+        if op is Op.W:
+            oldest = self.pending.oldest(chunk)
+            return None if oldest is None else turns[oldest[0]].key + oldest[1]
+        turn = turns[chunk]
+        return turn.key + mirrored(turn.next, turn.slices) if turn.next < turn.end else None
 
     def _drain(self, site: int, chunk: int | None = None) -> None:
         while self._oldest(site, chunk):

@@ -296,6 +296,12 @@ class Build:
         chained = bool(c) and isinstance(c[1], ast.If)
         return self.part(c, (c[1],) if chained else _value(c[1]) if c else None)
 
+    def greedy(self, c: Children) -> ast.Greedy:
+        return self.made(ast.Greedy(self.span(c), tuple(c[2:-1])), c, 1)
+
+    def line(self, c: Children) -> ast.Line:
+        return self.made(ast.Line(self.span(c), c[0], _value(c[1])), c)
+
     def range(self, c: Children) -> _Part | None:
         return self.part(c, (c[0], c[2]))
 

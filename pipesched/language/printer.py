@@ -64,9 +64,11 @@ class _Marks:
 
     def body(self, body: tuple[ast.Statement, ...]) -> None:
         for statement in body:
-            own_line = isinstance(statement, ast.Let | ast.For | ast.Repeat | ast.If)
+            own_line = isinstance(statement, ast.Let | ast.For | ast.Repeat | ast.If | ast.Greedy)
             (self.lines if own_line else self.operations)[statement.span.start] = statement.span.end
-            if isinstance(statement, ast.For | ast.Repeat):
+            if isinstance(statement, ast.Greedy):
+                self.operations |= {line.span.start: line.span.end for line in statement.lines}
+            elif isinstance(statement, ast.For | ast.Repeat):
                 self.body(statement.body)
             elif isinstance(statement, ast.If):
                 self.body(statement.yes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,11 +12,13 @@ import numpy as np
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.language import ast
 from pipesched.language.execution import BUDGET, Budget, Halt, locate, report
+from pipesched.language.greedy import Clock
 from pipesched.language.operations import Emitter
 from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
 from pipesched.language.typecheck import Checked, RankCode
 from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.costs import Costs
 from pipesched.model.lists import Place
 from pipesched.model.placement import Placement
 from pipesched.source import Span
@@ -37,6 +39,7 @@ class Programs:
     placement: Placement
     budget: Budget
     max_ops: int
+    costs: Costs
     slices: int = 1
     kept: Ints | None = None
 
@@ -52,14 +55,7 @@ class Programs:
         self.functions = [self._function(code) for code in self._assign()]
         sites, keys, second = [], [], []
         self.start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
-        for rank in range(self.placement.ranks):
-            emitter = self._emitter(rank)
-            try:
-                self._call(emitter)
-            except (ZeroDivisionError, Halt) as error:
-                if isinstance(error, Halt) and error.code is Code.CHUNK and not emitter.chunks:
-                    raise nobody(self.checked, self.placement, rank) from None
-                raise report(error, self._source, f"rank {rank}", self.checked.loops) from None
+        for rank, emitter in enumerate(self._emitters()):
             sites.append(np.array(emitter.sites, dtype=np.int32))
             keys.append(np.array(emitter.keys, dtype=np.int64))
             second.append(np.array(emitter.second, dtype=np.int64) + self.start[rank])
@@ -71,6 +67,29 @@ class Programs:
         flags = np.zeros(len(self.sites), dtype=np.bool_)
         flags[np.concatenate(second)] = True
         return np.concatenate(keys), flags
+
+    def _emitters(self) -> Iterator[Emitter]:
+        """What every rank has written, one rank after the other; all of them first, where an order is by rule."""
+        ranks = map(self._written, range(self.placement.ranks))
+        if not self.checked.greedy:
+            return ranks
+        emitters = list(ranks)
+        clock = Clock(emitters, self.placement, self.costs, self.checked.sites, self.budget)
+        try:
+            clock.run()
+        except (ZeroDivisionError, Halt) as error:
+            raise report(error, self._source, f"rank {clock.asked}", self.checked.loops) from None
+        return iter(emitters)
+
+    def _written(self, rank: int) -> Emitter:
+        emitter = self._emitter(rank)
+        try:
+            self._call(emitter)
+        except (ZeroDivisionError, Halt) as error:
+            if isinstance(error, Halt) and error.code is Code.CHUNK and not emitter.chunks:
+                raise nobody(self.checked, self.placement, rank) from None
+            raise report(error, self._source, f"rank {rank}", self.checked.loops) from None
+        return emitter
 
     @property
     def _source(self) -> Any:

@@ -15,12 +15,20 @@ from pipesched.diagnostics import Code, Label
 from pipesched.language import ast
 from pipesched.language.execution import Loop
 from pipesched.language.scope import Binding, Scope
-from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, place_of, placed
+from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call, define, lambda_of, place_of, placed
 from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.source import Span
 
-EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_at")), "drain", "pair", "pending", "steps")
-_NOW = {"pending": Binding(arity=(1, 1), bare=True, now=True)}
+EMITTERS = (
+    *(f"{op}{form}" for op in LETTERS for form in ("", "_at")),
+    "drain",
+    "pair",
+    "pending",
+    "held",
+    "greedy",
+    "steps",
+)
+_NOW = Binding(arity=(1, 1), bare=True, now=True)
 LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
 
@@ -43,8 +51,11 @@ class Statements:
 
     def program(self, node: ast.Rank, variable: str | None, scope: Scope) -> python.Module:
         """A module that defines ``program``."""
-        known = Scope([_NOW, *scope.blocks, {}], scope.diagnostics)
-        body, cost = self.block(node.body, known, 0)
+        known = Scope([{"pending": _NOW}, *scope.blocks, {}], scope.diagnostics)
+        rule = node.body[-1] if node.body and isinstance(node.body[-1], ast.Greedy) else None
+        body, cost = self.block(node.body[:-1] if rule else node.body, known, 0)
+        for line in rule.lines if rule else ():
+            body.append(self._line(line, known))
         arguments = ", ".join([f"v_{variable}" if variable else "v_", *EMITTERS])
         module = python.parse(f"def program({arguments}): pass", FILENAME)
         function = module.body[0]
@@ -79,6 +90,10 @@ class Statements:
                 return self._loop(node, scope, depth + 1)
             case ast.If():
                 return self._if(node, scope, depth)
+            case ast.Greedy():
+                message = "`greedy` is the last statement of a program, and in no block"
+                scope.report(Code.GREEDY, message, Label(node.span, "something else follows, or is around"))
+                return [], 0
 
     def _site(self, op: str, node: ast.Node, *, named: bool = False) -> python.Constant:
         self.sites.append(Site(op, node.span, named))
@@ -91,6 +106,23 @@ class Statements:
         form = "" if node.microbatch is None else "_at"
         code = python.Expr(call(node, node.op + form, site, *(term.code for term in terms)), **place_of(node))
         return [code], STATEMENT + sum(term.cost for term in terms)
+
+    def _line(self, node: ast.Line, scope: Scope) -> python.stmt:
+        """A line of `greedy`, as its site, its letter, its chunk, and its condition as a function."""
+        operation = node.operation
+        if operation.microbatch is not None:
+            message = "a line of `greedy` is the next microbatch, whichever that is"
+            scope.report(Code.GREEDY, message, Label(operation.microbatch.span, "names one"), help="take it away")
+        chunk: python.expr = placed(node, python.Constant(None))
+        if operation.chunk is not None:
+            chunk = self.expressions.term(operation.chunk, scope, "number").code
+        when: python.expr = placed(node, python.Constant(None))
+        if node.condition is not None:
+            inside = Scope([{"held": _NOW}, *scope.blocks, {}], scope.diagnostics)
+            when = lambda_of([], Expressions(exact=True).term(node.condition, inside, "boolean"), node.condition).body
+        letter = placed(node, python.Constant(operation.op))
+        made = call(node, "greedy", self._site(operation.op, operation), letter, chunk, when)
+        return python.Expr(made, **place_of(node))
 
     def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:
         if not overlap(Op[node.first.op], Op[node.second.op]):

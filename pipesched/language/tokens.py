@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 LONGEST = 18  # digits: every such number fits in 64 bits
 COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
 ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "slices", "rank", "costs", "claim")
-SOFT = ("frozen", "reads", "slices")
+SOFT = ("frozen", "reads", "slices", "greedy")
 """Words that are names too, wherever a name can stand."""
-STATEMENTS = (*LETTERS, "overlap", "drain", "for", "repeat", "if")
+STATEMENTS = (*LETTERS, "overlap", "drain", "for", "repeat", "if", "greedy")
 _VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
 _LINE_END = re.compile(r"[\r\n]|\Z")
@@ -144,7 +144,7 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
         return before not in ("(", ",", "drain", "release", "costs")
     if word in ("let", "repeat", "overlap", "drain"):
         return before not in ("(", ",") or first_in_line(tokens, at, source)
-    if word in ("for", "if", "stage", "rank"):  # these stand inside statements and items too
+    if word in ("for", "if", "greedy", "stage", "rank"):  # these stand inside statements and items too
         return at == 0 or apart(tokens, at, source)
     return word in ITEMS and (before == "}" or first_in_line(tokens, at, source))
 

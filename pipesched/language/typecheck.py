@@ -65,6 +65,11 @@ class Checked:
     sites: list[Site]
     loops: list[Loop]
 
+    @property
+    def greedy(self) -> list[ast.Greedy]:
+        """Where a program is a rule."""
+        return [part for code in self.ranks for part in code.node.body if isinstance(part, ast.Greedy)]
+
 
 @lru_cache(maxsize=256)
 def check_text(source: Source, words: int = WORDS) -> Checked:

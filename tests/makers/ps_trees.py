@@ -71,6 +71,7 @@ def _blocks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 statements = st.recursive(simple, _blocks, max_leaves=8)
+rules = made(ast.Greedy, some(made(ast.Line, operations, maybe), 4))
 texts = st.text(st.sampled_from("ab #{}[]()=/é.,"), max_size=12)
 ranges = st.tuples(expressions, expressions)
 formula = st.tuples(names, expressions, expressions)
@@ -100,7 +101,7 @@ items = (
     | lets
     | stages
     | st.builds(lambda ends: ast.Frozen(NOWHERE, *ends), formula | single)
-    | made(ast.Rank, expressions, some(statements, 5))
+    | made(ast.Rank, expressions, some(statements | rules, 5))
     | costs
     | made(ast.Claim, expressions, releases, maybe)
 )
@@ -165,6 +166,10 @@ def statement(node: Any) -> list[str]:
             chained = len(no) == 1 and isinstance(no[0], ast.If)
             rest = words(no[0]) if chained else block(no)
             return ["if", *words(condition), *block(yes), *(["else", *rest] if no else [])]
+        case ast.Greedy(lines=lines):
+            return ["greedy", *block(lines)]
+        case ast.Line(operation=operation, condition=condition):
+            return [*words(operation), *([] if condition is None else ["when", *words(condition)])]
     return item(node)
 
 

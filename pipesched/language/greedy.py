@@ -1,0 +1,204 @@
+"""Orders by a rule in place of a list: a rank runs whatever of its lines can run, the first one first.
+
+    rank r { greedy { B[1]  B[0]  F[1]  F[0] when held < cap } }
+
+All ranks are on one clock. At an instant operations end, then messages arrive, then the ranks that are free each start
+what they can, until none does. How long operations and messages take is for the costs of the file to say, 1 for each
+result where it is silent, and never for those of the command line: the order is a function of the file and its
+parameters. Ranks without such lines run their list on the same clock, and so does what comes before them in a program.
+
+An operation can run once what it takes has been made, and brought where that is on another rank. What is held is the
+running sum of `model.release`, freed at W: a rank is asked only when nothing runs there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.language.execution import Budget
+from pipesched.language.operations import Emitter, Rule
+from pipesched.language.statements import Site
+from pipesched.model.columns import Column
+from pipesched.model.costs import Costs
+from pipesched.model.ops import BEFORE, BEHIND, Op, Result
+from pipesched.model.placement import Placement
+from pipesched.model.release import AT_W
+
+_SHOWN = 8  # lines of a standstill
+_FALSE = "its condition is false"
+
+
+class Clock:
+    """All ranks on one clock.
+
+    free: when each rank is; done: how much of its list has begun; made: when each result of a stage and microbatch is.
+    """
+
+    def __init__(
+        self, emitters: Sequence[Emitter], placement: Placement, costs: Costs, sites: Sequence[Site], budget: Budget
+    ) -> None:
+        self.emitters, self.placement, self.sites, self.budget = emitters, placement, sites, budget
+        self.microbatches = placement.microbatches
+        self.ticks = costs.ticks(placement.stages, self.microbatches)
+        self.sizes = costs.held(placement.stages, self.microbatches)
+        self.run_by = [emitter.functions() for emitter in emitters]
+        self.second = [set(emitter.second) for emitter in emitters]
+        self.chunk_of = [{at: c for c, at in enumerate(placement.chunks(x.rank))} for x in emitters]
+        self.free, self.done = [0] * len(emitters), [0] * len(emitters)
+        backward = any(Result.GRADIENT in Op[site.op].kind.makes for site in sites)
+        self.keeps = placement.wants[Result.GRADIENT] & backward
+        self.made: dict[tuple[Result, int, int], int] = {}
+        self.now = 0
+        self.asked = 0  # the rank whose condition is evaluated
+
+    def run(self) -> None:
+        """Completes the lists of all ranks.
+
+        Raises:
+            PipeschedError: PS229, nothing can run, and something is left.
+            Halt, ZeroDivisionError: in a condition of the rank that is `asked`.
+        """
+        self.events = [(0, emitter.rank) for emitter in self.emitters]
+        heapify(self.events)
+        while self.events:
+            self.now = self.events[0][0]
+            awake = set()
+            while self.events and self.events[0][0] == self.now:
+                awake.add(heappop(self.events)[1])
+            for rank in sorted(awake):
+                if self.free[rank] <= self.now:
+                    self._wake(rank)
+        if any(self._left(emitter) for emitter in self.emitters):
+            raise self._standstill()
+
+    def _wake(self, rank: int) -> None:
+        """Starts what the rank can start now: the next slot of its list, or the first of its lines."""
+        emitter, first = self.emitters[rank], self.done[rank]
+        if first == len(emitter.sites):
+            line = next((line for line in emitter.rules if self._can(emitter, line)), None)
+            if line is None:
+                return
+            arguments = () if line.chunk is None else (line.chunk,)
+            self.run_by[rank][line.op.name](line.site, *arguments)
+        slot = range(first, first + 1 + (first + 1 in self.second[rank]))
+        if all(not self._missing(emitter, i) for i in slot):
+            self._start(emitter, slot)
+
+    def _can(self, emitter: Emitter, line: Rule) -> bool:
+        self.asked = emitter.rank
+        self.budget.pay(1)
+        key = emitter.upcoming(line.op, line.chunk)
+        if key is None or self._waits(emitter.rank, line.op, key):
+            return False
+        return line.when is None or bool(line.when())
+
+    # What an operation waits for
+
+    def _missing(self, emitter: Emitter, i: int) -> list[tuple[Result, int, int]]:
+        return self._waits(emitter.rank, Op[self.sites[emitter.sites[i]].op], emitter.keys[i])
+
+    def _waits(self, rank: int, op: Op, key: int) -> list[tuple[Result, int, int]]:
+        """The results, each of a stage and a microbatch, that are not there yet."""
+        stage, microbatch = divmod(key, self.microbatches)
+        kind = self._kind(op, stage)
+        if kind is None:
+            return []
+        near = {BEFORE: self.placement.read(stage), BEHIND: self.placement.readers[stage]}.get(kind.kind.of, (stage,))
+        taken = [(kind.result, x, microbatch) for x in near]
+        if not near and kind.kind.own is not None:
+            taken = [(kind.kind.own, stage, microbatch)]
+        return [x for x in taken if x not in self.made or self.made[x] + self._delay(x, rank) > self.now]
+
+    def _kind(self, op: Op, stage: int) -> Op | None:
+        """The kind as the stage runs it; None if it makes nothing that a frozen one wants."""
+        wanted = int(self.placement.wanted[op, stage]) if self.placement.frozen else op
+        return Op(wanted) if wanted >= 0 else None
+
+    def _delay(self, made: tuple[Result, int, int], rank: int) -> int:
+        """How long a result takes to a rank."""
+        _, stage, microbatch = made
+        if self.placement.table[stage, microbatch] == rank:
+            return 0
+        return int(self.ticks.delays(*_columns(stage, microbatch))[0])
+
+    # What it does
+
+    def _start(self, emitter: Emitter, slot: range) -> None:
+        parts = []
+        for i in slot:
+            stage, microbatch = divmod(emitter.keys[i], self.microbatches)
+            kind = self._kind(Op[self.sites[emitter.sites[i]].op], stage)
+            if kind is not None:
+                parts.append((kind, stage, microbatch))
+        self.free[emitter.rank] = end = self.now + self._duration(parts)
+        self.done[emitter.rank] = slot.stop
+        heappush(self.events, (end, emitter.rank))
+        for op, stage, microbatch in parts:
+            self._hold(emitter, op, stage, microbatch)
+            for result in op.kind.makes:
+                made = result, stage, microbatch
+                self.made[made] = end
+                takers = self.placement.readers[stage] if result is Result.ACTIVATION else self.placement.read(stage)
+                for rank in {int(self.placement.table[x, microbatch]) for x in takers}:
+                    heappush(self.events, (end + self._delay(made, rank), rank))
+
+    def _duration(self, parts: Sequence[tuple[Op, int, int]]) -> int:
+        if len(parts) == 2 and self.ticks.pair is not None:
+            pairs = self.ticks.pairs(*_columns(*parts[0][1:]))
+            return 0 if pairs is None else int(pairs[0])
+        return sum(int(self.ticks.durations(*_columns(*part))[0]) for part in parts)
+
+    def _hold(self, emitter: Emitter, op: Op, stage: int, microbatch: int) -> None:
+        if self.keeps[stage]:
+            change = AT_W.change(op, trained=bool(self.placement.wants[Result.WEIGHTS][stage]))
+            size = self.sizes.at(stage, microbatch) * Fraction(self.placement.ranks, self.placement.stages)
+            chunk = self.chunk_of[emitter.rank][int(self.placement.route_of[microbatch]), stage]
+            emitter.holds[chunk] += change * size
+
+    # A standstill
+
+    def _left(self, emitter: Emitter) -> bool:
+        return self.done[emitter.rank] < len(emitter.sites) or any(
+            emitter.upcoming(line.op, line.chunk) is not None for line in emitter.rules
+        )
+
+    def _standstill(self) -> PipeschedError:
+        every = [label for emitter in self.emitters if self._left(emitter) for label in self._reasons(emitter)]
+        labels = sorted(every, key=lambda label: not label.message.endswith(_FALSE))
+        left = sum(self._left(emitter) for emitter in self.emitters)
+        message = (
+            f"`greedy` comes to a standstill at time {Fraction(self.now, self.ticks.scale)}: "
+            f"{left} of {len(self.emitters)} ranks have something left, and none of it can run"
+        )
+        more = (f"and {len(labels) - _SHOWN} lines more",) if len(labels) > _SHOWN else ()
+        help = "a condition that is false stays false where nothing runs: let more be held, or put another line in"
+        return PipeschedError([Diagnostic(Code.GREEDY, message, tuple(labels[:_SHOWN]), more, help)])
+
+    def _reasons(self, emitter: Emitter) -> Iterator[Label]:
+        """Why each line of a rank does not run."""
+        done = self.done[emitter.rank]
+        if done < len(emitter.sites):
+            yield self._reason(emitter, emitter.sites[done], emitter.keys[done])
+            return
+        for line in emitter.rules:
+            key = emitter.upcoming(line.op, line.chunk)
+            if key is not None:
+                yield self._reason(emitter, line.site, key)
+
+    def _reason(self, emitter: Emitter, site: int, key: int) -> Label:
+        written, (stage, microbatch) = self.sites[site], divmod(key, self.microbatches)
+        waits = self._waits(emitter.rank, Op[written.op], key)
+        why = _FALSE
+        if waits:
+            result, of, i = waits[0]
+            why = f"waits for the {result.words} of stage {of}, microbatch {i}"
+        return Label(written.span, f"rank {emitter.rank}: {written.op}{stage}.{microbatch}: {why}")
+
+
+def _columns(*numbers: int) -> tuple[Column, ...]:
+    return tuple(np.array([x]) for x in numbers)
