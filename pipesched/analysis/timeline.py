@@ -11,7 +11,9 @@ A run in which ranks wait for each other stops there; what stopped is part of th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -177,48 +179,42 @@ def run_events(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
     Returns start, end and turn of every slot, and where each rank stopped.
     """
     size, cut = len(slots.cost), slots.cut.tolist()
-    cost, (need, delay), *second = slots.cost.tolist(), *([x.tolist() for x in pair] for pair in slots.inputs)
-    other_need, other_delay = second[0] if second else ([], [])
-    more_need, more_delay, more = ([x.tolist() for x in slots.further]) if slots.further else ([], [], [])
+    (need, delay), *second = slots.inputs
+    other: dict[int, tuple[int, int]] = {}  # by slot: the input of the second part of a pair, and its delay
+    for producers, delays in second:
+        pair = np.flatnonzero(producers < size)
+        other = dict(zip(pair.tolist(), zip(producers[pair].tolist(), delays[pair].tolist(), strict=True), strict=True))
     end = [-1] * size + [0]  # the last is of an absent input
-    at, clock = cut[:-1], [0] * (len(cut) - 1)
-    waiting = [-1] * (size + 1)  # by slot: a rank that waits for it, and by rank the next one that does
-    after = [-1] * (len(cut) - 1)
     order: list[int] = []
-    ready = list(range(len(cut) - 2, -1, -1))
-    while ready:
-        rank = ready.pop()
-        i, now, last = at[rank], clock[rank], cut[rank + 1]
-        while i < last:
-            producer = need[i]
-            arrival = end[producer]
-            if arrival >= 0 and other_need and end[other_need[i]] < 0:
-                producer, arrival = other_need[i], -1
-            if more and arrival >= 0:
-                late = next((x for x in more_need[more[i] : more[i + 1]] if end[x] < 0), -1)
-                producer, arrival = (producer, arrival) if late < 0 else (late, -1)
-            if arrival < 0:
-                after[rank], waiting[producer] = waiting[producer], rank
-                break
-            arrival += delay[i]
+
+    def run(low: int, high: int) -> Iterator[int]:
+        """A rank at work; yields the slot that it waits for."""
+        now = 0
+        columns = (column[low:high].tolist() for column in (need, delay, slots.cost))
+        for i, (producer, lag, cost) in enumerate(zip(*columns, strict=True), low):
+            if end[producer] < 0:
+                yield producer
+            arrival = end[producer] + lag
             if arrival > now:
                 now = arrival
-            if other_need:
-                now = max(now, end[other_need[i]] + other_delay[i])
-            if more:
-                now = max([now, *(end[more_need[k]] + more_delay[k] for k in range(more[i], more[i + 1]))])
-            end[i] = now = now + cost[i]
+            if i in other:
+                producer, lag = other[i]
+                if end[producer] < 0:
+                    yield producer
+                now = max(now, end[producer] + lag)
+            end[i] = now = now + cost
             order.append(i)
-            woken, top = waiting[i], len(ready)
-            while woken >= 0:
-                ready.insert(top, woken)  # who waited last is at the end of both
-                woken = after[woken]
-            i += 1
-        at[rank], clock[rank] = i, now
-    ends, turn = _column(end)[:size], np.full(size, -1, dtype=np.int64)
+            if i in waiting:
+                ready.extend(waiting.pop(i))
+
+    ready = [run(low, high) for low, high in pairwise(cut)][::-1]
+    waiting: dict[int, list[Iterator[int]]] = {}
+    while ready:
+        rank = ready.pop()
+        for producer in rank:
+            waiting.setdefault(producer, []).append(rank)
+            break
+    ends, turn = np.array(end, dtype=np.int64)[:size], np.full(size, -1, dtype=np.int64)
     turn[order] = np.arange(len(order))
-    return np.where(ends < 0, -1, ends - slots.cost), ends, turn, _column(at)
-
-
-def _column(values: list[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
+    ran = np.concatenate([[0], np.cumsum(ends >= 0)])[slots.cut]
+    return np.where(ends < 0, -1, ends - slots.cost), ends, turn, slots.cut[:-1] + np.diff(ran)
