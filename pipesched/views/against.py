@@ -17,7 +17,6 @@ import numpy as np
 from pipesched.analysis.deviation import Against, Ratio
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
-from pipesched.render import clean, sizes
 from pipesched.safe import safe
 from pipesched.views import caption, slots, svg
 from pipesched.views.axis import Axis, Viewport, axis, ruler
@@ -74,8 +73,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
     lengths = (plan.times.end - plan.times.start)[~plan.schedule.joined]
     coarse = 4 * int(np.count_nonzero(lengths < float(clock.step))) > plan.schedule.slots
     above, below = _Shared(plan, how, clock, coarse), _Shared(ran, how, clock, coarse)
-    about = clean(chart.title), sizes(chart.sizes), f" plan: {caption.cost(chart)}"
-    yield from wrap("  ".join(part for part in about if part), how.width, break_on_hyphens=False)
+    yield from wrap(caption.heading(chart, f" plan: {caption.cost(chart)}"), how.width, break_on_hyphens=False)
     yield from wrap(summary(chart, run), how.width, break_on_hyphens=False)
     yield ""
     yield " " * left + ruler(clock, ran)

@@ -20,7 +20,13 @@ import numpy as np
 from pipesched.analysis.idle import headline
 from pipesched.analysis.standstill import Blocked, Link, Standstill, together
 from pipesched.model.numbers import share, shown
+from pipesched.render import clean, sizes
 from pipesched.views.chart import Chart
+
+
+def heading(chart: Chart, *more: str) -> str:
+    """What the schedule is called, its sizes, and what else is to be said in the same line."""
+    return "  ".join(part for part in (clean(chart.title), sizes(chart.sizes), *more) if part)
 
 
 def cost(chart: Chart, style: str = "") -> str:

@@ -56,8 +56,8 @@ def chunk_column(chart: Chart) -> Column:
 
 
 def chunks(chart: Chart) -> int:
-    """The most chunks of a rank."""
-    return max((len(chart.schedule.placement.chunks(rank)) for rank in range(chart.schedule.ranks)), default=1)
+    """The most chunks of a rank, 1 if none has any."""
+    return max([1, *(len(chart.schedule.placement.chunks(rank)) for rank in range(chart.schedule.ranks))])
 
 
 def most_fit(widths: Column, lengths: Column) -> bool:
@@ -126,9 +126,9 @@ def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
     first = np.flatnonzero(np.concatenate([np.ones(1, dtype=np.bool_), when[1:] > when[:-1]]))
     last = np.append(first[1:], len(when)) - 1
     most, rest = np.maximum.reduceat(held, first), held[last]
-    stands_out = most > np.maximum(rest, np.append(0, rest[:-1]))
+    juts = most > np.maximum(rest, np.append(0, rest[:-1]))
     instants, values = np.repeat(when[first], 2), np.stack([most, rest], axis=1).ravel()
-    kept = np.stack([stands_out, np.ones(len(first), dtype=np.bool_)], axis=1).ravel()
+    kept = np.stack([juts, np.ones(len(first), dtype=np.bool_)], axis=1).ravel()
     return instants[kept], values[kept]
 
 

@@ -26,7 +26,6 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
-from pipesched.render import clean, sizes
 from pipesched.safe import safe
 from pipesched.views import caption, palette, slots
 from pipesched.views.axis import WHOLE, Viewport, nice, shortest, unit
@@ -88,7 +87,7 @@ class _Page:
         self.paper = self.style.name != "default"
         self.begin, self.end = how.viewport.ticks(chart)
         self.chunk = slots.chunk_column(chart)
-        self.chunks = max(slots.chunks(chart), 1)
+        self.chunks = slots.chunks(chart)
         ranks = chart.schedule.ranks
         self.left = 12 + 7 * len(f"{self.style.row} {ranks}")
         curve = _CURVE if how.memory else 0
@@ -127,10 +126,11 @@ class _Page:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" width="{self.width}" height="{self.height}" '
             f'viewBox="0 0 {self.width} {self.height}" role="img">'
         )
-        yield f"<title>{safe(self._name(), 'xml')}, {safe(self.how.words or caption.cost(self.chart), 'xml')}</title>"
+        name, cost = caption.heading(self.chart), self.how.words or caption.cost(self.chart)
+        yield f"<title>{safe(f'{name}, {cost}', 'xml')}</title>"
         yield f"<style>{css}</style>"
         yield f'<path class="z" d="M0 0H{self.width}V{self.height}H0z"/>'
-        words = ((20, "t h", self._name()), (38, "v" if self.stop else "t", self._cost()))
+        words = ((20, "t h", name), (38, "v" if self.stop else "t", self._cost()))
         for y, kind, text in words:
             yield f'<text class="{kind}" x="12" y="{y}" xml:space="preserve">{safe(text, "xml")}</text>'
         drawn = self.cells
@@ -147,9 +147,6 @@ class _Page:
         yield from self._time()
         yield from self._legend(scope)
         yield "</svg>"
-
-    def _name(self) -> str:
-        return "  ".join(part for part in (clean(self.chart.title), sizes(self.chart.sizes)) if part)
 
     def _cost(self) -> str:
         """In the words of the style, or in those that were given."""

@@ -26,7 +26,6 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
-from pipesched.render import clean, sizes
 from pipesched.views import caption, slots
 from pipesched.views.apportion import intervals, rows
 from pipesched.views.axis import Axis, ruler
@@ -211,8 +210,7 @@ _WORDS = {**{op.name: op.kind.words for op in COMPUTES}, "+": "overlap, one slot
 def title(layout: Layout) -> Iterator[str]:
     """Name, sizes and cost; then the scale, and the part of time if it is one."""
     chart, at = layout.chart, layout.axis
-    about = clean(chart.title), sizes(chart.sizes), f" {caption.cost(chart)}"
-    yield from wrapped(layout, "  ".join(part for part in about if part))
+    yield from wrapped(layout, caption.heading(chart, f" {caption.cost(chart)}"))
     part = ""
     if (at.begin, at.end) != (0, max(chart.times.makespan, 1)):
         part = f"time {shown(chart.time(at.begin))} to {shown(chart.time(at.end))} of {shown(chart.makespan)}; "

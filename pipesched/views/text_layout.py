@@ -125,8 +125,8 @@ class Layout:
 
     @cached_property
     def chunks(self) -> int:
-        """The most chunks of a rank, 1 if none has any."""
-        return max(slots.chunks(self.chart), 1)
+        """The most chunks of a rank."""
+        return slots.chunks(self.chart)
 
     @cached_property
     def chunk(self) -> Column:

@@ -46,7 +46,7 @@ def render(chart: Chart) -> str:
 
 def pieces(chart: Chart) -> Iterator[str]:
     """The same, a rank at a time."""
-    trace = _Trace.of(chart)
+    trace = _Trace(chart)
     about: dict[str, object] = {"name": chart.identifier, "parameters": dict(chart.sizes), "cost": cost(chart)}
     about["microseconds_per_unit"] = trace.tick * chart.scale
     yield f'{{"displayTimeUnit":"ms",\n"otherData":{_json(about)},\n"traceEvents":[\n'
@@ -63,7 +63,6 @@ def microseconds(chart: Chart) -> int:
     return max(2 * ARRIVAL, -(-1000 // chart.scale))
 
 
-@dataclass(frozen=True, eq=False)
 class _Trace:
     """The columns of a chart as lists, and the messages by rank; tick: microseconds of one.
 
@@ -71,40 +70,19 @@ class _Trace:
     it runs if it is an F; kept: after each; JSON numbers.
     """
 
-    chart: Chart
-    tick: int
-    start: list[int]
-    end: list[int]
-    rank_of: list[int]
-    names: list[str]
-    about: list[str]
-    held: list[str]
-    kept: list[str]
-    needs: list[tuple[int, ...]]
-    critical: frozenset[int]
-    messages: list[list[Message]]
-
-    @classmethod
-    def of(cls, chart: Chart) -> _Trace:
+    def __init__(self, chart: Chart) -> None:
         schedule, times = chart.schedule, chart.times
-        why = chart.causes
         letters = [Op(x).name for x in schedule.op.tolist()]
         columns = list(zip(letters, schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True))
-        tick = microseconds(chart)
-        return cls(
-            chart,
-            tick,
-            [tick * x for x in times.start.tolist()],
-            [tick * x for x in times.end.tolist()],
-            schedule.rank.tolist(),
-            [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns],
-            [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns],
-            slots.held(chart, _number),
-            slots.amounts(chart, chart.analysis.memory.kept, _number),
-            slots.producers(chart),
-            frozenset(critical_path(times, why)),
-            messages(chart, tick),
-        )
+        self.chart, self.tick = chart, microseconds(chart)
+        self.start, self.end = ([self.tick * x for x in ticks.tolist()] for ticks in (times.start, times.end))
+        self.names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
+        self.about = [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns]
+        self.held = slots.held(chart, _number)
+        self.kept = slots.amounts(chart, chart.analysis.memory.kept, _number)
+        self.needs = slots.producers(chart)
+        self.critical = frozenset(critical_path(times, chart.causes))
+        self.messages = messages(chart, self.tick)
 
     def rank(self, rank: int) -> Iterator[str]:
         """All events of a rank."""
@@ -151,7 +129,7 @@ class _Trace:
         producer, consumer = message.producer, message.consumer
         kind = "F" if self.names[consumer][0] == "F" else "B"
         sent = message.flow == "s"
-        other = self.rank_of[consumer if sent else producer]
+        other = int(self.chart.schedule.rank[consumer if sent else producer])
         word, end = ("SEND", "to") if sent else ("RECV", "from")
         return (
             f'{{"ph":"X","dur":{message.length},"pid":{rank},"tid":{MESSAGES + lane},"ts":{message.begin},'
