@@ -2,33 +2,47 @@
 
 A stream is plain data: this module needs nothing but the standard library, and a runtime needs nothing but this
 module. The fingerprint is the SHA-256 of the canonical text of placement and ranks; ranks that agree on it run the
-same program.
+same program. What both versions can say has one text in both, but for the version.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-VERSION = 1
-NEWEST = 2
-"""Version 2 has batches and communicators. `loads` and a runtime take it; what `pipesched emit` writes is version 1."""
+VERSION = 2
+VERSIONS = (1, 2)
 
 # The fields of each instruction, in the order in which they are written.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("F", "I", "W", "B"), ("stage", "microbatch", "route")),
-    **dict.fromkeys(("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("stage", "microbatch", "route", "peer")),
-    "OVERLAP": ("parts",),
-    "REDUCE_GRAD": ("stage",),
+    **dict.fromkeys(
+        ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("stage", "microbatch", "route", "peer", "other", "communicator")
+    ),
+    **dict.fromkeys(("WAIT_SEND_F", "WAIT_SEND_B"), ("stage", "microbatch", "route", "other")),
+    **dict.fromkeys(("OVERLAP", "BATCH"), ("parts",)),
+    **dict.fromkeys(("REDUCE_GRAD", "WAIT_REDUCE_GRAD", "UNSHARD", "RESHARD"), ("stage",)),
     "SYNC": ("stage", "peer"),
     "STEP": (),
 }
 BATCH = "BATCH"
-"""Of version 2: messages that are posted together, its parts."""
+"""Messages that are posted together, its parts."""
+
+DEFAULTS: Mapping[str, int] = {"other": -1, "communicator": 0}
+"""Fields that are left out where they have this value."""
+
+SINCE_2 = frozenset((BATCH, "WAIT_SEND_F", "WAIT_SEND_B", "WAIT_REDUCE_GRAD", "UNSHARD", "RESHARD"))
+"""Instructions that version 1 does not have, nor has it fields that may be left out."""
+
+NEIGHBOUR: Mapping[str, int] = {
+    **dict.fromkeys(("SEND_F", "RECV_B", "WAIT_SEND_F"), 1),
+    **dict.fromkeys(("SEND_B", "RECV_F", "WAIT_SEND_B"), -1),
+}
+"""Of a message, which stage is at its other end in a chain, counted from its own."""
 
 
 class StreamError(ValueError):
@@ -43,8 +57,8 @@ class StreamError(ValueError):
 class Instruction:
     """One instruction of one rank. `stage` is the stage of this rank, for RECV_F and SEND_B too.
 
-    route: left out of the text where the placement has one route. parts: of OVERLAP, an F and a B or I; of BATCH, the
-    sends and receives that are posted together. communicator: of a message; left out of the text where it is 0.
+    route: left out of the text where the placement has one route. parts: of OVERLAP, an F and a B or I; of BATCH,
+    messages. other: the stage at the other end of a message, -1 where it is the neighbour.
     """
 
     op: str
@@ -54,6 +68,7 @@ class Instruction:
     peer: int = -1
     parts: tuple[Instruction, ...] = ()
     communicator: int = 0
+    other: int = -1
 
     @property
     def messages(self) -> tuple[Instruction, ...]:
@@ -79,23 +94,23 @@ class Route:
 
 @dataclass(frozen=True)
 class Stream:
-    """A program as published. `ranks[r]` are the instructions of rank r, in order."""
+    """A program as published. `ranks[r]` are the instructions of rank r, in order.
+
+    frozen: the stages that are not trained. reads: the stages that a stage reads, the nearest first, of those that read
+    others than the one before them; -1 is the input of the model.
+    """
 
     name: str
     parameters: Mapping[str, int]
     placement: tuple[Route, ...]
     ranks: tuple[tuple[Instruction, ...], ...]
+    version: int = field(default=VERSION)
     frozen: tuple[int, ...] = ()
+    reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         count = sum(map(len, self.ranks))
         return f"<Stream {self.name}: {count} instructions of {self.stages} stages on {len(self.ranks)} ranks>"
-
-    @cached_property
-    def version(self) -> int:
-        """The oldest that has words for it."""
-        every = (x for rank in self.ranks for x in rank)
-        return NEWEST if any(x.op == BATCH or x.communicator for x in every) else VERSION
 
     @property
     def forward_only(self) -> bool:
@@ -114,16 +129,27 @@ class Stream:
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of placement and ranks."""
         lines = ([instruction_text(x, len(self.placement)) for x in rank] for rank in self.ranks)
-        return fingerprint(placement_text(self.placement), lines)
+        return fingerprint(self.head, lines)
+
+    @property
+    def head(self) -> str:
+        """The canonical text of the placement, and of the frozen stages and who reads whom, where there are such."""
+        return "\n".join(filter(None, (placement_text(self.placement), *self.model.values())))
+
+    @property
+    def model(self) -> dict[str, str]:
+        """The canonical texts of the frozen stages and of who reads whom, by key; none where it says nothing."""
+        said = {"frozen": self.frozen, "reads": {str(stage): self.reads[stage] for stage in sorted(self.reads)}}
+        return {key: _compact(value) for key, value in said.items() if value}
 
     def held_by(self, rank: int) -> tuple[tuple[int, int], ...]:
         """(route, stage) of every chunk of a rank, by route, then by stage."""
         return tuple((r, s) for r, route in enumerate(self.placement) for s, at in enumerate(route.ranks) if at == rank)
 
 
-def fingerprint(placement: str, ranks: Iterable[Iterable[str]]) -> str:
-    """The fingerprint from the canonical texts of the placement and of every instruction, by rank."""
-    digest = sha256(placement.encode())
+def fingerprint(head: str, ranks: Iterable[Iterable[str]]) -> str:
+    """The fingerprint from the canonical texts of what stands before the ranks and of every instruction, by rank."""
+    digest = sha256(head.encode())
     for rank in ranks:
         digest.update(b"\n")
         digest.update("\n".join(rank).encode())
@@ -146,26 +172,20 @@ def instruction_text(instruction: Instruction, routes: int) -> str:
 
 def _plain(instruction: Instruction, routes: int) -> dict[str, object]:
     made: dict[str, object] = {"op": instruction.op}
-    for name in FIELDS.get(instruction.op, ("parts",)):
+    for name in FIELDS[instruction.op]:
         if name == "parts":
             made[name] = [_plain(part, routes) for part in instruction.parts]
-        elif name != "route" or routes > 1:
+        elif (name != "route" or routes > 1) and getattr(instruction, name) != DEFAULTS.get(name):
             made[name] = getattr(instruction, name)
-    return made | ({"communicator": instruction.communicator} if instruction.communicator else {})
+    return made
 
 
-def text(
-    name: str,
-    parameters: Mapping[str, int],
-    placement: str,
-    ranks: Iterable[Iterable[str]],
-    mark: str,
-    version: int = VERSION,
-) -> Iterator[str]:
-    """A stream's text in pieces, one instruction a line, from the canonical texts of its parts."""
-    yield "{\n"
-    yield f'  "version": {version},\n  "name": {_compact(name)},\n  "parameters": {_compact(dict(parameters))},\n'
-    yield f'  "placement": {placement},\n  "fingerprint": "{mark}",\n  "ranks": ['
+def text(head: Stream, ranks: Iterable[Iterable[str]], mark: str) -> Iterator[str]:
+    """A stream's text in pieces, one instruction a line. mark: its fingerprint. ranks: the canonical texts."""
+    yield f'{{\n  "version": {head.version},\n  "name": {_compact(head.name)},\n'
+    yield f'  "parameters": {_compact(dict(head.parameters))},\n  "placement": {placement_text(head.placement)},\n'
+    yield from (f'  "{key}": {value},\n' for key, value in head.model.items())
+    yield f'  "fingerprint": "{mark}",\n  "ranks": ['
     for number, rank in enumerate(ranks):
         yield ("," if number else "") + "\n    ["
         lines = ",\n      ".join(rank)
@@ -177,17 +197,16 @@ def dumps(stream: Stream) -> str:
     """The text of a stream. ``loads(dumps(x)) == x``, and the same stream gives the same bytes."""
     routes = len(stream.placement)
     lines = [[instruction_text(x, routes) for x in rank] for rank in stream.ranks]
-    placement = placement_text(stream.placement)
-    return "".join(text(stream.name, stream.parameters, placement, lines, stream.fingerprint, stream.version))
+    return "".join(text(stream, lines, stream.fingerprint))
 
 
-def loads(content: str, newest: int = NEWEST) -> Stream:
-    """The stream of a text. newest: the last version that the caller knows.
+def loads(content: str) -> Stream:
+    """The stream of a text.
 
     Unknown keys of the stream are ignored, as a later minor addition would be; everything else is strict.
 
     Raises:
-        StreamError: not JSON, another version, an instruction with wrong fields, or a fingerprint that does not agree.
+        StreamError: not JSON, no known version, an instruction with wrong fields, a fingerprint that does not agree.
     """
     try:
         data = json.loads(content, object_pairs_hook=_members)
@@ -195,35 +214,64 @@ def loads(content: str, newest: int = NEWEST) -> Stream:
         raise
     except (ValueError, RecursionError) as error:
         raise StreamError("", f"not JSON: {error}") from None
-    name, parameters, routes = header(data, newest)
-    new = data["version"] > VERSION
+    head = header(data)
+    routes = len(head.placement)
     ranks = tuple(
-        tuple(_instruction(x, f"ranks[{r}][{i}]", len(routes), new) for i, x in enumerate(_list(rank, f"ranks[{r}]")))
+        tuple(
+            _instruction(x, f"ranks[{r}][{i}]", routes, head.version) for i, x in enumerate(_list(rank, f"ranks[{r}]"))
+        )
         for r, rank in enumerate(_list(data.get("ranks"), "ranks"))
     )
-    stream = Stream(name, parameters, routes, ranks)
+    stream = replace(head, ranks=ranks)
     _need(data.get("fingerprint") == stream.fingerprint, "fingerprint", "does not agree with placement and ranks")
     return stream
 
 
-def header(data: Any, newest: int = VERSION) -> tuple[str, dict[str, int], tuple[Route, ...]]:
-    """Name, parameters and placement of a stream, as JSON gives it.
+def header(data: Any) -> Stream:
+    """What JSON says of a stream before its ranks, which are empty here.
 
     Raises:
-        StreamError: another version, or one of them is no such value.
+        StreamError: not version 1 or 2, or a name, parameters, placement or frozen stages that are no such value.
     """
     _need(isinstance(data, dict), "", "a stream is an object")
     version = data.get("version")
-    known = " and ".join(map(str, range(VERSION, newest + 1)))
-    right = type(version) is int and VERSION <= version <= newest
-    _need(right, "version", f"this reader knows version {known}, not {version}")
+    known = type(version) is int and version in VERSIONS
+    _need(known, "version", f"this reader knows versions {' and '.join(map(str, VERSIONS))}, not {version}")
     routes = tuple(_route(x, f"placement[{i}]") for i, x in enumerate(_list(data.get("placement"), "placement")))
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
     parameters = data.get("parameters")
     _need(isinstance(parameters, dict) and all(map(_whole, parameters.values())), "parameters", "whole numbers by name")
     _need(isinstance(data.get("name"), str), "name", "a text")
-    return data["name"], parameters, routes
+    stages, model = len(routes[0].ranks), data if version > 1 else {}
+    frozen = _frozen(model["frozen"], stages) if "frozen" in model else ()
+    reads = _reads(model["reads"], stages) if "reads" in model else {}
+    return Stream(data["name"], parameters, routes, (), version, frozen, reads)
+
+
+def _frozen(value: Any, stages: int) -> tuple[int, ...]:
+    given = _list(value, "frozen")
+    right = bool(given) and all(_whole(x) and 0 <= x < stages for x in given) and sorted({*given}) == given
+    _need(right, "frozen", "stages that are there, ascending; left out where all are trained")
+    return tuple(given)
+
+
+def _reads(value: Any, stages: int) -> dict[int, tuple[int, ...]]:
+    """Who reads whom: every stage but the last is read."""
+    _need(isinstance(value, dict) and bool(value), "reads", "stages by the stage that reads them")
+    known = {str(stage): stage for stage in range(stages)} if len(value) <= stages else {}
+    found: dict[int, tuple[int, ...]] = {}
+    for key, given in value.items():
+        _need(key in known, "reads", f"there is no stage {key}")
+        stage, read = known[key], _list(given, f"reads.{key}")
+        right = bool(read) and all(_whole(x) and -1 <= x < stage for x in read)
+        _need(right and sorted({*read}, reverse=True) == read, f"reads.{key}", "stages before it, the nearest first")
+        _need(read != [stage - 1], f"reads.{key}", "left out where it is the stage before alone")
+        found[stage] = tuple(read)
+    read_by = {source for stage in range(stages) for source in found.get(stage, (stage - 1,))}
+    unread = next((stage for stage in range(stages - 1) if stage not in read_by), None)
+    _need(unread is None, "reads", f"stage {unread} is read by no other")
+    return found
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -263,18 +311,17 @@ def _route(value: Any, path: str) -> Route:
     return Route(value["name"], tuple(ranks), (ends[0], ends[1]))
 
 
-def _instruction(value: Any, path: str, routes: int, new: bool) -> Instruction:
-    """new: whether words of version 2 are known."""
+def _instruction(value: Any, path: str, routes: int, version: int) -> Instruction:
     op = value.get("op") if isinstance(value, dict) else None
-    known = isinstance(op, str) and (op in FIELDS or (new and op == BATCH))
-    _need(known, f"{path}.op", f"no instruction is called {op!r}")
+    known = isinstance(op, str) and op in FIELDS and (version > 1 or op not in SINCE_2)
+    _need(known, f"{path}.op", f"no instruction of version {version} is called {op!r}")
     assert isinstance(op, str)
-    fields = [name for name in FIELDS.get(op, ("parts",)) if name != "route" or routes > 1]
-    fields += ["communicator"] if new and "communicator" in value and op.startswith(("SEND", "RECV")) else []
-    _need(set(value) == {"op", *fields}, path, f"{op} has the fields op, {', '.join(fields)}".rstrip(", "))
-    if fields == ["parts"]:
-        listed = enumerate(_list(value["parts"], path))
-        parts = tuple(_instruction(x, f"{path}.parts[{i}]", routes, new) for i, x in listed)
+    fields = [name for name in FIELDS[op] if (name != "route" or routes > 1) and (version > 1 or name not in DEFAULTS)]
+    given = [name for name in fields if name not in DEFAULTS or name in value]
+    _need(set(value) == {"op", *given}, path, f"{op} has the fields op, {', '.join(fields)}".rstrip(", "))
+    if "parts" in fields:
+        listed = enumerate(_list(value["parts"], f"{path}.parts"))
+        parts = tuple(_instruction(x, f"{path}.parts[{i}]", routes, version) for i, x in listed)
         made = Instruction(op, parts=parts)
         if op == BATCH:
             _need(parts == made.messages != (), f"{path}.parts", "sends and receives")
@@ -282,7 +329,10 @@ def _instruction(value: Any, path: str, routes: int, new: bool) -> Instruction:
             good = len(parts) == 2 and parts[0].op == "F" and parts[1].op in ("B", "I")
             _need(good, f"{path}.parts", "an F, then a B or I")
         return made
-    for name in fields:
+    for name in given:
         _need(_whole(value[name]) and value[name] >= 0, f"{path}.{name}", "a whole number from 0 up")
     _need(value.get("route", 0) < routes, f"{path}.route", f"there are {routes} routes")
+    _need(value.get("communicator") != 0, f"{path}.communicator", "left out where it is 0")
+    near = value.get("other", -1) == value.get("stage", 0) + NEIGHBOUR.get(op, 0)
+    _need("other" not in value or not near, f"{path}.other", "left out where it is the neighbour")
     return Instruction(**value)

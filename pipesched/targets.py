@@ -2,6 +2,7 @@
 
     name         ending  holds                                                  for
     stream       .json   every instruction, as emit/README.md has it            the runtime of pipesched, and yours
+    stream-1     .json   the same in version 1, where that can say it           runtimes that read no other
     torch-csv    .csv    the computes                                           torchtitan, NeMo AutoModel
     torch-comms  .csv    torch's sends, receives, sharding and reductions too   a runtime of torch of one version
 
@@ -65,27 +66,29 @@ def _require_whole(schedule: Schedule, where: str) -> None:
         raise fail(Code.TARGET, message, help="`verify`, `show`, `why` and `order` know them")
 
 
+@dataclass(frozen=True)
 class Stream(Target):
-    """The published form."""
+    """The published form, in one of its versions."""
+
+    version: int = 2
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
         from pipesched.formats import stream_write
 
-        _require_whole(schedule, "a stream of version 1")
-        stream_write.routes_of(schedule.placement)
-        stream_write.require_trained(schedule.placement)
-        if program is not None:
-            stream_write.require_words(program)
+        _require_whole(schedule, f"a stream of version {self.version}")
+        stream_write.require_words(schedule.placement, program, self.version)
 
     def pieces(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:
         from pipesched.formats import stream_write
 
-        return (safe(piece, "json") for piece in stream_write.pieces(cast("Program", order), parameters))
+        made = stream_write.pieces(cast("Program", order), parameters, self.version)
+        return (safe(piece, "json") for piece in made)
 
     def by_rank(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:
         from pipesched.formats import stream_write
 
-        return (safe(piece, "json") for piece in stream_write.by_rank(cast("Program", order), parameters))
+        made = stream_write.by_rank(cast("Program", order), parameters, self.version)
+        return (safe(piece, "json") for piece in made)
 
 
 class Torch(Target):
@@ -119,6 +122,7 @@ _COMPUTES = "the computes, as torchtitan and NeMo AutoModel load them; their set
 _COMMS = "torch's sends, receives, sharding and reductions too, for --torch-version"
 ROWS = (
     Stream("stream", "every instruction, as JSON: emit/README.md", ".json", messages=True),
+    Stream("stream-1", "the same in version 1, for readers of before", ".json", messages=True, version=1),
     Torch("torch-csv", _COMPUTES, ".csv", messages=False),
     Torch("torch-comms", _COMMS, ".csv", messages=True),
 )

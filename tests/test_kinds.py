@@ -31,7 +31,7 @@ PLACES = (  # file, what stands there, what comes behind it
     ("pipesched/views/palette.py", '"full": "#d55e00"', ', "recompute": "#999999"'),
     ("grammars/pipesched.lark", '_letter: "F" | "I" | "W" | "B"', ' | "R"'),
     ("pipesched/stream.py", '("F", "I", "W", "B"', ', "R"'),
-    ("emit/v1/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B"', ', "R"'),
+    ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B"', ', "R"'),
     (
         "pipesched/runtime/executor.py",
         "    def _run(self, x: Instruction) -> None:\n        match x.op:\n",
@@ -177,7 +177,7 @@ def test_it_is_drawn(answers: Answers) -> None:
 def test_it_is_emitted(answers: Answers, copy: Path) -> None:
     """As an instruction of the published form, which reads back as the same program; torch has no such action."""
     stream = json.loads((copy / "good.json").read_text("utf-8"))
-    jsonschema.validate(stream, json.loads((copy / "emit/v1/stream.schema.json").read_text("utf-8")))
+    jsonschema.validate(stream, json.loads((copy / "emit/v2/stream.schema.json").read_text("utf-8")))
     assert {"op": "R", "stage": 1, "microbatch": 1} in stream["ranks"][1]
     assert "makespan 11 = 8 work + 3 idle" in answers["read"][1]
     assert answers["torch"][0] == 1 and "it runs R" in answers["torch"][1] and "--target stream" in answers["torch"][1]

@@ -144,10 +144,10 @@ def test_such_a_stream_is_of_version_2(name: str) -> None:
     assert loads(text) == stream
     whole = loads("".join(stream_write.pieces(program, {})))
     assert whole.ranks == stream.ranks and dumps(whole) == "".join(stream_write.pieces(program, {}))
-    with pytest.raises(StreamError, match="knows version 1, not 2"):
-        loads(text, 1)
+    with pytest.raises(StreamError, match=r"no instruction of version 1|has the fields"):
+        loads(text.replace('"version": 2', '"version": 1'))
     others = [published(one) for one in (a_direction("1f1b", p=3, m=4), lower(pipesched.load("1f1b", p=3, m=4)))]
-    assert others[0].fingerprint != others[1].fingerprint and others[1].version == 1
+    assert others[0].fingerprint != others[1].fingerprint
 
 
 @pytest.mark.parametrize(

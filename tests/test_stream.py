@@ -1,6 +1,7 @@
 """The published stream: what is written is what `dumps` writes, what is read is what was written, and nothing else.
 
-Golden streams are in ``emit/v1``; ``pytest --update-golden`` writes them anew after a change that is meant.
+Golden streams are in ``emit/v1`` and ``emit/v2``; ``pytest --update-golden`` writes them anew after a change that is
+meant.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pipesched.assets import asset
 from pipesched.compile import Options
 from pipesched.diagnostics import PipeschedError
 from pipesched.formats import stream_read, stream_write
+from pipesched.model.ops import RECEIVES, SENDS, Instruction, Op
+from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
@@ -31,7 +34,9 @@ from pipesched.verbs.verify import verify
 from tests.depth import deep
 from tests.makers import strategies
 
-EMIT = Path(__file__).resolve().parent.parent / "emit" / "v1"
+EMIT = Path(__file__).resolve().parent.parent / "emit"
+TARGET = {1: "stream-1", 2: "stream"}
+EACH = pytest.mark.parametrize("version", TARGET)
 GOLDEN = {
     "gpipe": {"p": 2, "m": 3},
     "1f1b": {"p": 3, "m": 4},
@@ -43,22 +48,25 @@ GOLDEN = {
     "dualpipev": {"p": 2, "m": 4},
 }
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(40))
-VALIDATOR = Draft202012Validator(json.loads(asset("emit", "v1", "stream.schema.json").read_text("utf-8")))
-COLUMNS = ("op", "stage", "microbatch", "peer", "second", "start")
+VALIDATOR = {
+    version: Draft202012Validator(json.loads(asset("emit", f"v{version}", "stream.schema.json").read_text("utf-8")))
+    for version in TARGET
+}
+COLUMNS = ("op", "stage", "microbatch", "peer", "communicator", "second", "start")
 
 
-def emitted(name: str, parameters: dict[str, int]) -> str:
-    emission = emissions.emit(compiler.read(name), Options(parameters), "stream")
+def emitted(name: str, parameters: dict[str, int], version: int) -> str:
+    emission = emissions.emit(compiler.read(name), Options(parameters), TARGET[version])
     assert emission.report.ok, str(emission.report)
     return "".join(emission.pieces())
 
 
-def golden(name: str) -> Path:
-    return EMIT / f"{name}_{'_'.join(f'{k}{v}' for k, v in GOLDEN[name].items())}.json"
+def golden(name: str, version: int) -> Path:
+    return EMIT / f"v{version}" / f"{name}_{'_'.join(f'{k}{v}' for k, v in GOLDEN[name].items())}.json"
 
 
-def text_of(name: str) -> str:
-    return golden(name).read_text("utf-8")
+def text_of(name: str, version: int = 2) -> str:
+    return golden(name, version).read_text("utf-8")
 
 
 def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
@@ -68,10 +76,16 @@ def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
     ranks = []
     for rank in range(program.ranks):
         made: list[stream.Instruction] = []
+        batch = -1
         for x in program.instructions(rank):
             route = int(placement.route_of[x.microbatch]) if x.microbatch >= 0 else 0
-            one = stream.Instruction(x.op.name, x.stage, x.microbatch, route, x.peer)
+            far = {"other": x.other, "communicator": x.communicator}
+            one = stream.Instruction(x.op.name, x.stage, x.microbatch, route, x.peer, **far)
+            if x.group >= 0:
+                earlier = made.pop().parts if x.group == batch else ()
+                one = stream.Instruction("BATCH", parts=(*earlier, one))
             made.append(stream.Instruction("OVERLAP", parts=(made.pop(), one)) if x.second else one)
+            batch = x.group
         ranks.append(tuple(made))
     return stream.Stream(
         program.name,
@@ -81,7 +95,50 @@ def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
             for r, (name, taken) in enumerate(zip(placement.route_names, routes, strict=True))
         ),
         tuple(ranks),
+        frozen=placement.frozen,
+        reads=placement.reads,
     )
+
+
+def random_program(seed: int) -> Program:
+    """Everything that a program can hold, in any order: pairs, batches, communicators, waits, frozen stages, routes."""
+    rng = random.Random(seed)
+    ranks, stages, microbatches, routes = rng.randint(1, 3), rng.randint(1, 4), rng.randint(2, 12), rng.randint(1, 2)
+
+    def one(*kinds: Op, group: int = -1, second: bool = False) -> Instruction:
+        op = rng.choice(kinds)
+        stage = rng.randrange(stages) if op is not Op.STEP else -1
+        microbatch = rng.randrange(microbatches) if op < Op.REDUCE_GRAD else -1
+        message = op in (*SENDS, *RECEIVES)
+        peer = rng.randrange(ranks) if message or op is Op.SYNC else -1
+        communicator = rng.choice((0, 0, 1, 12)) if message else 0
+        skips = [t for s in reads for t in reads[s] if s == stage and 0 <= t < s - 1]
+        back = [s for s in reads if stage in reads[s] and s > stage + 1]
+        ends = {Op.SEND_F: back, Op.RECV_B: back, Op.RECV_F: skips, Op.SEND_B: skips}.get(op, [])
+        other = rng.choice([-1, *ends])
+        return Instruction(op, stage, microbatch, peer, group, communicator, second, other)
+
+    reads = {}
+    for stage in range(1, stages):
+        read = {stage - 1, *rng.sample(range(-1, stage), rng.randint(0, 2 if stage > 1 else 1))}
+        reads |= {stage: tuple(sorted(read, reverse=True))} if len(read) > 1 and rng.random() < 0.5 else {}
+    lists = []
+    for _ in range(ranks):
+        made: list[Instruction] = []
+        for batch in range(rng.randint(0, 9)):
+            made += [one(*Op)] if rng.random() < 0.5 else []
+            made += [one(Op.F), one(Op.I, Op.B, second=True)] if rng.random() < 0.3 else []
+            made += [one(*SENDS, *RECEIVES, group=batch) for _ in range(rng.randint(0, 3))]
+        lists.append(made)
+    table = np.array([[rng.randrange(ranks) for _ in range(stages)] for _ in range(routes)], dtype=np.int32)
+    route_of = np.sort(np.array([rng.randrange(routes) for _ in range(microbatches)], dtype=np.int32))
+    frozen = tuple(sorted(rng.sample(range(stages), rng.randint(0, stages))))
+    placement = Placement(table, route_of, ranks, ("down", "up")[:routes], frozen, reads)
+    program = Program.from_instructions(lists, placement, "ä b")
+    flat = [x for own in lists for x in own]
+    far = [x.other if x.other >= 0 else x.stage + x.op.kind.of for x in flat]
+    ends = [end if x.op in (*SENDS, *RECEIVES) else -1 for x, end in zip(flat, far, strict=True)]
+    return program if placement.chain else replace(program, other=np.array(ends, dtype=np.int32))
 
 
 def ranged(schedule: Schedule) -> Schedule:
@@ -100,31 +157,35 @@ def read(text: str, **sizes: int) -> tuple[Program, dict[str, int]]:
 # Golden streams
 
 
+@EACH
 @pytest.mark.parametrize("name", GOLDEN)
-def test_golden_streams_to_the_byte(name: str, update_golden: bool) -> None:
-    """The same schedule gives the same bytes, in this version and the next."""
-    made = emitted(name, GOLDEN[name])
+def test_golden_streams_to_the_byte(name: str, version: int, update_golden: bool) -> None:
+    """The same schedule gives the same bytes, in this release and the next."""
+    made = emitted(name, GOLDEN[name], version)
     if update_golden:
-        golden(name).write_text(made, "utf-8")
+        golden(name, version).write_text(made, "utf-8")
 
-    assert made == text_of(name)
+    assert made == text_of(name, version)
 
 
+@EACH
 @pytest.mark.parametrize("name", GOLDEN)
-def test_golden_streams_hold(name: str) -> None:
-    """What is published is verified without a finding, and follows the schema."""
-    report = verify(Source("golden.json", text_of(name)), Options())
+def test_golden_streams_hold(name: str, version: int) -> None:
+    """What is published is verified without a finding, and follows the schema of its version and no other."""
+    text = text_of(name, version)
+    report = verify(Source("golden.json", text), Options())
 
     assert (report.ok, report.diagnostics) == (True, ())
-    VALIDATOR.validate(json.loads(text_of(name)))
+    assert [at for at, schema in VALIDATOR.items() if schema.is_valid(json.loads(text))] == [version]
 
 
+@EACH
 @pytest.mark.parametrize("name", GOLDEN)
-def test_a_stream_emitted_again_is_the_same(name: str) -> None:
-    """Name, parameters, placement, order and fingerprint go through the program and back."""
-    emission = emissions.emit(Source("any.json", text_of(name)), Options(), "stream")
-
-    assert "".join(emission.pieces()) == text_of(name)
+def test_a_stream_emitted_again_is_the_same(name: str, version: int) -> None:
+    """Name, parameters, placement, order and fingerprint go through the program and back; versions into each other."""
+    for other in TARGET:
+        emission = emissions.emit(Source("any.json", text_of(name, other)), Options(), TARGET[version])
+        assert "".join(emission.pieces()) == text_of(name, version)
 
 
 # Written
@@ -139,6 +200,35 @@ def test_columns_write_what_dumps_writes(schedule: Schedule) -> None:
     assert "".join(stream_write.pieces(program, {"p": 3})) == stream.dumps(slowly(program, {"p": 3}))
 
 
+@CALM
+@given(strategies.SEEDS)
+def test_version_2_says_every_program(seed: int) -> None:
+    """What is written is `dumps`, holds in the schema, and is read back to the same columns, in any layout."""
+    program = random_program(seed)
+    text = "".join(stream_write.pieces(program, {"m": 3}))
+
+    assert text == stream.dumps(slowly(program, {"m": 3}))
+    assert stream.dumps(stream.loads(text)) == text
+    VALIDATOR[2].validate(json.loads(text))
+    for layout in (text, json.dumps(json.loads(text), indent=1)):
+        made, _ = read(layout)
+        for name in (*COLUMNS, "group"):
+            a, b = getattr(made, name), getattr(program, name)
+            assert np.array_equal(*map(numbered, (a, b), (made, program))) if name == "group" else np.array_equal(a, b)
+        assert (made.placement.frozen, made.placement.reads) == (program.placement.frozen, program.placement.reads)
+        assert [str(made[i]) for i in range(len(program))] == [str(program[i]) for i in range(len(program))]
+        for index in range(len(program)):
+            span = made.origin.place(index).span
+            assert span is not None and json.loads(span.text)["op"] == program[index].op.name
+
+
+def numbered(group: np.ndarray[Any, Any], program: Program) -> np.ndarray[Any, Any]:
+    """Batches by their number among those of all ranks."""
+    edge = np.diff(group, prepend=-2) != 0
+    edge[program.start[:-1][program.start[:-1] < len(group)]] = True
+    return np.where(group < 0, -1, np.cumsum(edge & (group >= 0)))
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_parts_of_the_ranks_make_the_stream(name: str) -> None:
     """Each rank's own file has its instructions and the fingerprint of all."""
@@ -146,7 +236,7 @@ def test_the_parts_of_the_ranks_make_the_stream(name: str) -> None:
     parts = emissions.emit(compiler.read(name), Options(GOLDEN[name]), "stream").by_rank()
 
     for rank, part in enumerate(map(json.loads, parts)):
-        VALIDATOR.validate(part)
+        VALIDATOR[2].validate(part)
         instructions = part.pop("instructions")
         assert part == {key: whole[key] for key in whole if key != "ranks"} | {"rank": rank}
         assert instructions == whole["ranks"][rank]
@@ -166,7 +256,7 @@ def test_what_version_1_has_no_words_for_is_refused(word: str) -> None:
     send = word if "send" in word else f"{word} send:F0.0>1"
     back = "recv:F0.0<0@1" if "@1" in word else "recv:F0.0<0"
     text = f"rank 0: F0.0 {send} recv:B1.0<1 B0.0 reduce:0\nrank 1: {back} F1.0 B1.0 send:B1.0>0 reduce:1\n"
-    emission = emissions.emit(Source("a.txt", text), Options(), "stream")
+    emission = emissions.emit(Source("a.txt", text), Options(), "stream-1")
 
     assert [str(d.code) for d in emission.report.diagnostics] == ["PS814"]
     span = emission.report.diagnostics[0].labels[0].span
@@ -212,25 +302,26 @@ def test_the_fast_reader_is_never_more_lenient() -> None:
     """A slip of the hand in a stream: what the fast reader takes, `loads` takes too, and it is the same text."""
     rng, taken = random.Random(0), 0
     for _ in range(2000):
-        text = text_of(rng.choice(list(GOLDEN)))
+        text = text_of(rng.choice(list(GOLDEN)), rng.choice(list(TARGET)))
         at = rng.randrange(len(text))
         letter = rng.choice(["", *'0123456789,:"{}[] \n+-FB'])
         broken = text[:at] + letter + text[at + rng.randrange(2) :]
         made = stream_read._as_written(Source("a", broken))
         if made is not None and broken != text:
             taken += 1
-            assert stream.dumps(stream.loads(broken)) == broken == "".join(stream_write.pieces(*made))
+            assert stream.dumps(stream.loads(broken)) == broken
     assert 0 < taken < 500  # names and parameters may change, and nothing else
 
 
-def edited(name: str, change: Callable[[dict[str, Any]], object], *, sign: bool = True) -> str:
+def edited(name: str, change: Callable[[dict[str, Any]], object], version: int = 2, *, sign: bool = True) -> str:
     """A golden stream with a change, under the fingerprint of the changed one where that can be said."""
-    data = json.loads(text_of(name))
+    data = json.loads(text_of(name, version))
     change(data)
     if sign:
         routes = tuple(stream.Route(x["name"], tuple(x["ranks"]), tuple(x["microbatches"])) for x in data["placement"])
         lines = [[json.dumps(x, separators=(",", ":")) for x in rank] for rank in data["ranks"]]
-        data["fingerprint"] = stream.fingerprint(stream.placement_text(routes), lines)
+        said = [json.dumps(data[key], separators=(",", ":")) for key in ("frozen", "reads") if key in data]
+        data["fingerprint"] = stream.fingerprint("\n".join([stream.placement_text(routes), *said]), lines)
     return json.dumps(data)
 
 
@@ -241,7 +332,6 @@ def first(data: dict[str, Any]) -> dict[str, Any]:
 
 BROKEN: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
     "no such instruction": ("PS811", '"FORWARD"', lambda x: first(x).update(op="FORWARD")),
-    "UNSHARD is torch's": ("PS811", '"UNSHARD"', lambda x: x["ranks"][0].insert(0, {"op": "UNSHARD", "stage": 0})),
     "a field is missing": ("PS811", '{"op": "F", "stage": 0}', lambda x: first(x).pop("microbatch")),
     "a field too many": ("PS811", '"peer": 1}', lambda x: first(x).update(peer=1)),
     "a route without routes": ("PS811", '"route": 0}', lambda x: first(x).update(route=0)),
@@ -251,7 +341,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
     "a negative number": ("PS811", "-1", lambda x: first(x).update(stage=-1)),
     "a rank is no list": ("PS811", '"F0"', lambda x: x["ranks"].__setitem__(1, "F0")),
     "an instruction is no object": ("PS811", '"F0"', lambda x: x["ranks"][0].__setitem__(1, "F0")),
-    "version 2": ("PS812", "2", lambda x: x.update(version=2)),
+    "version 3": ("PS812", "3", lambda x: x.update(version=3)),
     "no version": ("PS812", "{", lambda x: x.pop("version")),
     "version true": ("PS812", "true", lambda x: x.update(version=True)),
     "no placement": ("PS811", "{", lambda x: x.pop("placement")),
@@ -264,18 +354,59 @@ BROKEN: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_what_is_no_stream_is_told_with_its_place(what: str) -> None:
+UNSHARD = {"op": "UNSHARD", "stage": 0}
+SEND = {"op": "SEND_F", "stage": 0, "microbatch": 0, "peer": 1}
+BROKEN_1: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
+    "UNSHARD": ("PS811", '"UNSHARD"', lambda x: x["ranks"][0].insert(0, UNSHARD)),
+    "a batch": ("PS811", '"BATCH"', lambda x: x["ranks"][0].insert(0, {"op": "BATCH", "parts": [SEND]})),
+    "a communicator": ("PS811", '"communicator": 1', lambda x: x["ranks"][0].insert(0, SEND | {"communicator": 1})),
+}
+BROKEN_2: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
+    "an empty batch": ("PS811", "[]", lambda x: x["ranks"][0].insert(0, {"op": "BATCH", "parts": []})),
+    "a compute in a batch": ("PS811", "[", lambda x: x["ranks"][0].insert(0, {"op": "BATCH", "parts": [first(x)]})),
+    "a message in a pair": ("PS811", "[", lambda x: x["ranks"][0].insert(0, {"op": "OVERLAP", "parts": [SEND, SEND]})),
+    "communicator 0": ("PS811", "0", lambda x: x["ranks"][0].insert(0, SEND | {"communicator": 0})),
+    "a compute has none": ("PS811", '"communicator": 1', lambda x: first(x).update(communicator=1)),
+    "no stage is frozen": ("PS811", "[]", lambda x: x.update(frozen=[])),
+    "frozen twice": ("PS811", "[0, 0]", lambda x: x.update(frozen=[0, 0])),
+    "nothing is read": ("PS811", "{}", lambda x: x.update(reads={})),
+    "a stage that is no number": ("PS811", '"one"', lambda x: x.update(reads={"one": [0]})),
+    "frozen without the fingerprint": ("PS813", '"', lambda x: x.update(frozen=[0])),
+}
+BY_VERSION = [(1, what) for what in BROKEN | BROKEN_1] + [(2, what) for what in BROKEN | BROKEN_2]
+
+
+@pytest.mark.parametrize(("version", "what"), BY_VERSION)
+def test_what_is_no_stream_is_told_with_its_place(version: int, what: str) -> None:
     """Each slip has its code, and the label begins at the value that is wrong; the schema refuses it too."""
-    code, shown, change = BROKEN[what]
-    text = edited("gpipe", change, sign=False)
+    code, shown, change = (BROKEN | BROKEN_1 | BROKEN_2)[what]
+    text = edited("gpipe", change, version, sign=False)
     report = verify(Source("a.json", text), Options())
     (found,) = report.diagnostics
     span = found.labels[0].span
 
     assert str(found.code) == code
     assert span is not None and (shown in span.text if shown != "{" else span.start == 0), span.text
-    assert what == "an instruction was dropped" or not VALIDATOR.is_valid(json.loads(text))
+    holds = VALIDATOR[version].is_valid(json.loads(text))
+    assert not holds or what in ("an instruction was dropped", "frozen without the fingerprint")
+
+
+def test_what_json_schema_cannot_say_is_refused_too() -> None:
+    """Frozen stages that are not there, or not in order; a neighbour that is named; who reads whom."""
+    send = SEND | {"microbatch": 2}
+    changes: tuple[tuple[Callable[[dict[str, Any]], object], str], ...] = (
+        (lambda x: x.update(frozen=[1, 0]), "frozen: stages that are there, ascending"),
+        (lambda x: x.update(frozen=[7]), "frozen: stages that are there, ascending"),
+        (lambda x: x["ranks"][0].insert(9, send | {"other": 1}), "other: left out where it is the neighbour"),
+        (lambda x: x["ranks"][0].insert(9, send | {"other": 2}), "stage 2 does not read stage 0"),
+        (lambda x: x.update(reads={"1": [0]}), "reads.1: left out where it is the stage before alone"),
+        (lambda x: x.update(reads={"1": [-1]}), "reads: stage 0 is read by no other"),
+        (lambda x: x.update(reads={"1": [-1, 0]}), "reads.1: stages before it, the nearest first"),
+        (lambda x: x.update(reads={"2": [0]}), "reads: there is no stage 2"),
+    )
+    for change, words in changes:
+        report = verify(Source("a.json", edited("gpipe", change)), Options())
+        assert words in report.diagnostics[0].message, str(report)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +445,7 @@ def test_what_is_json_and_no_program_is_told_too(
         ("[" * 100_000, "not JSON"),
         (text_of("gpipe") + "\n  ]\n}\n", "extra data"),
         (text_of("gpipe").replace('"m":3}', '"m":"3"}'), "parameters: whole numbers by name"),
-        (text_of("gpipe").replace('"ranks": [', '"note": 0,\n  "ranks": [').replace(": 1,", ": 1.0,"), "version"),
+        (text_of("gpipe").replace('"ranks": [', '"note": 0,\n  "ranks": [').replace(": 2,", ": 2.0,"), "version"),
     ],
 )
 def test_other_texts_are_no_stream(text: str, words: str) -> None:

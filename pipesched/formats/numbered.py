@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column, Ints, computes
+from pipesched.model.columns import Bools, Column, computes
 
 ALONE, FIRST, SECOND = range(3)
 """The part that an operation plays in an overlap pair."""
@@ -27,13 +27,10 @@ def parts(op: Column, second: Bools) -> Column:
     return np.where(joined[:-1], SECOND, np.where(joined[1:], FIRST, ALONE))
 
 
-def batches(group: Ints) -> tuple[Bools, Bools, Bools]:
-    """For every entry of one rank's list: whether it is in a batch, begins one, ends one. A batch is neighbours with
-    the same group.
-    """
+def brackets(group: Column) -> tuple[Bools, Bools]:
+    """Where the batches of a rank begin and end: neighbours with the same group."""
     edge = np.diff(group, prepend=-1, append=-1) != 0
-    inside = group >= 0
-    return inside, edge[:-1] & inside, edge[1:] & inside
+    return edge[:-1] & (group >= 0), edge[1:] & (group >= 0)
 
 
 def distinct(*columns: Column) -> tuple[list[tuple[int, ...]], Column]:

@@ -59,7 +59,7 @@ def _line(order: Schedule | Program, rank: int, made: Ints | None = None) -> str
     here = slice(int(order.start[rank]), int(order.start[rank + 1]))
     columns = [order.op[here], order.second[here], order.stage[here]]
     if isinstance(order, Program) and made is not None:
-        columns += [made[here], order.peer[here], order.communicator[here], *numbered.batches(order.group[here])[1:]]
+        columns += [made[here], order.peer[here], order.communicator[here], *numbered.brackets(order.group[here])]
     kinds, kind = numbered.distinct(*columns)
     words = numbered.write([_word(*row) for row in kinds], kind, np.asarray(order.microbatch[here]))
     return f"rank {rank}:{words}\n"

@@ -1,4 +1,4 @@
-"""A stream as a program (``emit/README.md``), read strictly: what is not version 1, to the letter, is refused.
+"""A stream as a program (``emit/README.md``), read strictly: what is not its version, to the letter, is refused.
 
 laid out as we write it     columns, written again and compared with the text: equal, so right
 anything else               is held against the contract, an object an instruction (`stream_strict`)
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats import stream_strict, stream_write
-from pipesched.formats.rows import LARGEST
+from pipesched.formats.rows import LARGEST, other_stage
 from pipesched.formats.stream_strict import end_of, items_of, place_of
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
@@ -23,7 +24,7 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.source import Source
-from pipesched.stream import FIELDS, Route, header
+from pipesched.stream import FIELDS, Stream, header
 
 _OPS = {op.name: op for op in Op if op.name in FIELDS}
 
@@ -40,7 +41,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
         stream_strict.require_right(source)
         found = _columns(source)
     assert found is not None
-    program, parameters = found
+    program, parameters = found[0], dict(found[1].parameters)
     here = {**parameters, "p": program.ranks, "m": program.placement.microbatches}
     for name, value in (given or {}).items():
         if here.get(name) != value:
@@ -76,57 +77,80 @@ class LineOrigin:
                 yield from ((at, end_of(text, at)) for at in items_of(text, parts))
 
 
-def _as_written(source: Source) -> tuple[Program, dict[str, int]] | None:
-    """The program of a text laid out as we write it, with its parameters, or None."""
+def _as_written(source: Source) -> tuple[Program, Stream] | None:
+    """The program of a text laid out as we write it, with what stands before it, or None."""
     found = _columns(source)
     return found if found is not None and _same(source.text, *found) else None
 
 
-def _columns(source: Source) -> tuple[Program, dict[str, int]] | None:
-    """The program of a text as far as JSON and numpy look at it, with its parameters, or None."""
+def _columns(source: Source) -> tuple[Program, Stream] | None:
+    """The program of a text as far as JSON and numpy look at it, with what stands before it, or None."""
     try:
         data = json.loads(source.text)
-        name, parameters, routes = header(data)
-        ranks = [np.array([*_entries(rank)], dtype=np.int32).reshape(-1, 5).T for rank in data["ranks"]]
+        head = header(data)
+        ranks = [np.array([*_entries(rank)], dtype=np.int32).reshape(-1, 8).T for rank in data["ranks"]]
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+    routes = head.placement
     possible = all(max(*route.ranks, *route.microbatches) <= LARGEST for route in routes)
     if not possible or stream_strict.uneven(routes) is not None:
         return None
     if stream_strict.sparse(routes, sum(rank.shape[1] for rank in ranks)):
         return None
-    return _program(source, name, routes, ranks), parameters
+    return _program(source, head, ranks), head
 
 
-def _entries(rank: list[dict[str, Any]]) -> Iterator[tuple[int, int, int, int, bool]]:
-    """op, stage, microbatch, peer and second of every instruction."""
+def _entries(rank: list[dict[str, Any]]) -> Iterator[tuple[int, ...]]:
+    """op, stage, microbatch, peer, group, communicator, second and other of every instruction; of a batch its parts."""
+    batches = 0
     for instruction in rank:
+        op, group = instruction["op"], -1
+        if op == "BATCH":
+            batches, group = batches + 1, batches
         for number, x in enumerate(instruction.get("parts", (instruction,))):
-            yield _OPS[x["op"]], x.get("stage", -1), x.get("microbatch", -1), x.get("peer", -1), number > 0
+            numbers = x.get("stage", -1), x.get("microbatch", -1), x.get("peer", -1), group, x.get("communicator", 0)
+            yield _OPS[x["op"]], *numbers, number > 0 and group < 0, x.get("other", -1)
 
 
-def _same(text: str, program: Program, parameters: Mapping[str, int]) -> bool:
+def _same(text: str, program: Program, head: Stream) -> bool:
     """Whether the program, written again, is the text, fingerprint included."""
     placement = program.placement
     inside = (program.microbatch < placement.microbatches) & (program.stage < placement.stages)
     if not bool(np.all(inside & (program.peer < program.ranks))) or int(placement.rank_of.max()) >= program.ranks:
         return False
     at = 0
-    for piece in stream_write.pieces(program, parameters):
-        if not text.startswith(piece, at):
-            return False
-        at += len(piece)
+    try:
+        for piece in stream_write.pieces(program, head.parameters, head.version):
+            if not text.startswith(piece, at):
+                return False
+            at += len(piece)
+    except PipeschedError:
+        return False  # an instruction that its version does not have
     return at == len(text)
 
 
-def _program(source: Source, name: str, routes: tuple[Route, ...], ranks: list[Column]) -> Program:
+def _program(source: Source, head: Stream, ranks: list[Column]) -> Program:
+    routes = head.placement
     rank_of = np.array([route.ranks for route in routes], dtype=np.int32)
     names = tuple(route.name for route in routes)
-    placement = Placement(rank_of, stream_strict.route_of(routes), len(ranks), names)
+    placement = Placement(rank_of, stream_strict.route_of(routes), len(ranks), names, head.frozen, head.reads)
     start = np.cumsum([0] + [rank.shape[1] for rank in ranks], dtype=np.int64)
-    columns = np.concatenate([np.zeros((5, 0), np.int32), *ranks], axis=1)
-    op, stage, microbatch, peer = (row.astype(np.int32) for row in columns[:4])
-    none, first = np.broadcast_to(np.int32(-1), len(op)), np.broadcast_to(np.int32(0), len(op))
-    second = columns[4].astype(np.bool_)
-    origin = LineOrigin(source, start)
-    return Program(name, placement, op.astype(np.int8), stage, microbatch, peer, none, first, second, start, origin)
+    columns = np.concatenate([np.zeros((8, 0), np.int32), *ranks], axis=1)
+    op, stage, microbatch, peer, group, communicator, second, other = columns
+    made = Program(
+        head.name,
+        placement,
+        op.astype(np.int8),
+        stage,
+        microbatch,
+        peer,
+        group,
+        communicator,
+        second.astype(np.bool_),
+        start,
+        LineOrigin(source, start),
+    )
+    if placement.chain:
+        return made
+    message = made.sends | made.receives
+    return replace(made, other=np.where(message & (other < 0), other_stage(op, stage), other))

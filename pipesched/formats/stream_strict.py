@@ -17,7 +17,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.formats.rows import LARGEST, SPARE
 from pipesched.model.columns import Column
 from pipesched.source import Source
-from pipesched.stream import VERSION, Instruction, Route, Stream, StreamError, loads
+from pipesched.stream import Instruction, Route, Stream, StreamError, loads
 
 SHOWN = 8
 """So many places are reported."""
@@ -30,7 +30,7 @@ def require_right(source: Source) -> None:
     numbers beyond all bounds.
     """
     try:
-        made = loads(source.text, VERSION)
+        made = loads(source.text)
     except StreamError as error:
         raise PipeschedError([_finding(source, error)]) from None
     if problems := [*islice(_problems(source, made), SHOWN)]:
@@ -124,18 +124,21 @@ def _instructions(source: Source, made: Stream) -> Iterator[Diagnostic]:
     routes = route_of(made.placement).tolist()
     for rank, instructions in enumerate(made.ranks):
         for index, instruction in enumerate(instructions):
-            wrong = _wrong(instruction, routes)
+            wrong = _wrong(instruction, routes, made)
             if wrong is not None:
                 labels = _at(source, f"ranks[{rank}][{index}]", f"rank {rank}, step {index + 1}")
                 yield Diagnostic(wrong[0], f"not a stream: {wrong[1]}", labels)
 
 
-def _wrong(instruction: Instruction, routes: list[int]) -> tuple[Code, str] | None:
+def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[Code, str] | None:
     for x in instruction.parts or (instruction,):
-        if max(x.stage, x.microbatch, x.peer) > LARGEST:
+        if max(x.stage, x.microbatch, x.peer, x.communicator) > LARGEST:
             return Code.OUT_OF_RANGE, f"{x.op} has a number beyond the limit of {LARGEST:,}"
         if 0 <= x.microbatch < len(routes) and routes[x.microbatch] != x.route:
             return Code.STREAM, f"microbatch {x.microbatch} takes route {routes[x.microbatch]}, not {x.route}"
+        reader, source = max(x.stage, x.other), min(x.stage, x.other)
+        if x.other >= 0 and source not in made.reads.get(reader, ()):
+            return Code.STREAM, f"stage {reader} does not read stage {source}"
     return None
 
 

@@ -13,72 +13,68 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.formats import numbered
-from pipesched.model.columns import Ints
+from pipesched.formats.rows import other_stage
+from pipesched.model.columns import Column, Ints
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.stream import (
-    BATCH,
     FIELDS,
-    NEWEST,
+    SINCE_2,
     VERSION,
     Instruction,
     Route,
+    Stream,
     fingerprint,
     instruction_text,
-    placement_text,
     text,
 )
 
 _BETWEEN = ",\n      "  # lines of a rank in the text
 _MARK = 10**15  # no stage, rank or microbatch is as large
-_OPEN = {op: instruction_text(Instruction(op), 1).partition("[]")[0] for op in ("OVERLAP", BATCH)}
-_CLOSE = "}"
+_OPEN, _CLOSE = instruction_text(Instruction("OVERLAP"), 1).split("[]")
+_BATCH, _ = instruction_text(Instruction("BATCH"), 1).split("[]")
 
 
-def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
+def pieces(program: Program, parameters: Mapping[str, int], version: int = VERSION) -> Iterator[str]:
     """The text of a stream, a rank at a time. Lines are made twice: the fingerprint stands before them.
 
     Raises:
-        PipeschedError: PS814, what no version has words for.
+        PipeschedError: PS814, what this version has no words for.
     """
-    placement, mark = _placed(program)
-    ranks = ([_rank(program, rank)] for rank in range(program.ranks))
-    yield from text(program.name, parameters, placement, ranks, mark, version_of(program))
+    head, mark = _head(program, parameters, version)
+    yield from text(head, ([_rank(program, rank)] for rank in range(program.ranks)), mark)
 
 
-def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
+def by_rank(program: Program, parameters: Mapping[str, int], version: int = VERSION) -> Iterator[str]:
     """The text of each rank's own file: its instructions, under the fingerprint of the whole stream.
 
     Raises:
-        PipeschedError: PS814, what no version has words for.
+        PipeschedError: PS814, what this version has no words for.
     """
-    placement, mark = _placed(program)
-    whole = "".join(text(program.name, parameters, placement, [], mark, version_of(program)))
-    head, _, _ = whole.rpartition('  "ranks": [')
+    stream, mark = _head(program, parameters, version)
+    head, _, _ = "".join(text(stream, [], mark)).rpartition('  "ranks": [')
     for rank in range(program.ranks):
         lines = _rank(program, rank).replace(_BETWEEN, ",\n    ")
         yield f'{head}  "rank": {rank},\n  "instructions": [' + (f"\n    {lines}\n  ]\n}}\n" if lines else "]\n}\n")
 
 
-def _placed(program: Program) -> tuple[str, str]:
-    """The text of the placement, and the fingerprint."""
-    placement = placement_text(routes_of(program.placement))
-    require_words(program, NEWEST)
+def _head(program: Program, parameters: Mapping[str, int], version: int) -> tuple[Stream, str]:
+    """What stands before the ranks, and the fingerprint."""
+    require_words(program.placement, program, version)
+    placement = program.placement
+    head = Stream(program.name, parameters, routes_of(placement), (), version, placement.frozen, placement.reads)
     lines = ([_rank(program, rank).replace(_BETWEEN, "\n")] for rank in range(program.ranks))
-    return placement, fingerprint(placement, lines)
+    return head, fingerprint(head.head, lines)
 
 
 def routes_of(placement: Placement) -> tuple[Route, ...]:
     """The routes, each with its microbatches as one range.
 
     Raises:
-        PipeschedError: PS814, the microbatches of a route are no range, or a stage reads others than the one before it.
+        PipeschedError: PS814, the microbatches of a route are no range.
     """
-    if not placement.chain:
-        message = f"a stream of version 1 cannot say that {placement.skip}: each stage reads the one before it"
-        raise fail(Code.TARGET, message, help="write another schedule, or keep this one as a .ps file")
     return tuple(
         Route(name, tuple(ranks), _range(placement, number, name))
         for number, (name, ranks) in enumerate(
@@ -109,64 +105,68 @@ def _scattered(placement: Placement, route: int, name: str) -> Diagnostic:
     )
 
 
-def require_trained(placement: Placement) -> None:
-    """Whether all stages are trained.
+def require_words(placement: Placement, program: Program | None, version: int = VERSION) -> None:
+    """Whether this version has words for a placement, and for everything in a program.
 
     Raises:
         PipeschedError: PS814.
     """
-    if placement.frozen:
-        message = f"a stream of version 1 cannot say which stages are frozen: {ranges(placement.frozen)}"
-        raise fail(Code.TARGET, message, help="`--target torch-csv` has B on frozen stages, as torch wants")
-
-
-def version_of(program: Program) -> int:
-    """The oldest version that has words for it."""
-    return NEWEST if bool(np.any(program.group >= 0) or np.any(program.communicator)) else VERSION
-
-
-def require_words(program: Program, version: int = VERSION) -> None:
-    """Whether a version has an instruction for everything here.
-
-    Raises:
-        PipeschedError: PS814.
-    """
-    known = np.array([op.name in FIELDS for op in Op])
-    require_trained(program.placement)
-    found = [*_refused(program, np.flatnonzero(~known[program.op]), "it is torch's own, for sharded stages and waits")]
-    if version == VERSION:
-        found += _refused(program, np.flatnonzero(program.group >= 0), "it has no fused batches of messages")
-        found += _refused(program, np.flatnonzero(program.communicator != 0), "it has one communicator")
-    if found:
+    routes_of(placement)
+    if version == 1 and (placement.frozen or not placement.chain):
+        frozen = f"which stages are frozen: {ranges(placement.frozen)}"
+        said = frozen if placement.frozen else f"that {placement.skip}: each stage reads the one before it"
+        message = f"a stream of version 1 cannot say {said}"
+        raise fail(Code.TARGET, message, help="`--target stream` writes version 2, which can")
+    if program is None:
+        return
+    known = np.array([op.name in FIELDS and (version > 1 or op.name not in SINCE_2) for op in Op])
+    refused = {
+        "it has no such instruction": ~known[program.op],
+        "in a batch are sends and receives": (program.group >= 0) & ~(program.sends | program.receives),
+    }
+    if version == 1:
+        refused["it has no fused batches of messages"] = program.group >= 0
+        refused["it has one communicator"] = program.communicator != 0
+    if found := [x for why, which in refused.items() for x in _refused(program, np.flatnonzero(which), why, version)]:
         raise PipeschedError(found)
 
 
-def _refused(program: Program, at: Ints, why: str) -> Iterator[Diagnostic]:
+def _refused(program: Program, at: Ints, why: str, version: int) -> Iterator[Diagnostic]:
+    help = "`--target stream` writes version 2; or emit its computes alone, so that sends and receives are made anew: "
     for index in at[:1].tolist():
         rank = int(program.rank[index])
         more = f"and {len(at) - 1} more of this kind" if len(at) > 1 else ""
         place = Label(program.origin.place(index).span, f"rank {rank}, step {program.step(index)}")
         yield Diagnostic(
             Code.TARGET,
-            f"a stream of version 1 cannot say {program[index]}: {why}",
+            f"a stream of version {version} cannot say {program[index]}: {why}",
             (place,),
             (more,) if more else (),
-            "emit its computes alone, so that sends and receives are made anew: "
-            "`pipesched order FILE | pipesched emit - --target stream`",
+            help + "`pipesched order FILE | pipesched emit -`",
         )
 
 
 def _rank(program: Program, rank: int) -> str:
     """The lines of a rank, with what stands between them."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
-    op, microbatch = program.op[here], program.microbatch[here]
+    op, microbatch, group = program.op[here], program.microbatch[here], program.group[here]
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)
     route = np.where(microbatch >= 0, program.placement.route_of[inside], 0)
     part = numbered.parts(op, program.second[here])
-    peer, communicator, batch = program.peer[here], program.communicator[here], numbered.batches(program.group[here])
-    kinds, kind = numbered.distinct(op, part, route, program.stage[here], peer, communicator, *batch)
+    columns = [op, part, route, program.stage[here], program.peer[here], program.communicator[here]]
+    columns += [-1 + 0 * op if program.other is None else _far(program, here)]
+    if bool((group >= 0).any()):
+        columns += [group >= 0, *numbered.brackets(group)]
+    kinds, kind = numbered.distinct(*columns)
     heads = [_kind(*row, routes=program.placement.routes) for row in kinds]
     return numbered.write(heads, kind, microbatch).removesuffix(_BETWEEN)
+
+
+def _far(program: Program, here: slice) -> Column:
+    """The stage at the other end of each message of a rank, -1 where it is the neighbour."""
+    assert program.other is not None
+    op, other = program.op[here], program.other[here]
+    return np.where(other == other_stage(op, program.stage[here]), -1, other)
 
 
 def _kind(
@@ -176,17 +176,18 @@ def _kind(
     stage: int,
     peer: int,
     communicator: int,
-    inside: int,
-    opens: int,
-    closes: int,
+    other: int,
+    batched: int = 0,
+    opens: int = 0,
+    closes: int = 0,
     *,
     routes: int,
 ) -> tuple[str, str]:
-    """Head and tail of the lines of one kind. inside, opens, closes: of a batch."""
-    message = Instruction(Op(op).name, stage, _MARK, route, peer, communicator=communicator)
-    head, _, tail = instruction_text(message, routes).partition(str(_MARK))
-    if part == numbered.FIRST or opens:
-        head = f"{_OPEN[BATCH if opens else 'OVERLAP']}[{head}"
-    if part == numbered.SECOND or closes:
-        tail += f"]{_CLOSE}"
-    return head, tail + ("," if part == numbered.FIRST or inside > closes else _BETWEEN)
+    """Head and tail of the lines of one kind."""
+    one = Instruction(Op(op).name, stage, _MARK, route, peer, other=other, communicator=communicator)
+    head, _, tail = instruction_text(one, routes).partition(str(_MARK))
+    if part == numbered.FIRST:
+        return f"{_OPEN}[{head}", f"{tail},"
+    if batched:
+        return f"{_BATCH}[" * opens + head, tail + (f"]{_CLOSE}{_BETWEEN}" if closes else ",")
+    return head, tail + (f"]{_CLOSE}" if part == numbered.SECOND else "") + _BETWEEN

@@ -14,10 +14,8 @@ from os import PathLike
 from statistics import median
 from typing import Any
 
-from pipesched import compile
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
-from pipesched.formats.stream_write import version_of
 from pipesched.model.program import Program
 from pipesched.model.torch_versions import installed_version
 from pipesched.runtime import launch, trace_events
@@ -25,7 +23,7 @@ from pipesched.runtime.errors import Fault, RunError
 from pipesched.runtime.launch import Break, Job, Outcome
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-from pipesched.stream import VERSION, dumps, loads
+from pipesched.stream import dumps, loads
 from pipesched.verbs.emit import Emission, emit
 from pipesched.verbs.run_report import Prediction, Rehearsal
 from pipesched.verbs.verify import verify
@@ -75,27 +73,12 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
     Raises:
         PipeschedError: what the verdict found; PS225, PS814; PS820 to PS826, PS836, PS837, what ended the run.
     """
-    made = _runnable(source, options)
+    made = _verified(emit(source, options, "stream"))
     if request.engine == "torch":
         _verified(emit(source, options, "torch-csv"))
     predicted = Prediction.of(made, request.pace / 1000, request.timeout)
     job = _job(made, predicted, request)
     return _compared(made, job, _outcome(job), predicted)
-
-
-def _runnable(source: Source, options: Options) -> Emission:
-    """The verdict on what is run: a program with batches or communicators as it is, which no stream says that is
-    published yet.
-
-    Raises:
-        PipeschedError: what the verdict found; PS225, PS814.
-    """
-    loaded = compile.load(source, options)
-    if loaded.program is None or version_of(loaded.program) == VERSION:
-        return _verified(emit(source, options, "stream"))
-    examined = compile.examine(loaded, options)
-    order = loaded.program if examined.report.ok else None
-    return _verified(Emission(examined.report, "stream", order, loaded.sizes))
 
 
 def _verified(emission: Emission) -> Emission:
