@@ -43,7 +43,7 @@ LONG = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the golden streams of emit/v1 anew")
+    parser.addoption("--update-golden", action="store_true", help="write the golden streams of emit/ anew")
     parser.addoption("--depth", type=int, default=1, metavar="N", help="N times as many cases of each random test")
 
 

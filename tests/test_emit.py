@@ -23,8 +23,8 @@ LARGE = ("interleaved", "--p", "64", "--v", "4", "--m", "1024")
 
 EMIT = Path(__file__).resolve().parent.parent / "emit"
 REPORT, STREAM = (
-    Draft202012Validator(json.loads((EMIT / "v1" / f"{name}.schema.json").read_text("utf-8")))
-    for name in ("report", "stream")
+    Draft202012Validator(json.loads((EMIT / f"{name}.schema.json").read_text("utf-8")))
+    for name in ("v1/report", "v2/stream")
 )
 
 

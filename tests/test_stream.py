@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from pipesched import stream
 from pipesched.assets import asset
 from pipesched.compile import Options
 from pipesched.diagnostics import PipeschedError
-from pipesched.formats import stream_read, stream_write
+from pipesched.formats import order_text, order_write, stream_read, stream_write
 from pipesched.model.ops import RECEIVES, SENDS, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
@@ -47,6 +48,28 @@ GOLDEN = {
     "dualpipe": {"p": 4, "m": 8},
     "dualpipev": {"p": 2, "m": 4},
 }
+BATCHED = """\
+rank 0: F0.0 send:F0.0>1 F0.1 ( send:F0.1>1 recv:B1.0<1@1 ) B0.0 recv:B1.1<1@1 B0.1 reduce:0 step
+rank 1: recv:F0.0<0 F1.0 B1.0 ( send:B1.0>0@1 recv:F0.1<0 ) F1.1 B1.1 send:B1.1>0@1 reduce:1 step
+"""
+SHARDED = """\
+0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0WAIT_SEND_F0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,0RESHARD
+1RECV_F0,1UNSHARD,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,1WAIT_SEND_B0
+"""
+FROZEN = """\
+schedule frozen(p = 3, m = 2)
+stage s in 0 .. p on rank s
+frozen 0
+rank r { repeat m { F } repeat m { B } }
+"""
+READS = """\
+schedule reads(p = 3, m = 2)
+stage s in 0 .. p on rank s
+stage 2 on rank 2 reads 1, 0
+rank r { repeat m { F } repeat m { B } }
+"""
+NEW = {"batched_p2_m2": ".txt", "sharded_p2_m1": ".csv", "frozen_p3_m2": ".ps", "reads_p3_m2": ".ps"}
+TEXTS = dict(zip(NEW, (BATCHED, SHARDED, FROZEN, READS), strict=True))
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(40))
 VALIDATOR = {
     version: Draft202012Validator(json.loads(asset("emit", f"v{version}", "stream.schema.json").read_text("utf-8")))
@@ -186,6 +209,55 @@ def test_a_stream_emitted_again_is_the_same(name: str, version: int) -> None:
     for other in TARGET:
         emission = emissions.emit(Source("any.json", text_of(name, other)), Options(), TARGET[version])
         assert "".join(emission.pieces()) == text_of(name, version)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_what_version_2_alone_can_say(name: str, update_golden: bool) -> None:
+    """Batches and communicators, torch's own actions, frozen stages, who reads whom: bytes, schema, and back."""
+    path = EMIT / "v2" / f"{name}.json"
+    source = Source(name.partition("_")[0] + NEW[name], TEXTS[name])
+    emission = emissions.emit(source, Options(), "stream")
+    assert emission.report.ok, str(emission.report)
+    made = "".join(emission.pieces())
+    if update_golden:
+        path.write_text(made, "utf-8")
+
+    assert made == path.read_text("utf-8")
+    assert [at for at, schema in VALIDATOR.items() if schema.is_valid(json.loads(made))] == [2]
+    again = emissions.emit(Source(path.name, made), Options(), "stream")
+    assert again.report.ok and "".join(again.pieces()) == made
+    refused = emissions.emit(Source(path.name, made), Options(), "stream-1").report
+    assert {str(x.code) for x in refused.diagnostics} == {"PS814"}
+
+
+# The order notation
+
+
+def test_the_page_of_the_notation_has_every_word() -> None:
+    """Each row of emit/v2/README.md: the word is read as the instruction beside it, and written again as that word."""
+    page = (EMIT / "v2" / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| `(\{[^`]*\})` \|", page, re.MULTILINE)
+    placement = Placement(np.arange(4, dtype=np.int32)[None], np.zeros(2, dtype=np.int32), 4, ("",))
+    named = set()
+    for word, text in rows:
+        found = [made for x in _words(word) for made in _instructions(*x)]
+        program = Program.from_instructions([found, [], [], []], placement)
+        assert order_write.write_program(program).split("\n")[0] == f"rank 0: {word}"
+        (one,) = slowly(program, {}).ranks[0]
+        assert stream.instruction_text(one, 1) == text
+        named |= {x.op for x in (one, *one.parts)}
+    assert named == set(stream.FIELDS)
+
+
+def _words(word: str) -> list[tuple[str, bool]]:
+    """The words of a batch, each with whether it is in it."""
+    return [(x, word[0] == "(") for x in word.strip("( )").split()]
+
+
+def _instructions(word: str, batched: bool) -> tuple[Instruction, ...]:
+    found = order_text.read_word(word, 0 if batched else -1)
+    assert isinstance(found, tuple), found
+    return found
 
 
 # Written

@@ -7,7 +7,7 @@
     wait:F0.1                                      until that send is done
     reduce:2   wait:2   sync:2=5   step            gradients of stage 2; the copies of stage 2 here and on rank 5
     unshard:2   reshard:2                          the parameters of stage 2
-    ( send:F0.1>1 recv:B1.0<1 )                    one fused batch
+    ( send:F0.1>1 recv:B1.0<1 )                    one fused batch: emit/v2/README.md has all words
 
 A message is named by what *produced* it, on both sides, so the two ends of a message bear one name. Lines that begin
 with ``#`` are comments. A message on another communicator than 0 ends in ``@`` and its number.

@@ -1,4 +1,4 @@
-"""The words of the order notation, a row each, and orders written in them (`formats.order_text` reads them).
+"""The words of the order notation (``emit/v2/README.md``), a row each, and orders written in them.
 
 A message is named by what made it, on both sides, so the two ends of a message bear one name; a gradient bears the
 letter B, whether B or I made it.

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError, printable
+from pipesched.runtime.errors import BOUNDARY, UNSUPPORTED, Fault, Place, RunError, printable
 from pipesched.runtime.exchange import everybody
 from pipesched.runtime.messages import Message
 from pipesched.runtime.reduce import Held, Tied, holders
@@ -26,7 +26,7 @@ from pipesched.runtime.replicas import replicated
 from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, taken, tensors_of
 from pipesched.runtime.supported import unsupported
 from pipesched.runtime.transport import Channel
-from pipesched.stream import BATCH, Stream
+from pipesched.stream import BATCH, SINCE_2, Stream
 
 
 class NotReplicated(UserWarning):
@@ -36,11 +36,15 @@ class NotReplicated(UserWarning):
 def check_modules(
     stream: Stream, modules: Mapping[Held, nn.Module], rank: int, group: dist.ProcessGroup | None
 ) -> None:
-    """Whether this rank has its stages, and the group its ranks.
+    """Whether the stream is one that is executed, this rank has its stages, and the group its ranks.
 
     Raises:
+        RunError: PS831, what the stream says that is not executed.
         ValueError: which stages are missing or too many; both sizes.
     """
+    if wrong := beyond(stream):
+        help = "run a schedule without it, or the stream on a runtime of yours"
+        raise RunError(Fault(UNSUPPORTED, f"{stream.name}: {wrong} is not executed", Place(0), (), help))
     if not 0 <= rank < len(stream.ranks):
         raise ValueError(f"rank {rank}: the stream has ranks 0 to {len(stream.ranks) - 1}")
     if set(modules) != set(stream.held_by(rank)):
@@ -48,6 +52,13 @@ def check_modules(
         raise ValueError(f"rank {rank} holds the (route, stage) {held}; modules were given for {given}")
     if len(stream.ranks) > 1 and dist.get_world_size(group) != len(stream.ranks):
         raise ValueError(f"the stream has {len(stream.ranks)} ranks, the group {dist.get_world_size(group)}")
+
+
+def beyond(stream: Stream) -> str | None:
+    """What a stream says that is not executed, if anything."""
+    if stream.reads:
+        return "a stage that reads others than the one before it"
+    return next((str(x) for rank in stream.ranks for x in rank if x.op in SINCE_2 and x.op != BATCH), None)
 
 
 def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
