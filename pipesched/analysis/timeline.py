@@ -180,10 +180,16 @@ def run_events(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
     """
     size, cut = len(slots.cost), slots.cut.tolist()
     (need, delay), *second = slots.inputs
-    other: dict[int, tuple[int, int]] = {}  # by slot: the input of the second part of a pair, and its delay
+    more: dict[int, list[tuple[int, int]]] = {}  # by slot, the inputs besides: whose, and the delay
     for producers, delays in second:
         pair = np.flatnonzero(producers < size)
-        other = dict(zip(pair.tolist(), zip(producers[pair].tolist(), delays[pair].tolist(), strict=True), strict=True))
+        for i, producer, lag in zip(pair.tolist(), producers[pair].tolist(), delays[pair].tolist(), strict=True):
+            more[i] = [(producer, lag)]
+    if slots.further is not None:
+        producers, delays, begins = slots.further
+        consumer = np.repeat(np.arange(size), np.diff(begins))
+        for i, producer, lag in zip(consumer.tolist(), producers.tolist(), delays.tolist(), strict=True):
+            more.setdefault(i, []).append((producer, lag))
     end = [-1] * size + [0]  # the last is of an absent input
     order: list[int] = []
 
@@ -197,11 +203,11 @@ def run_events(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:
             arrival = end[producer] + lag
             if arrival > now:
                 now = arrival
-            if i in other:
-                producer, lag = other[i]
-                if end[producer] < 0:
-                    yield producer
-                now = max(now, end[producer] + lag)
+            if i in more:
+                for producer, lag in more[i]:
+                    if end[producer] < 0:
+                        yield producer
+                    now = max(now, end[producer] + lag)
             end[i] = now = now + cost
             order.append(i)
             if i in waiting:
