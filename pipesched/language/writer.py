@@ -155,7 +155,7 @@ def _costs(costs: Costs) -> Iterator[Line]:
 def _cost(cost: Cost) -> str:
     if isinstance(cost, Grid):
         message = f"a cost differs from microbatch to microbatch, {cost}, and a table of numbers has no words"
-        raise fail(Code.TARGET, message, help="keep the costs in a file for --costs, and write the order alone")
+        raise fail(Code.TARGET, message, help="`pipesched order FILE` writes the order; --costs takes a file of costs")
     if isinstance(cost, tuple):
         return f"[{', '.join(map(_cost, cost))}]"
     number = shown(cost)

@@ -97,7 +97,7 @@ def _copy(key: str) -> Callable[[Mapping[str, Cost]], Cost]:
 
 
 def _half(known: Mapping[str, Cost]) -> Cost:
-    return _each(lambda x, _: x * Fraction(1, 2), known["B"], known["B"])
+    return _each(mul, known["B"], Fraction(1, 2))
 
 
 RULES = (

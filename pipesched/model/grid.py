@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from operator import add, mul
+from operator import add, mul, sub
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from pipesched.model.columns import Ints
 from pipesched.model.numbers import plain, shown
 
 _WIDEST = 2.0**62
+_ARRAYS: dict[Callable[..., Fraction], Callable[[Ints, Ints], Ints]] = {add: np.add, sub: np.subtract, mul: np.multiply}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +114,7 @@ class Grid:
             a, b = a * (scale // self.scale), b * (scale // other.scale)
         else:
             _require_narrow(float(self.most_whole) * float(other.most_whole))
-        made: Ints = np.multiply(a, b) if function is mul else np.add(a, b) if function is add else np.subtract(a, b)
-        return reduced(made, scale)
+        return reduced(_ARRAYS[function](a, b), scale)
 
     @property
     def most_whole(self) -> int:

@@ -298,14 +298,16 @@ def share(placement: Placement) -> Fraction:
 def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
     """A makespan below which there is no order; None where the optimizer's problem does not cover the schedule.
 
-    It does not where operations are missing, where there are no backwards, where stages are frozen or are no chain, or
-    where pairs or full backwards are given another time than that of their parts.
+    It does not where operations are missing, where there are no backwards, where stages are frozen or are no chain,
+    where costs differ from microbatch to microbatch or these are slices, or where pairs or full backwards are given
+    another time than that of their parts.
     """
     if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None
     mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
     plain = schedule.placement.chain and not schedule.placement.frozen
+    plain &= not costs.by_microbatch and schedule.slices == 1
     if shorter or schedule.forward_only or not plain or len(schedule) > _BOUNDED:
         return None
     from pipesched.optimizer.instance import Instance

@@ -114,7 +114,7 @@ def _missing(
 
 def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
     """Sizes, then the ranks of stages, that are not the same."""
-    for name in ("ranks", "stages", "microbatches"):
+    for name in ("ranks", "stages", "microbatches", "slices"):
         if getattr(a, name) != getattr(b, name):
             yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"
     one, two = a.placement, b.placement

@@ -51,6 +51,7 @@ def _larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         | made(ast.Unary, st.sampled_from(["-", "not"]), inner)
         | made(ast.Conditional, inner, inner, inner)
         | made(ast.Call, names, some(inner))
+        | made(ast.Entry, names, inner)
     )
 
 
@@ -90,7 +91,9 @@ costs = made(
         st.builds(
             lambda name, values: ast.Cost(NOWHERE, name, *values),
             st.sampled_from([*LETTERS, "C", "FB", "other"]),
-            st.tuples(expressions, st.none()) | st.tuples(st.none(), some(expressions, least=1)),
+            st.tuples(expressions, st.none())
+            | st.tuples(st.none(), some(expressions, least=1))
+            | st.tuples(expressions, st.none(), some(names, 2, 1)),
         ),
         least=1,
     ),
@@ -101,12 +104,13 @@ items = (
     | lets
     | stages
     | st.builds(lambda ends: ast.Frozen(NOWHERE, *ends), formula | single)
+    | made(ast.Slices, expressions)
     | made(ast.Rank, expressions, some(statements | rules, 5))
     | costs
     | made(ast.Claim, expressions, releases, maybe)
 )
 documents = st.none() | st.text(st.sampled_from("ab \n#{}'é"), max_size=30)
-parameters = some(made(ast.Parameter, names, maybe))
+parameters = some(made(ast.Parameter, names, maybe, maybe))
 files = made(ast.File, names, parameters, documents, some(items, 6), st.none() | texts)
 
 
@@ -121,6 +125,8 @@ def words(node: Any, level: int = LOOSEST) -> list[str]:
             return [name]
         case ast.Call(function=function, arguments=arguments):
             return [function.id, "(", *listed(arguments), ")"]
+        case ast.Entry(list=name, index=index):
+            return [name.id, "[", *words(index), "]"]
         case ast.Unary(operator=operator, operand=operand):
             own = MINUS if operator == "-" else LEVEL["not"]
             return bracketed([operator, *words(operand, own)], own, level)
@@ -178,8 +184,9 @@ def item(node: Any) -> list[str]:
         case ast.File(name=name, parameters=parameters, documentation=text, items=items_, title=title):
             head = ["schedule", name.id, *quoted(title), "(", *listed(parameters), ")", *quoted(text)]
             return [*head, *(word for part in items_ for word in words(part))]
-        case ast.Parameter(name=name, default=default):
-            return [name.id, *([] if default is None else ["=", *words(default)])]
+        case ast.Parameter(name=name, default=default, size=size):
+            entries = [] if size is None else ["[", *words(size), "]"]
+            return [name.id, *entries, *([] if default is None else ["=", *words(default)])]
         case ast.Require(condition=condition, message=message):
             return ["require", *words(condition), *([] if message is None else [",", *quoted(message)])]
         case ast.Stages(
@@ -194,12 +201,15 @@ def item(node: Any) -> list[str]:
         case ast.Frozen(variable=variable, low=low, high=high):
             ends = words(low) if variable is None else [variable.id, "in", *words(low), "..", *words(high)]
             return ["frozen", *ends]
+        case ast.Slices(count=count):
+            return ["slices", *words(count)]
         case ast.Rank(rank=rank, body=body):
             return ["rank", *words(rank), *block(body)]
         case ast.Costs(entries=entries):
             return ["costs", *listed(entries)]
-        case ast.Cost(name=name, value=value, values=values):
-            return [name, "=", *(words(value) if values is None else ["[", *listed(values), "]"])]
+        case ast.Cost(name=name, value=value, values=values, of=of):
+            known = ["[", *listed(of), "]"] if of else []
+            return [name, *known, "=", *(words(value) if values is None else ["[", *listed(values), "]"])]
         case ast.Claim(claim=claim, release=release, condition=condition):
             rule = [] if release is None else ["release", *release.replace(":", " : ").replace("/", " / ").split()]
             return ["claim", *words(claim), *rule, *([] if condition is None else ["when", *words(condition)])]
