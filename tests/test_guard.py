@@ -33,16 +33,22 @@ FAULTS: dict[Trouble, tuple[str, int, str]] = {
     Trouble("leaves", (1,)): ("PS836", 1, "rank 1 has left after 2 steps, and rank "),
     Trouble("never begins", (1,)): ("PS823", 0, "rank 0 cannot begin: RuntimeError: "),
     Trouble("raises", (1,)): ("PS825", 1, f"ValueError: ?[31m{OWN}\n --> rank 1, step 3\n"),
+    Trouble("evaluation raises", (1,)): (
+        "PS825",
+        1,
+        f"ValueError: ?[31m{OWN}\n --> rank 1, step 6, instruction 2 (1F0)\n",
+    ),
     Trouble("interrupted", (0,)): ("PS825", 0, "KeyboardInterrupt\n"),
     Trouble("exits", (1,)): ("PS825", 1, "SystemExit: 0\n"),
     Trouble("vanishes", (0,), 3): ("PS823", 0, f"rank 0 is gone: {LEFT}"),
 }
 
-# No fault: a slow rank, slow loaders, two guards, and processes that stop for a while, even all of them for long.
+# No fault: a slow rank, slow loaders, two guards, evaluations; processes that stop for a while, even all for long.
 HEALTHY = [
     Trouble("slow", (1,), timeout=4.0),
     Trouble("all load slowly", (0, 1), timeout=SOON),
     Trouble("twice", ()),
+    Trouble("evaluates", ()),
     Trouble("stopped", (0,), 3, timeout=8.0, resume=2.0),
     Trouble("stopped between", (0, 1), timeout=SOON, resume=3.0),
 ]

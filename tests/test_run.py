@@ -329,19 +329,15 @@ def train(folder: Path, script: str) -> list[str]:
 
 def test_the_script_of_the_readme(tmp_path: Path) -> None:
     """The script of the guide trains under torchrun: two processes, loss falling."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*command, *train(tmp_path, *blocks("pipesched/README.md", "py"))],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(TOP), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    words = train(tmp_path, *blocks("pipesched/README.md", "py"))
+    agent = forks().Process(target=harness.torchrun, args=(str(tmp_path), *words))
+    agent.start()
+    agent.join(120)
+    agent.kill()
 
-    losses = [float(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if line.startswith("step ")]
-    assert done.returncode == 0, done.stderr
+    output = (tmp_path / "output").read_text("utf-8")
+    losses = [float(line.rpartition(" ")[2]) for line in output.splitlines() if line.startswith("step ")]
+    assert agent.exitcode == 0, output
     assert len(losses) == 10
     assert losses[-1] < losses[0]
 

@@ -130,6 +130,19 @@ def script(rank: int, size: int, folder: str, *arguments: str) -> None:
     runpy.run_path(arguments[0], run_name="__main__")
 
 
+def torchrun(folder: str, *arguments: str) -> None:
+    """A process: torchrun with two ranks in the folder, which are forked from it; their output goes to a file there."""
+    from torch.distributed.run import main
+
+    os.chdir(folder)
+    output = os.open("output", os.O_CREAT | os.O_WRONLY)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    forked = ["--run-path", "--start-method", "fork"]  # as without these, but torch is imported once
+    main(["--standalone", "--nproc-per-node", "2", *forked, str(Path(arguments[0]).absolute()), *arguments[1:]])
+
+
 def _serve(rank: int, pipe: Connection) -> None:
     """What a process does: join the group of a case, call it, answer."""
     import torch

@@ -69,6 +69,7 @@ class Loop:
         self.rank, self.given, self.folder = rank, given, folder
         self.has = rank in given.ranks
         self.number = -1
+        self.evaluates = False
         self.others: Any = None
 
     def come(self) -> bool:
@@ -123,11 +124,17 @@ class Loop:
                 if self.given.kind == "leaves" and self.come():
                     break
                 runtime.step(inputs, targets)
+                if self.given.kind.startswith("evaluat"):
+                    self.evaluates = True
+                    runtime.evaluate(inputs, targets)
+                    self.evaluates = False
                 self.optimizer()
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         if self.given.kind == "loss sleeps" and self.come():
             time.sleep(FOREVER)
+        if self.given.kind == "evaluation raises" and self.evaluates and self.come():
+            raises()
         return squared(output, target)
 
     def before(self, instruction: Instruction, index: int) -> None:
