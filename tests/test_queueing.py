@@ -17,26 +17,33 @@ from pipesched.__main__ import main
 from pipesched.analysis.communication import parse_model
 from pipesched.compile import lower
 from pipesched.model.costs import Costs
+from pipesched.model.grid import Grid
 from pipesched.model.program import Program
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.random_programs import random_program
-from tests.oracles import queues, simulate
+from tests.oracles import queues
 from tests.oracles.explorer import MODELS
 
 POSTED = ("one-stream", "pair-stream", "async")
 
 
-def costs(rng: random.Random, stages: int) -> Costs:
-    """Of every kind, by stage; at times for nothing, and the message too."""
+def costs(rng: random.Random, program: Program) -> tuple[Costs, queues.Cost]:
+    """Of every kind, by stage, or by stage and microbatch; at times for nothing. As given, and looked up."""
+    finer = rng.random() < 0.5
+    microbatches = program.placement.microbatches
 
-    def row() -> tuple[Fraction, ...]:
-        return tuple(Fraction(rng.choice((0, 1, 1, 2, 3, 5)), rng.choice((1, 2))) for _ in range(stages))
+    def rows() -> list[list[Fraction]]:
+        each = [[Fraction(rng.choice((0, 1, 1, 2, 3, 5)), rng.choice((1, 2))) for _ in range(microbatches)]]
+        each += [[rng.choice(each[0])] * microbatches for _ in range(program.stages - 1)]
+        return each if finer else [[row[0]] * microbatches for row in each]
 
-    given = {key: row() for key in "FIWBC"}
-    return Costs({**given, "FB": row()} if rng.random() < 0.5 else given)
+    kinds = [*"FIWBC", *(["FB"] if rng.random() < 0.5 else [])]
+    table = {kind: rows() for kind in kinds}
+    given = {kind: Grid.of(x) if finer else tuple(row[0] for row in x) for kind, x in table.items()}
+    return Costs(given), lambda kind, stage, microbatch: table[kind][stage][microbatch] if kind in table else None
 
 
 def found(program: Program, model: str, given: Costs) -> Fraction | None:
@@ -49,10 +56,9 @@ def test_random_programs_take_as_long_as_their_queues_do(first: int) -> None:
     for seed in range(first, first + 100):
         rng = random.Random(seed)
         program = random_program(rng)
-        given = costs(rng, program.stages)
-        rows = simulate.rows(given, program.stages)
+        given, cost = costs(rng, program)
         for model in MODELS:
-            assert found(program, model, given) == queues.makespan(program, model, rows), (seed, model)
+            assert found(program, model, given) == queues.makespan(program, model, cost), (seed, model)
 
 
 def fused(rng: random.Random, program: Program) -> Program:
@@ -78,11 +84,10 @@ def test_right_programs_take_as_long_as_their_queues_do() -> None:
     for seed in range(deep(60)):
         rng = random.Random(seed)
         program = fused(rng, lower(strategies.random_schedule(seed, ranks=3, microbatches=3)))
-        given = costs(rng, program.stages)
-        rows = simulate.rows(given, program.stages)
+        given, cost = costs(rng, program)
         for model in MODELS:
             time = found(program, model, given)
-            assert time == queues.makespan(program, model, rows), (seed, model)
+            assert time == queues.makespan(program, model, cost), (seed, model)
             if time is not None:
                 ideal = Analysis(program.computes, given).makespan
                 assert time >= ideal

@@ -30,5 +30,5 @@ def makespan(graph: EventGraph, ticks: Ticks) -> int | None:
     cost = np.zeros(graph.nodes, dtype=np.int64)
     cost[np.flatnonzero(computes(program.op))] = slot_costs(program.computes, ticks)
     sent = np.flatnonzero(graph.way >= 0)
-    cost[graph.way[sent]] = ticks.message[np.clip(program.stage[sent], 0, program.stages - 1)]
+    cost[graph.way[sent]] = ticks.delays(program.stage[sent], program.microbatch[sent])
     return max(graph.times(cost)[size : size + program.ranks], default=0)

@@ -15,15 +15,18 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
+from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from tests.oracles.explorer_script import End, Line, Script
-from tests.oracles.simulate import Costs, slot_cost
 
 Queue: TypeAlias = deque[set[End]]
+Cost: TypeAlias = Callable[[str, int, int], Fraction | None]
+"""Of a kind, a stage and a microbatch; FB by the F, None where it is the sum; C by the stage that sends."""
 
 
 @dataclass
@@ -41,7 +44,7 @@ class Play:
 
     script: Script
     model: str
-    costs: Costs
+    cost: Cost
     ranks: list[Rank] = field(default_factory=list)
     posted: set[End] = field(default_factory=set)
     served: set[End] = field(default_factory=set)
@@ -122,12 +125,13 @@ class Play:
 
     def _cost(self, number: int, line: Line) -> Fraction:
         """Of the computes of a line."""
-        listed = self.script.lists[number]
-        slot = [i for i in range(line.first, len(listed)) if listed[i].op.compute]
-        if not slot or slot[0] != line.first:
+        slot = self.script.lists[number][line.first : line.first + 2]
+        if not slot or not slot[0].op.compute:
             return Fraction(0)
-        pair = len(slot) > 1 and slot[1] == line.first + 1 and listed[slot[1]].second
-        return slot_cost(listed, slot[: 2 if pair else 1], self.costs)  # type: ignore[arg-type]
+        first, *second = slot if len(slot) > 1 and slot[1].op.compute and slot[1].second else slot[:1]
+        whole = self.cost("FB", first.stage, first.microbatch) if second and second[0].op is Op.B else None
+        parts = [self.cost(x.op.name, x.stage, x.microbatch) for x in (first, *second)]
+        return whole if whole is not None else sum((x for x in parts if x is not None), Fraction(0))
 
     def _post(self, line: Line) -> None:
         """The ends of a line are there to be served; those of one queue as one element of it."""
@@ -164,9 +168,8 @@ class Play:
         return self._take() or found
 
     def _latency(self, send: End) -> Fraction:
-        row = self.costs["C"]
-        assert row is not None
-        return row[self.script.instruction(send).stage]
+        x = self.script.instruction(send)
+        return self.cost("C", x.stage, x.microbatch) or Fraction(0)
 
     def _arrive(self, send: End, receive: End) -> None:
         """A message leaves both queues; an element leaves with its last."""
@@ -207,6 +210,6 @@ class Play:
         return found
 
 
-def makespan(program: Program, model: str, costs: Costs) -> Fraction | None:
+def makespan(program: Program, model: str, cost: Cost) -> Fraction | None:
     """How long a program takes, None if it never ends."""
-    return Play(Script(program), model, costs).run()
+    return Play(Script(program), model, cost).run()
