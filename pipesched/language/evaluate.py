@@ -21,7 +21,7 @@ from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.claims import Facts, Verdict, judge_all
-from pipesched.language.execution import Budget, Halt, pure, report
+from pipesched.language.execution import Budget, pure, reported
 from pipesched.language.placement_lines import place
 from pipesched.language.rank_programs import Programs
 from pipesched.language.scope import LONG, MANY
@@ -65,8 +65,9 @@ class Unit:
         Raises:
             PipeschedError: PS2xx, with the place; PS209, the file refuses them.
         """
-        _, names, _, placement = _placed(self.checked, {**self.schedule.parameters, **lists}, max_ops)
-        return _costs(self.checked, names, placement)
+        with reported(self.checked.file.span.source):
+            _, names, _, placement = _placed(self.checked, {**self.schedule.parameters, **lists}, max_ops)
+            return _costs(self.checked, names, placement)
 
     def judge(self, facts: Facts) -> list[Verdict]:
         """The verdict on every claim, in the order of the file."""
@@ -88,11 +89,12 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.
     """
-    budget, names, values, placement = _placed(checked, parameters, max_ops)
-    costs = _costs(checked, names, placement)
-    slices = _slices(checked, names, placement)
-    programs = Programs(checked, names, placement, budget, max_ops, costs, slices)
-    keys, second = programs.run()
+    with reported(checked.file.span.source):
+        budget, names, values, placement = _placed(checked, parameters, max_ops)
+        costs = _costs(checked, names, placement)
+        slices = _slices(checked, names, placement)
+        programs = Programs(checked, names, placement, budget, max_ops, costs, slices)
+        keys, second = programs.run()
     op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
     if placement.frozen:
         op, kept = _wanted(checked, placement, op, programs.sites, keys)
@@ -127,7 +129,8 @@ def placement_at(checked: Checked, parameters: Mapping[str, Value], *, max_ops: 
     Raises:
         PipeschedError: PS2xx, with the place.
     """
-    return _placed(checked, parameters, max_ops)[3]
+    with reported(checked.file.span.source):
+        return _placed(checked, parameters, max_ops)[3]
 
 
 def _placed(
@@ -137,8 +140,13 @@ def _placed(
     budget = Budget.of(max_ops)
     names = pure(budget)
     values = _parameters(checked, parameters, names, max_ops)
-    _routes(checked, names)
-    _steps(checked, names)
+    routes = dict.fromkeys(line.node.route.id for line in checked.stages if line.node.route)
+    names.update({f"v_{name}": number for number, name in enumerate(routes)})
+    for node, code in checked.steps:
+        if isinstance(node, ast.Let):
+            exec(code, names)
+        elif not eval(code, names):
+            raise _requires(node, names, checked)
     return budget, names, values, place(checked, names, max_ops)
 
 
@@ -159,9 +167,9 @@ def _parameters(checked: Checked, given: Mapping[str, Value], names: dict[str, A
         raise fail(Code.USAGE, f"parameter `{long[0]}` has more than {DIGITS} digits")
     values: dict[str, Value] = {}
     for name, default in known.items():
-        value = given[name] if name in given else _eval(default, names, checked)
+        value = given[name] if default is None or name in given else eval(default, names)
         if name in checked.sizes:
-            value = _list(checked, name, _eval(checked.sizes[name], names, checked), value, max_ops, name in given)
+            value = _list(checked, name, eval(checked.sizes[name], names), value, max_ops, name in given)
         elif isinstance(value, tuple):
             message = f"parameter `{name}` is one number; {len(value)} were given"
             raise fail(Code.LIST, message, help="one size at a time, or declare a list: `name[m]`")
@@ -194,31 +202,6 @@ def _unknown(name: str, checked: Checked) -> Diagnostic:
     return Diagnostic(Code.PARAMETER_UNKNOWN, message, (Label(checked.file.name.span, f"takes {takes}"),), (), help)
 
 
-def _routes(checked: Checked, names: dict[str, Any]) -> None:
-    routes = dict.fromkeys(line.node.route.id for line in checked.stages if line.node.route)
-    names.update({f"v_{name}": number for number, name in enumerate(routes)})
-
-
-def _eval(code: CodeType | None, names: dict[str, Any], checked: Checked) -> Any:
-    assert code is not None
-    try:
-        return eval(code, names)
-    except (ZeroDivisionError, Halt) as error:
-        raise report(error, checked.file.span.source) from None
-
-
-def _steps(checked: Checked, names: dict[str, Any]) -> None:
-    """Run lets and requires in the order of the text."""
-    for node, code in checked.steps:
-        if isinstance(node, ast.Let):
-            try:
-                exec(code, names)
-            except (ZeroDivisionError, Halt) as error:
-                raise report(error, checked.file.span.source) from None
-        elif not _eval(code, names, checked):
-            raise _requires(node, names, checked)
-
-
 def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> PipeschedError:
     used = [x for x in sorted(ast.names_in(node.condition)) if isinstance(names.get(f"v_{x}"), int | tuple)]
     values = ", ".join(f"{x} = {render.size(names[f'v_{x}'])}" for x in used)
@@ -234,7 +217,7 @@ def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> Pip
 def _slices(checked: Checked, names: dict[str, Any], placement: Placement) -> int:
     """How many microbatches side by side are the slices of one sequence: 1 where the file has no `slices`."""
     for node, code in checked.slices:
-        count: int = _eval(code, names, checked)
+        count: int = eval(code, names)
         label = Label(node.span, f"slices of a sequence: {count}")
         if count < 1:
             raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="it has at least one")
@@ -252,18 +235,14 @@ def _slices(checked: Checked, names: dict[str, Any], placement: Placement) -> in
     return 1
 
 
-def _by_formula(checked: Checked, entry: ast.Cost, code: CodeType, names: dict[str, Any], placement: Placement) -> Cost:
+def _by_formula(entry: ast.Cost, code: CodeType, names: dict[str, Any], placement: Placement) -> Cost:
     """``F[s, i] = e``: as few numbers as the names that e uses let differ."""
     assert entry.value is not None
     used = ast.names_in(entry.value)
     differs = [name.id in used for name in entry.of] + [False]
     stages = placement.stages if differs[0] else 1
     microbatches = placement.microbatches if differs[1] else 1
-    try:
-        rows = eval(code, names)(range(stages), range(microbatches), stages * microbatches)
-    except (ZeroDivisionError, Halt) as error:
-        raise report(error, checked.file.span.source) from None
-    made = Grid.of(rows)
+    made = Grid.of(eval(code, names)(range(stages), range(microbatches), stages * microbatches))
     if made.even:
         return made.column if stages > 1 else made.column[0]
     return Grid(np.broadcast_to(made.whole, (placement.stages, microbatches)), made.scale)
@@ -276,10 +255,10 @@ def _costs(checked: Checked, names: dict[str, Any], placement: Placement) -> Cos
     for entry, codes in checked.costs:
         wrong = "given twice" if entry.name in given else ""
         if entry.of:
-            cost = _by_formula(checked, entry, codes[0], names, placement)
+            cost = _by_formula(entry, codes[0], names, placement)
             wrong = wrong or ("negative" if least(cost) < 0 else "")
         else:
-            values = tuple(Fraction(_eval(code, names, checked)) for code in codes)
+            values = tuple(Fraction(eval(code, names)) for code in codes)
             wrong = wrong or ("negative" if min(values) < 0 else "")
             if entry.value is None and len(values) != stages:
                 wrong = f"a list of {len(values)}; there are {stages} stages"

@@ -8,7 +8,8 @@ bindings, read from the frames.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -108,6 +109,19 @@ class Loop:
     name: str
     start: int
     end: int
+
+
+@contextmanager
+def reported(source: Source) -> Iterator[None]:
+    """What translated code raises in here is reported at its place in the source.
+
+    Raises:
+        PipeschedError: PS2xx, with the place and the bindings.
+    """
+    try:
+        yield
+    except (ZeroDivisionError, Halt) as error:
+        raise report(error, source) from None
 
 
 def report(error: BaseException, source: Source, what: str = "", loops: Sequence[Loop] = ()) -> PipeschedError:

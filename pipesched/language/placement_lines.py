@@ -12,7 +12,6 @@ import numpy as np
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
-from pipesched.language.execution import Halt, report
 from pipesched.language.layout import Line
 from pipesched.language.parser import grammar
 from pipesched.language.scope import BUILTINS
@@ -48,8 +47,8 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
 
     Raises:
         PipeschedError: PS210, more operations than max_ops; PS215, PS216, PS223, a placement that is none.
+        Halt, ZeroDivisionError: an expression without a value.
     """
-    source = checked.file.span.source
     if not checked.stages:
         raise fail(
             Code.PLACEMENT,
@@ -59,12 +58,9 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
         )
     routes: dict[str, Route] = {}
     for line in checked.stages:
-        try:
-            _line(line, routes, names, max_ops)
-            if sum(len(route.rank_of) for route in routes.values()) > most_stages(max_ops):
-                raise _too_many_stages(most_stages(max_ops), line.node.span)
-        except (ZeroDivisionError, Halt) as error:
-            raise report(error, source) from None
+        _line(line, routes, names, max_ops)
+        if sum(len(route.rank_of) for route in routes.values()) > most_stages(max_ops):
+            raise _too_many_stages(most_stages(max_ops), line.node.span)
     found = list(routes.values())
     ranges = _ranges(found, names.get("v_m"))
     stages = _stages(found)
@@ -86,10 +82,7 @@ def _frozen(checked: Checked, names: dict[str, Any], stages: int) -> tuple[int, 
     """The stages of all `frozen` lines."""
     found: set[int] = set()
     for node, ends in checked.frozen:
-        try:
-            low, *rest = (eval(code, names) for code in ends)
-        except (ZeroDivisionError, Halt) as error:
-            raise report(error, checked.file.span.source) from None
+        low, *rest = (eval(code, names) for code in ends)
         high = rest[0] if rest else low + 1
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"

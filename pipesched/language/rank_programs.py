@@ -115,10 +115,7 @@ class Programs:
         own: dict[int, RankCode] = {}
         for code in self.checked.ranks:
             if code.literal is not None:
-                try:
-                    rank = int(eval(code.literal, self.names))
-                except (ZeroDivisionError, Halt) as error:
-                    raise report(error, self._source) from None
+                rank = int(eval(code.literal, self.names))
                 label = Label(code.node.rank.span, f"this is rank {rank}")
                 if not 0 <= rank < self.placement.ranks:
                     raise fail(

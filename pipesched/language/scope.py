@@ -67,7 +67,7 @@ _NO_SUCH = {
     "True": "write `true`",
     "False": "write `false`",
     "None": "every value is a number, or true or false",
-    "len": "a list has as many entries as its declaration says, such as m",
+    "len": "there are no lists but parameters, each as long as its declaration says, such as m",
     "range": "a range is written `low .. high`, and only behind `in`",
     **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
 }
