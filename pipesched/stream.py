@@ -35,8 +35,8 @@ BATCH = "BATCH"
 DEFAULTS: Mapping[str, int] = {"other": -1, "communicator": 0}
 """Fields that are left out where they have this value."""
 
-SINCE_2 = frozenset((BATCH, "WAIT_SEND_F", "WAIT_SEND_B", "WAIT_REDUCE_GRAD", "UNSHARD", "RESHARD"))
-"""Instructions that version 1 does not have, nor has it fields that may be left out."""
+OF_1 = frozenset(["F", "I", "W", "B", "OVERLAP", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD", "SYNC", "STEP"])
+"""The instructions of version 1, none of whose fields may be left out."""
 
 NEIGHBOUR: Mapping[str, int] = {
     **dict.fromkeys(("SEND_F", "RECV_B", "WAIT_SEND_F"), 1),
@@ -313,7 +313,7 @@ def _route(value: Any, path: str) -> Route:
 
 def _instruction(value: Any, path: str, routes: int, version: int) -> Instruction:
     op = value.get("op") if isinstance(value, dict) else None
-    known = isinstance(op, str) and op in FIELDS and (version > 1 or op not in SINCE_2)
+    known = isinstance(op, str) and op in FIELDS and (version > 1 or op in OF_1)
     _need(known, f"{path}.op", f"no instruction of version {version} is called {op!r}")
     assert isinstance(op, str)
     fields = [name for name in FIELDS[op] if (name != "route" or routes > 1) and (version > 1 or name not in DEFAULTS)]

@@ -21,7 +21,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.stream import (
     FIELDS,
-    SINCE_2,
+    OF_1,
     VERSION,
     Instruction,
     Route,
@@ -119,7 +119,7 @@ def require_words(placement: Placement, program: Program | None, version: int = 
         raise fail(Code.TARGET, message, help="`--target stream` writes version 2, which can")
     if program is None:
         return
-    known = np.array([op.name in FIELDS and (version > 1 or op.name not in SINCE_2) for op in Op])
+    known = np.array([op.name in FIELDS and (version > 1 or op.name in OF_1) for op in Op])
     refused = {
         "it has no such instruction": ~known[program.op],
         "in a batch are sends and receives": (program.group >= 0) & ~(program.sends | program.receives),

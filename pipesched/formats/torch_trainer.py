@@ -20,9 +20,6 @@ from __future__ import annotations
 import json
 import shlex
 
-import numpy as np
-
-from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -49,12 +46,11 @@ def settings(order: Schedule | Program, path: str) -> list[str]:
             "with _PipelineScheduleRuntime._load_csv(path)",
         ]
     each = placement.stages // ranks
-    split = bool(np.any((order.op == Op.I) | (order.op == Op.W)))
     return [
         *_torchtitan(placement, name, path),
         f"NeMo AutoModel: pp_schedule_csv = {json.dumps(path)}, {each} stage{'s' if each > 1 else ''} a rank, "
         f"{microbatches} microbatches",
-        *([_SPLIT] if split else []),
+        *([_SPLIT] if order.split else []),
     ]
 
 

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Column, Ints, rank_column
+from pipesched.model.columns import Column, Ints, among, rank_column
+from pipesched.model.ops import COMPUTES
 from pipesched.model.placement import Placement
 from pipesched.source import Span
 
@@ -88,6 +91,11 @@ class RankLists:
     @cached_property
     def rank(self) -> Column:
         return rank_column(self.start)
+
+    @property
+    def split(self) -> bool:
+        """Whether some backwards are in parts: I and W where others have B."""
+        return bool(np.any(among(self.op, [part for op in COMPUTES for part in op.parts])))
 
     def step(self, index: int) -> int:
         """The position of an entry in its rank's list, from 1."""

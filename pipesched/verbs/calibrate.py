@@ -14,13 +14,10 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 from pathlib import PurePath
 
-import numpy as np
-
 from pipesched.analysis.measured_run import Fit, Measured, fits, running
 from pipesched.diagnostics import Code, fail
 from pipesched.formats import measured_traces as reader
 from pipesched.model.costs import TIMES, Costs
-from pipesched.model.ops import Op
 from pipesched.source import Source
 from pipesched.verbs.tables import table
 
@@ -201,7 +198,7 @@ def _doubts(measured: Measured) -> Iterator[str]:
     """What a reader of the costs must know."""
     seen = running(measured)
     schedule = measured.schedule
-    if not (schedule.forward_only or np.isin(schedule.op, (Op.I, Op.W)).any()):
+    if not (schedule.forward_only or schedule.split):
         yield (
             "every backward ran whole: I and W were not measured, and each counts as half of B; "
             "`optimize --backward fused` needs B alone"

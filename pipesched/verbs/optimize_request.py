@@ -17,7 +17,6 @@ from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_call
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, ranges
-from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
@@ -120,8 +119,7 @@ def _target_at(source: Source, request: Request) -> Target:
         message = f"{schedule.name} runs sequences of {schedule.slices} slices, which cannot be optimized yet"
         raise fail(Code.NOT_OPTIMIZED, message, help="leave `slices` out, or give its placement with --placement")
     _require_right(schedule)
-    fused = not bool(np.any((schedule.op == Op.I) | (schedule.op == Op.W)))
-    fused = fused if request.fused is None else request.fused
+    fused = not schedule.split if request.fused is None else request.fused
     return Target(_instance(request, schedule.placement, costs, fused), loaded, loaded.sizes)
 
 
