@@ -57,7 +57,8 @@ def graph(chart: Chart) -> Graph:
         if kind == "message":
             about["latency"] = float(chart.time(late[source]))
         made.add_edge(names[source], names[target], kind, **about)
-    for rank, (name, at) in stops(chart).items():
+    stops, waits = _cycle(chart)
+    for rank, (name, at) in stops.items():
         new = {
             "label": at,
             "op": "",
@@ -69,25 +70,21 @@ def graph(chart: Chart) -> Graph:
             "end": -1.0,
         }
         made.add_node(name, **({} if name in made else new), cycle=True)
-    for waiting, awaited, sentence in cycle(chart):
+    for waiting, awaited, sentence in waits:
         made.add_edge(waiting, awaited, "cycle", kind="cycle", sentence=sentence)
     if chart.analysis.standstill is not None:
         made.graph["stopped"] = caption.stopped(chart, chart.analysis.standstill)
     return made
 
 
-def stops(chart: Chart) -> dict[int, tuple[str, str]]:
-    """By rank of the cycle: the node at which it stops, an operation or a node of its own, and its name."""
-    names, links = node_names(chart), reversed(chart.analysis.standstill.cycle if chart.analysis.standstill else ())
-    at = {link.blocked.rank: link.blocked for link in links}
-    return {rank: (names[x.operation] if x.operation >= 0 else f"r{rank}stop", x.at) for rank, x in sorted(at.items())}
-
-
-def cycle(chart: Chart) -> list[tuple[str, str, str]]:
-    """Who waits for whom in the cycle, as nodes, and in words."""
-    at = stops(chart)
-    links = chart.analysis.standstill.cycle if chart.analysis.standstill else ()
-    return [(at[x.blocked.rank][0], at[x.other][0], caption.link(x)) for x in links]
+def _cycle(chart: Chart) -> tuple[dict[int, tuple[str, str]], list[tuple[str, str, str]]]:
+    """By rank of the cycle the node at which it stops, an operation or a node of its own, and its name; and who waits
+    for whom in it, as nodes, and in words.
+    """
+    links, names = chart.analysis.standstill.cycle if chart.analysis.standstill else (), node_names(chart)
+    at = {x.blocked.rank: x.blocked for x in reversed(links)}
+    stops = {rank: (names[x.operation] if x.operation >= 0 else f"r{rank}stop", x.at) for rank, x in sorted(at.items())}
+    return stops, [(stops[x.blocked.rank][0], stops[x.other][0], caption.link(x)) for x in links]
 
 
 def graphml(chart: Chart) -> str:
@@ -186,12 +183,13 @@ def _stops(made: graphviz.Digraph, chart: Chart) -> None:
     if chart.analysis.standstill is None:
         return
     made.attr(label=safe(caption.stopped(chart, chart.analysis.standstill), "dot"), fontcolor=ALARM[0], labelloc="t")
-    for rank, (name, at) in stops(chart).items():
+    stops, waits = _cycle(chart)
+    for rank, (name, at) in stops.items():
         made.node(name, safe(at, "dot"), group=str(rank), **_CYCLE)
         last = _last(chart, rank)
         if last and name.endswith("stop"):
             made.edge(last, name, **_LOOKS["order"])
-    for source, target, _ in cycle(chart):
+    for source, target, _ in waits:
         made.edge(source, target, color=ALARM[0], penwidth="3", constraint="false")
 
 
