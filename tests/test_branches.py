@@ -310,7 +310,29 @@ def test_a_later_single_line_replaces_the_whole_line() -> None:
     assert alone.reads == {1: (0, -1)} and alone.rank_of.tolist() == [[0, 1, 0]]
 
 
-@pytest.mark.parametrize("target", ["stream", "torch-csv", "torch-comms"])
+def test_a_stream_says_who_reads_whom() -> None:
+    """What is emitted is read as a program of its own: the same messages by both of their stages, nothing wrong."""
+    for seed in range(deep(40)):
+        rng = random.Random(seed)
+        model = random_model(rng)
+        source = Source("a.ps", text(model, random_orders(model, rng), rng))
+        one = pipesched.verify(source)
+        if not one.ok:
+            continue
+        stream = Source("a.json", pipesched.emit(source))
+        again, loaded = pipesched.verify(stream, costs=one.time.costs), load(stream, Options())
+        assert again.ok and again.messages == one.messages and again.peak == one.peak, (seed, str(again))
+        assert (
+            loaded.program is not None
+            and loaded.schedule.placement.reads == load(source, Options()).schedule.placement.reads
+        )
+        rank_of = model.rank_of
+        assert sent(loaded.program) == Counter(
+            dict.fromkeys(((*x, rank_of[x[1]], rank_of[x[2]]) for x in model.messages()), 2)
+        )
+
+
+@pytest.mark.parametrize("target", ["stream-1", "torch-csv", "torch-comms"])
 def test_what_cannot_say_it_refuses_by_name(target: str) -> None:
     """PS814 of a runtime, PS702 of the optimizer: a wrong file or bound is never written."""
     with pytest.raises(PipeschedError, match=r"PS814.*stage 3 reads stage 2 and stage 0"):
