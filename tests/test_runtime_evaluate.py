@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import random
+import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 import pipesched
+from pipesched import stream
+from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT
+from pipesched.analysis.pairing import pair
+from pipesched.analysis.termination import holds
 from pipesched.compile import lower
+from pipesched.model.ops import Instruction, Op
+from pipesched.model.placement import Placement
+from pipesched.model.program import Program
+from pipesched.runtime.executor import forwards as forwards_of
+from tests.depth import deep
+from tests.makers.random_programs import random_program
 from tests.runtime import evaluated
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import published, stream_of
 from tests.test_forward_only import forwards
 
+MODELS = (STRICT, ONE_STREAM, PAIR_STREAM, ASYNC)
+FORWARD = (Op.F, Op.SEND_F, Op.RECV_F)
 SIZES: dict[str, dict[str, int]] = {
     "1f1b-p1": {"p": 1, "m": 3},
     "1f1b-p2": {"p": 2, "m": 3},
@@ -43,8 +59,8 @@ def test_outputs_are_those_of_the_undivided_model(ranks: Ranks, given: str, scor
     is kept for a backward, and the modes and the gradients that modules have stay.
     """
     schedule, sizes = given.partition("-")[0], SIZES[given]
-    stream = published(lower(forwards(pipesched.load(schedule, **sizes)))) if alone else stream_of(schedule, **sizes)
-    found = ranks.run(sizes["p"], evaluated.evaluated, stream, scored)
+    made = published(lower(forwards(pipesched.load(schedule, **sizes)))) if alone else stream_of(schedule, **sizes)
+    found = ranks.run(sizes["p"], evaluated.evaluated, made, scored)
 
     assert max(one["outputs"] for one in found) <= 1e-12
     assert sum(one["count"] for one in found) == sizes["m"]
@@ -67,3 +83,42 @@ def test_what_is_refused(what: str) -> None:
     """On the rank of the mistake, and before anything is computed."""
     with ranks_of(1) as ranks:
         assert ranks.run(1, evaluated.refused, stream_of("1f1b", p=1, m=2), what) == [REFUSED[what]]
+
+
+def of_stream(lists: list[tuple[stream.Instruction, ...]], placement: Placement) -> Program:
+    """A program from what is published of it."""
+
+    def records() -> Iterator[list[Instruction]]:
+        for order in lists:
+            made = []
+            for group, x in enumerate(order):
+                for part in x.parts or (x,):
+                    batch = group if x.op == stream.BATCH else -1
+                    one = Instruction(Op[part.op], part.stage, part.microbatch, part.peer, batch, part.communicator)
+                    made.append(replace(one, second=x.op == "OVERLAP" and part is x.parts[1]))
+            yield made
+
+    return Program.from_instructions(list(records()), placement)
+
+
+def test_the_forwards_of_what_finishes_finish() -> None:
+    """Under every model: of random programs with batches and communicators whose messages are sent and received as one
+    kind, and the forwards are exactly those of the program, with their messages."""
+    rng = random.Random(5)
+    seen = Counter[str]()
+    while min((seen[str(model)] for model in MODELS), default=0) < deep(60):
+        program = random_program(rng)
+        partner = pair(program).partner.tolist()
+        kinds = [(program[i].op in FORWARD, program[j].op in FORWARD) for i, j in enumerate(partner) if j >= 0]
+        if any(a != b for a, b in kinds):
+            continue
+        lists = published(program).ranks
+        made = [forwards_of(order) for order in lists]
+        kept = [[str(part) for x in order for part in x.parts or (x,)] for order in made]
+        every = [[str(part) for x in order for part in x.parts or (x,)] for order in lists]
+        assert kept == [[x for x in order if re.fullmatch(r"\d+(F|SEND_F|RECV_F)\d+", x)] for order in every]
+        forward = of_stream(made, program.placement)
+        for model in MODELS:
+            if holds(program, model):
+                seen[str(model)] += 1
+                assert holds(forward, model), (model, every)
