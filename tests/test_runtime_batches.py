@@ -20,7 +20,10 @@ from tests.makers.communication_orders import fused_1f1b
 from tests.makers.communication_recorded import DUALPIPE
 from tests.runtime import batched, evaluated
 from tests.runtime.harness import Ranks, ranks_of
+from tests.runtime.models import Block
 from tests.runtime.streams import program_of, published
+
+WEIGHTS = len([*Block().parameters()])
 
 
 @pytest.fixture(scope="module")
@@ -93,20 +96,23 @@ def test_a_batch_is_one_call(ranks: Ranks, name: str, tagged: bool) -> None:
     """Gradients are those of undivided training and nothing is left, with tags, and where the order of posts counts.
 
     With tags a call holds what a batch has on one communicator, if that is more than one message, and each
-    communicator but the first is a process group.
+    communicator but the first is a process group. Without them whatever is on a communicator that carries batches is a
+    call, in the order of the list. The two gradients of the copies of a weight are one call.
     """
     stream = published(PROGRAMS[name]())
+    shared = {part.communicator for rank in stream.ranks for x in rank if x.op == BATCH for part in x.parts}
     for rank, found in enumerate(ranks.run(len(stream.ranks), batched.batched, stream, tagged, False)):
         assert found["error"] <= 1e-12 and found["loss"] <= 1e-12
         assert found["left"] == found["handed"] == 0
+        calls = []
+        for x in stream.ranks[rank]:
+            on = [part.communicator for part in x.messages]
+            calls += [on.count(c) for c in sorted(set(on)) if on.count(c) > 1 or (c in shared and not tagged)]
+            calls += [2] * WEIGHTS if x.op == "SYNC" and (tagged or 0 in shared) else []
+        assert sorted(found["batches"]) == sorted(calls)
+        if len(shared) == 1:
+            assert found["batches"] == calls
         if tagged:
-            batches = [x.parts for x in stream.ranks[rank] if x.op == BATCH]
-            sizes = [
-                sum(x.communicator == c for x in parts)
-                for parts in batches
-                for c in sorted({x.communicator for x in parts})
-            ]
-            assert sorted(found["batches"]) == sorted(size for size in sizes if size > 1)
             assert found["groups"] == len(communicators(stream) - {0})
 
 

@@ -43,7 +43,7 @@ from pipesched.runtime.shapes import Boundary, gradients
 from pipesched.runtime.stages import Keywords, Loss, Stage
 from pipesched.runtime.supported import check_supported
 from pipesched.runtime.transport import Channels
-from pipesched.stream import Instruction, Stream
+from pipesched.stream import BATCH, Instruction, Stream
 
 Hook = Callable[[Instruction, int], None]
 
@@ -358,12 +358,13 @@ class Runtime:
     def _receive_ahead(self, index: int) -> None:
         """Post the receives that the list has up to here, and some of those after, each channel in its order.
 
-        Those of a batch are posted with it, and none before them that stands behind.
+        Those of a batch are posted with it, those in line with others at their place, and none before these that stands
+        behind.
         """
         while self._due < len(self._receives) and self._receives[self._due][0] <= index:
             self._due += 1
         for at, message in self._receives[self._posted : self._due + self._ahead]:
-            if self.instructions[at].op == "BATCH":
+            if self.instructions[at].op == BATCH or (at > index and self._channels.in_line(message)):
                 break
             self._channels.receive(message, self._boundary(message))
             self._posted += 1

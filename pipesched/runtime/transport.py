@@ -7,8 +7,9 @@
             communicator carries batches, one of all ranks for all that it carries, a single message too
 
 A channel is a direction between two ranks on a communicator of the program. What is a batch in the program is one call
-of batch_isend_irecv for each communicator in it. Either way a post waits for nothing, and nothing waits for a post but
-its own channel: the model `async`. So a receive that is brought forward within its channel leaves the verdict as it is.
+of batch_isend_irecv for each communicator in it. A post waits for nothing, and nothing waits for a post but its own
+channel: the model `async`, in which a receive that is brought forward within its channel leaves the verdict as it is.
+Where a process group carries batches without tags, all that a rank posts there is one queue: the model `one-stream`.
 
 A Work handle that is dropped may take its message with it, so every handle is kept, with its tensors, until it is
 done. Who finds that out depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
@@ -159,8 +160,7 @@ class Channels:
 
     def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
         """Give a tensor to another rank and get that rank's: both are posted, then both awaited."""
-        self._post({}, {incoming: (TensorSpec.of(tensor),)})
-        self._post({outgoing: (tensor,)}, {})
+        self._post({outgoing: (tensor,)}, {incoming: (TensorSpec.of(tensor),)})
         (theirs,) = self.take(incoming)
         self._release(outgoing)
         return theirs
@@ -184,10 +184,9 @@ class Channels:
         for message, tensors in sends.items():
             ready = tuple(tensor.detach().to(self.wire).contiguous() for tensor in tensors)
             made[message] = self._sent[message] = _Posted(ready, [])
-        labels = {self._label(message) for message in made}
-        for label in labels:
+        for label in dict.fromkeys(map(self._label, made)):
             together = {message: posted for message, posted in made.items() if self._label(message) == label}
-            if len(together) > 1 or (label[0] in self._shared and not self._transport.tagged):
+            if len(together) > 1 or any(map(self.in_line, together)):
                 self._as_batch(together)
             else:
                 self._singly(*next(iter(together.items())))
@@ -254,6 +253,13 @@ class Channels:
             threading.Thread(target=_wait_in_order, args=(queue, self._sent), name=name, daemon=True).start()
             weakref.finalize(self, queue.put, None)
         return self._threads[target]
+
+    def in_line(self, message: Message) -> bool:
+        """Whether a message is behind all that was posted on its communicator before it, and not in its channel alone.
+
+        So it is where a process group without tags carries batches. Such a message is posted at its place in the list.
+        """
+        return message.communicator in self._shared and not self._transport.tagged
 
     def _label(self, message: Message) -> Label:
         """Of the process group of a message."""
