@@ -27,8 +27,8 @@ class Hop:
     """One step of the cycle, as instruction indices.
 
     Rank `rank` stands at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what
-    `there` is queued behind on that rank, -1 if the list decides it. `at` is -1 where the rank stands at the end of
-    its list, or does not stand at all but only its queue does.
+    `there` is queued behind on that rank, -1 if the list decides it. queue: the rank stands at the end of its list, or
+    does not stand at all but only its queue does; `at` is then `here`.
     """
 
     rank: int
@@ -37,6 +37,7 @@ class Hop:
     other: int
     there: int
     behind: int
+    queue: bool
 
 
 def shortest_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
@@ -170,7 +171,9 @@ class Cycle:
             there = self._end(after, other)
         queued = after >= self.size + self.ranks and self._end(node, other) >= 0
         behind = self._end(after, other) if queued else -1
-        return Hop(rank, before if before < self.size else -1, here, other, there, behind)
+        queue = before >= self.size
+        at = here if queue or self.graph.program.sends[before] or self.graph.program.receives[before] else before
+        return Hop(rank, at, here, other, there, behind, queue)
 
     def _end(self, node: int, rank: int) -> int:
         if node < self.size + self.ranks:

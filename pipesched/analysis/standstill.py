@@ -45,7 +45,7 @@ class Link:
 
     needs: what an operation lacks, such as its receive. direction: of the message between them, 1 if it is for `other`,
     -1 if it comes from there, 0 of a SYNC. queue: it is not the rank that is blocked but what it has posted; the rank
-    may be elsewhere, or done.
+    may be elsewhere, or done. hop: where it is in the program, None where compute orders wait for each other.
     """
 
     blocked: Blocked
@@ -55,7 +55,17 @@ class Link:
     direction: int
     needs: str = ""
     behind: str = ""
+    behind_step: int = 0
     queue: bool = False
+    hop: Hop | None = None
+
+    @property
+    def wait(self) -> str:
+        """``waits until rank 1 reaches 1RECV_F2 (step 9), queued behind 1SEND_B1 (step 8)``."""
+        if not self.until:
+            return "waits"
+        behind = f", queued behind {self.behind} (step {self.behind_step})" if self.behind else ""
+        return f"waits until rank {self.other} reaches {self.until} (step {self.until_step}){behind}"
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -175,20 +185,19 @@ def _blocked(program: Program, rank: int, stop: int) -> Blocked:
 
 
 def _link(graph: EventGraph, hop: Hop) -> Link:
-    """A hop of the cycle in words, as `check.deadlock` has it."""
+    """A hop of the cycle in words."""
     program = graph.program
-    message = program.sends | program.receives
-    at = hop.here if hop.at < 0 or message[hop.at] else hop.at
-    direction = 0
-    if message[hop.here]:
-        direction = 1 if program.sends[hop.here] else -1
+
+    def name(index: int) -> tuple[str, int]:
+        return (str(program[index]), program.step(index)) if index >= 0 else ("", 0)
+
     return Link(
-        _blocked(program, hop.rank, at - int(program.start[hop.rank])),
+        _blocked(program, hop.rank, hop.at - int(program.start[hop.rank])),
         hop.other,
-        str(program[hop.there]) if hop.there >= 0 else "",
-        program.step(hop.there) if hop.there >= 0 else 0,
-        direction,
-        "" if at == hop.here else str(program[hop.here]),
-        str(program[hop.behind]) if hop.behind >= 0 else "",
-        graph.model.posted and hop.at < 0,
+        *name(hop.there),
+        int(program.sends[hop.here]) - int(program.receives[hop.here]),
+        "" if hop.at == hop.here else name(hop.here)[0],
+        *name(hop.behind),
+        graph.model.posted and hop.queue,
+        hop,
     )

@@ -11,14 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from pipesched.analysis.communication import Model
-from pipesched.analysis.cycle import Cycle, Hop
-from pipesched.analysis.events import build
+from pipesched.analysis.cycle import Hop
 from pipesched.analysis.pairing import pair
-from pipesched.analysis.standstill import together
+from pipesched.analysis.standstill import of_program, together
 from pipesched.analysis.termination import Verdicts, holds
 from pipesched.check.channels import labels_of
 from pipesched.check.findings import label, notes
-from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import RESULT, Ints
 from pipesched.model.program import Program
 from pipesched.schedule_analysis import Analysis
@@ -28,16 +27,20 @@ SMALL = 2_000_000  # instructions of a program for which remedies are tried
 
 def check_deadlock(analysis: Analysis) -> Iterator[Diagnostic]:
     """PS401 under the model that was asked for."""
-    program, pairing, verdicts, model = analysis.program, analysis.pairing, analysis.verdicts, analysis.model
-    if program is None or pairing is None or verdicts is None or model in verdicts.holds:
+    program, verdicts, model = analysis.program, analysis.verdicts, analysis.model
+    if program is None or verdicts is None or model in verdicts.holds:
         return
-    hops = Cycle(build(program, model, pairing)).hops()
-    if not hops or program.peer[hops[0].here] == program.rank[hops[0].here]:
+    stop = of_program(program, model)
+    if stop is None or not stop.cycle:
         return
+    hops = [link.hop for link in stop.cycle if link.hop is not None]
     yield Diagnostic(
         Code.DEADLOCK,
-        f"deadlock: {together([hop.rank for hop in hops])} under {model} communication",
-        tuple(_label(program, hop) for hop in hops),
+        f"deadlock: {together(stop.ranks)} under {model} communication",
+        tuple(
+            label(program, hop.at, f"{f'waits for {link.needs}, ' * bool(link.needs)}{link.wait}")
+            for link, hop in zip(stop.cycle, hops, strict=True)
+        ),
         notes(_models(verdicts)),
         _remedy(program, model, hops),
     )
@@ -49,19 +52,6 @@ def _models(verdicts: Verdicts) -> str:
         parts.append("holds under: " + ", ".join(map(str, verdicts.holds)))
     parts.append("fails under: " + ", ".join(map(str, verdicts.fails)))
     return ";  ".join(parts)
-
-
-def _label(program: Program, hop: Hop) -> Label:
-    at = hop.here if hop.at < 0 or program.sends[hop.at] or program.receives[hop.at] else hop.at
-    own = "" if at == hop.here else f"waits for {program[hop.here]}, "
-    text = f"{own}waits until rank {hop.other} reaches {_name(program, hop.there)}" if hop.there >= 0 else "waits"
-    if hop.behind >= 0:
-        text += f", queued behind {_name(program, hop.behind)}"
-    return label(program, at, text)
-
-
-def _name(program: Program, index: int) -> str:
-    return f"{program[index]} (step {program.step(index)})"
 
 
 def _remedy(program: Program, model: Model, hops: list[Hop]) -> str:

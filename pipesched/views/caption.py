@@ -66,8 +66,7 @@ def stopped(chart: Chart, stop: Standstill) -> str:
 def link(x: Link) -> str:
     """A step of the cycle."""
     lacks = f", which needs {x.needs}" if x.needs else ""
-    behind = f", queued behind {x.behind}" if x.behind else ""
-    return f"{'the queue of ' * x.queue}{blocked(x.blocked)}{lacks}: {_until(x)}{behind}"
+    return f"{'the queue of ' * x.queue}{blocked(x.blocked)}{lacks}: {x.wait}"
 
 
 def blocked(x: Blocked) -> str:
@@ -116,7 +115,3 @@ def marks(stop: Standstill | None) -> list[Mark]:
     """Of every rank that never ends, by rank."""
     links = {} if stop is None else {x.blocked.rank: x for x in reversed(stop.cycle)}
     return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]
-
-
-def _until(x: Link) -> str:
-    return f"waits until rank {x.other} reaches {x.until} (step {x.until_step})" if x.until else "waits"
