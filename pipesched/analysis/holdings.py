@@ -90,6 +90,17 @@ class Memory:
         return [key for key, share in left.items() if share * self.sizes.at(*key) > 0]
 
 
+def changes(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
+    """What stays, and what is there only while it runs: by kind and stage, shape (computes, S), in parts of size 1."""
+    parts = lcm(*(release.change(op).denominator for op in COMPUTES))
+    trained, frozen = (
+        np.array([[int(release.change(op, trained=t) * parts)] for op in COMPUTES], dtype=np.int64)
+        for t in (True, False)
+    )
+    table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
+    return np.where(keeps, table, 0), np.where(keeps, 0, np.maximum(table, 0))
+
+
 def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Grid | None = None) -> Memory:
     """The running sum of every rank; O(operations).
 
@@ -101,17 +112,12 @@ def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Gri
     if not isinstance(sizes, Grid):
         sizes = spread((Fraction(1),) * schedule.stages if sizes is None else sizes)
     change = [release.change(op) for op in COMPUTES]
-    shares = lcm(*(x.denominator for x in change))
-    parts = shares * sizes.scale
+    parts = lcm(*(x.denominator for x in change)) * sizes.scale
     if parts * max(map(abs, change)) * sizes.most * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
-    trained, frozen = (
-        np.array([[int(release.change(op, trained=t) * shares)] for op in COMPUTES], dtype=np.int64)
-        for t in (True, False)
-    )
-    table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
-    kept = running_sum(_changes(schedule, np.where(keeps, table, 0), sizes), schedule.start)
-    held = kept if keeps.all() else kept + _changes(schedule, np.where(keeps, 0, np.maximum(table, 0)), sizes)
+    keeping, passing = changes(schedule, release)
+    kept = running_sum(_changes(schedule, keeping, sizes), schedule.start)
+    held = kept if schedule.keeps.all() else kept + _changes(schedule, passing, sizes)
     peaks = []
     for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
         peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
