@@ -13,19 +13,24 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
+import numpy as np
+
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
+from pipesched.analysis.holdings import changes
+from pipesched.analysis.permutations import worst_makespan, worst_peaks
 from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
 from pipesched.language.claims import Facts, Verdict
-from pipesched.language.evaluate import MAX_OPS
+from pipesched.language.evaluate import MAX_OPS, Unit
 from pipesched.model.costs import Costs
+from pipesched.model.grid import Grid
 from pipesched.model.numbers import Value, require_counts
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.readers import Loaded
-from pipesched.report import Claim, Communication, Memory, Parts, Report, Time
+from pipesched.report import Claim, Communication, Memory, Parts, Permuted, Report, Time
 from pipesched.schedule_analysis import Analysis
 
 UNIT = "microbatches through 1/p of the model"
@@ -145,6 +150,7 @@ class Examination:
             self._subject(),
             forward_only=schedule.forward_only and len(schedule) > 0,
             frozen=schedule.placement.frozen,
+            permuted=self._permuted() if sound else None,
             title=schedule.title,
         )
 
@@ -183,6 +189,27 @@ class Examination:
             else replace(self.analysis, schedule=self.analysis.schedule.with_program(None))
         )
 
+    def _permuted(self) -> Permuted | None:
+        """The worst over all permutations of the lists by which the file gives the costs of each microbatch."""
+        unit, made, asked = self.loaded.unit, self.analysis, self.options.costs or Costs()
+        schedule = made.schedule
+        if unit is None or not unit.lists or not unit.costs.by_microbatch or asked.by_microbatch:
+            return None
+        if schedule.slices > 1 or not made.finished:
+            return None
+        names = tuple(unit.lists)
+        if not _own_entries_alone(unit):
+            return Permuted(names)
+        sizes, (keeping, passing) = made.memory.sizes, changes(schedule, made.release)
+        wide = np.broadcast_to(sizes.whole, (schedule.stages, schedule.microbatches))
+        longest = worst_makespan(schedule, made.dependencies, made.timeline, made.ticks)
+        fullest = worst_peaks(schedule, keeping, passing, wide)
+        rank = max(range(schedule.ranks), key=lambda r: (fullest[r].value, -r))
+        most = replace(fullest[rank], bound=max(one.bound for one in fullest))
+        return Permuted(
+            names, longest.times(Fraction(1, made.ticks.scale)), most.times(made.memory.part), rank, unit.lists
+        )
+
     def _claims(self, sound: bool) -> list[Verdict]:
         """The verdict on each claim; not applicable where the order itself is wrong."""
         unit, made, spent = self.loaded.unit, self.analysis, self.analysis.idle
@@ -192,6 +219,21 @@ class Examination:
             return [Verdict(claim, None, "the order is wrong") for claim in unit.checked.claims]
         times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
         return unit.judge(Facts(*times, spent.bubble, spent.span_bubble, made.peak, made.costs))
+
+
+def _own_entries_alone(unit: Unit) -> bool:
+    """Whether the costs of each microbatch are those of its own entries: in other orders they come along."""
+    m = unit.schedule.microbatches
+    for entries in (np.arange(m)[::-1], np.roll(np.arange(m), 1), np.random.default_rng(m).permutation(m)):
+        try:
+            lists = {name: tuple(value[i] for i in entries.tolist()) for name, value in unit.lists.items()}
+            costs = unit.costs_with(lists, max_ops=len(unit.schedule) + m)
+        except PipeschedError:
+            return False
+        for key, cost in unit.costs.given.items():
+            if costs.given[key] != (Grid(cost.whole[:, entries], cost.scale) if isinstance(cost, Grid) else cost):
+                return False
+    return True
 
 
 def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:

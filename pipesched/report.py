@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 
 from pipesched import render
 from pipesched.analysis.idle import Idle, headline
+from pipesched.analysis.permutations import Worst
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
 from pipesched.model import lists
 from pipesched.model.numbers import Value, exact, percent, ranges, share, shown
@@ -95,6 +96,20 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Permuted:
+    """The worst over all permutations of lists; both None where the costs of a microbatch are not its entries' alone.
+
+    peak: of the rank `rank`. values: the entries of each list, in their order.
+    """
+
+    lists: tuple[str, ...]
+    makespan: Worst | None = None
+    peak: Worst | None = None
+    rank: int = 0
+    values: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What a verdict measures, each None where a broken file leaves it unknown.
 
@@ -134,8 +149,9 @@ class Report:
     A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
     time. Of a broken one some are not known: `report.time` then raises PipeschedError, and `report.parts.time` is None.
     subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
-    frozen: the stages that are not. verdict: of an optimizer's answer. not_judged: its entries that nothing was
-    compared with. title: what people call the schedule, where that is not its name.
+    frozen: the stages that are not. permuted: where the file has lists by microbatch. verdict: of an optimizer's
+    answer. not_judged: its entries that nothing was compared with. title: what people call the schedule, where that is
+    not its name.
     """
 
     name: str | None
@@ -147,6 +163,7 @@ class Report:
     subject: Analysis | None = field(default=None, repr=False, compare=False)
     forward_only: bool = False
     frozen: tuple[int, ...] = ()
+    permuted: Permuted | None = None
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
     title: str = ""
@@ -245,6 +262,7 @@ class Report:
             "communication": _communication_json(self.parts.communication),
             "memory": _memory_json(self.parts.memory),
             "time": _time_json(self.parts.time),
+            **({"permuted": _permuted_json(self.permuted)} if self.permuted else {}),
             "claims": [_claim_json(claim) for claim in self.claims],
             "proved": None if self.verdict is None else self.verdict.proved,
             "optimum": _verdict_json(self.verdict, self.not_judged),
@@ -285,6 +303,7 @@ class Report:
         if time := self.parts.time:
             lines += [headline(time.makespan, time.span, time.work), *time.remarks]
             lines += [_queued_text(model, queued, time.makespan) for model, queued in self._queued]
+        lines += [_permuted_text(self.permuted)] if self.permuted else []
         lines += [_claims_text(self.claims)] if self.claims else []
         lines += _verdict_text(self.verdict, self.not_judged)
         warned = render.tally(self.diagnostics)
@@ -325,6 +344,32 @@ def _memory_text(memory: Memory) -> list[str]:
         received, unsent = (_list_text([Fraction(x) for x in most]) for most in (memory.received, memory.unsent))
         lines.append(f"messages, not in the peak: received and not yet used {received}, made and not yet sent {unsent}")
     return lines
+
+
+def _permuted_text(permuted: Permuted) -> str:
+    """``worst order of length: makespan 61 at 3,4,7,2; peak on rank 0 11 at 7,4,3,2``."""
+    names = ", ".join(permuted.lists)
+    if permuted.makespan is None or permuted.peak is None:
+        return f"other orders of {names} are not judged: costs of a microbatch depend on entries of others"
+    row = permuted.values[permuted.lists[0]] if len(permuted.lists) == 1 else ()
+    said = []
+    for name, worst in (("makespan", permuted.makespan), (f"peak on rank {permuted.rank}", permuted.peak)):
+        at = f" at {','.join(str(row[i]) for i in worst.entries)}" if 0 < len(row) <= _SHOWN else ""
+        most = "" if worst.exact else f" (no order has more than {shown(worst.bound)})"
+        said.append(f"{name} {shown(worst.value)}{at}{most}")
+    return f"worst order of {names}: {'; '.join(said)}"
+
+
+def _permuted_json(permuted: Permuted) -> dict[str, object]:
+    """What is found and no permutation exceeds, and by microbatch the entry that it has."""
+    made: dict[str, object] = {"lists": list(permuted.lists)}
+    for name, worst in (("makespan", permuted.makespan), ("peak", permuted.peak)):
+        if worst is None:
+            made[name] = None
+        else:
+            numbers = exact(value=worst.value, bound=worst.bound)
+            made[name] = {**numbers, "exact": worst.exact, "entries": list(worst.entries)}
+    return made
 
 
 def _claims_text(claims: Sequence[Claim]) -> str:

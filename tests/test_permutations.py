@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
+import pipesched
 from pipesched.analysis import permutations
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.permutations import Worst, worst_makespan, worst_peaks
 from pipesched.analysis.timeline import timeline
+from pipesched.assets import asset
 from pipesched.compile import Options, load
 from pipesched.inputs import read
 from pipesched.model.costs import Costs, Ticks
 from pipesched.model.ops import COMPUTES
 from pipesched.model.schedule import Schedule
+from pipesched.source import Source
 from tests.makers.instances import schedule_of, some_orders
 from tests.oracles import brute, worst
 from tests.oracles.simulate import orders_of
 
+VALIDATOR = Draft202012Validator(json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8")))
 LIBRARY = [
     ("1f1b", {"p": 3, "m": 5}),
     ("gpipe", {"p": 2, "m": 5}),
@@ -122,3 +128,69 @@ def test_long_lists_are_bounded_in_time(name: str) -> None:
     assert time.process_time() - begun < 5
     assert found.value <= found.bound <= found.value * 4 // 3
     assert worst.makespan(orders_of(schedule), 8, costs, found.entries) == found.value
+
+
+PACKED = """
+schedule packed(p, m = 4, length[m] = 1)
+stage s in 0 .. p on rank s
+costs F[s, i] = {forward}, B[s, i] = 4 * length[i] + s, M[s, i] = length[i]
+rank r {{ let w = min(p - 1 - r, m)  repeat w {{ F }}  repeat m - w {{ F  B }}  repeat w {{ B }} }}
+"""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_verify_gives_the_worst_of_a_list(seed: int) -> None:
+    """Beside the result for a list in its order: the makespan and the peak of the worst one, as played by hand."""
+    rng = random.Random(seed)
+    length = [rng.randrange(1, 9) for _ in range(5)]
+    report = pipesched.verify(Source("packed.ps", PACKED.format(forward="2 * length[i]")), p=3, m=5, length=length)
+    columns = {"F": lambda s, x: 2 * x, "B": lambda s, x: 4 * x + s, "C": lambda s, x: 0, "M": lambda s, x: x}
+    costs = {key: [[of(s, x) for x in length] for s in range(3)] for key, of in columns.items()}
+    assert report.subject is not None
+    orders = orders_of(report.subject.schedule)
+    high, held = worst.worst(orders, 3, 5, costs, {"F": 1, "B": -1})
+    if len(set(length)) == 1:
+        assert report.permuted is None
+        return
+    assert report.permuted is not None and report.permuted.makespan is not None and report.permuted.peak is not None
+    assert (report.permuted.makespan.value, report.permuted.peak.value) == (high, max(held))
+    assert report.permuted.makespan.exact and report.permuted.peak.exact
+    at = ",".join(str(length[i]) for i in report.permuted.makespan.entries)
+    assert f"worst order of length: makespan {high} at {at}; peak on rank" in report.text()
+    again = pipesched.verify(
+        Source("packed.ps", PACKED.format(forward="2 * length[i]")), p=3, m=5, length=[int(x) for x in at.split(",")]
+    )
+    assert again.makespan == high
+    value = json.loads(json.dumps(report.to_json()))
+    VALIDATOR.validate(value)
+    assert value["permuted"]["makespan"]["value"] == high and value["permuted"]["lists"] == ["length"]
+
+
+@pytest.mark.parametrize("forward", ["length[(i + 1) % m]", "length[i] + i", "if length[0] > 2 then length[i] else 1"])
+def test_costs_by_entries_of_others_are_not_judged(forward: str) -> None:
+    """Where a microbatch's costs are not those of its own entry alone, they do not come along: that is said."""
+    source = Source("packed.ps", PACKED.format(forward=forward))
+    report = pipesched.verify(source, p=2, m=4, length=[4, 3, 7, 2])
+    assert report.permuted is not None and report.permuted.makespan is None
+    assert "other orders of length are not judged" in report.text()
+    VALIDATOR.validate(json.loads(json.dumps(report.to_json())))
+
+
+def test_without_a_list_nothing_is_permuted() -> None:
+    """No list, or one that no cost asks for; costs that the command line gives by microbatch are of no list."""
+    plain = pipesched.verify("1f1b", p=2, m=4)
+    assert plain.permuted is None and "permuted" not in plain.to_json()
+    source = Source("packed.ps", PACKED.format(forward="2 * length[i]"))
+    own = pipesched.verify(source, p=2, m=2, length=[1, 2], costs="F=[[1,2],[3,4]]")
+    assert own.permuted is None
+
+
+def test_very_long_lists_have_a_bound() -> None:
+    """Beyond what is looked for: the order as it is, and no permutation above what is said."""
+    source, length = Source("packed.ps", PACKED.format(forward="2 * length[i]")), [1 + i % 7 for i in range(3000)]
+    report = pipesched.verify(source, p=2, m=3000, length=length)
+    assert report.permuted is not None and report.permuted.makespan is not None and report.permuted.peak is not None
+    assert report.makespan == report.permuted.makespan.value <= report.permuted.makespan.bound
+    reversed_ = pipesched.verify(source, p=2, m=3000, length=length[::-1])
+    assert reversed_.makespan <= report.permuted.makespan.bound
+    assert max(reversed_.peak) <= report.permuted.peak.bound == 2 * 7

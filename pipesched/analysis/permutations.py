@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import islice, pairwise
 from math import factorial, gcd, prod
 
@@ -42,13 +43,17 @@ _MATCHED = 40  # positions of a rank whose assignment no sorting gives
 class Worst:
     """value: with these entries; bound: no permutation has more. entries: by microbatch, whose costs it has."""
 
-    value: int
-    bound: int
+    value: Fraction | int
+    bound: Fraction | int
     entries: tuple[int, ...]
 
     @property
     def exact(self) -> bool:
         return self.value == self.bound
+
+    def times(self, unit: Fraction) -> Worst:
+        """The same in another unit."""
+        return replace(self, value=self.value * unit, bound=self.bound * unit)
 
 
 def worst_makespan(schedule: Schedule, dependencies: Dependencies, times: Timeline, ticks: Ticks) -> Worst:
