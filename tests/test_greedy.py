@@ -209,6 +209,14 @@ def test_a_wrong_rule_is_told_where_it_is(case: str) -> None:
     assert [(x.code, x.where.line) for x in found if x.where] == [(code, line)]
 
 
+def test_a_rule_for_too_much_is_refused() -> None:
+    """Whoever asks for more than can be run in a few seconds learns it at the line, and what raises the limit."""
+    source = Source("x.ps", WAVE)
+    (found,) = pipesched.verify(source, p=4, m=40, max_ops=700).diagnostics
+    assert found.code == "PS211" and found.where is not None and found.where.line == 4
+    assert "--max-ops" in (found.help or "") and pipesched.verify(source, p=4, m=40, max_ops=70_000).ok
+
+
 OWN = {
     "a parameter": "schedule x(p, m, greedy = 3, held = 0)\nstage 0 on rank 0\nrank 0 { repeat greedy + held { F } }",
     "a value": "schedule x(p, m)\nlet greedy = 3\nlet held = 0\nstage 0 on rank 0\nrank 0 { repeat greedy { F } }",

@@ -16,19 +16,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.language.execution import Budget
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.language.execution import Budget, Halt
 from pipesched.language.operations import Emitter, Rule
 from pipesched.language.statements import Site
-from pipesched.model.columns import Column
 from pipesched.model.costs import Costs
-from pipesched.model.ops import BEFORE, BEHIND, Op, Result
+from pipesched.model.ops import BEFORE, BEHIND, COMPUTES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W
 
+ASKED = 400  # parts of expressions: what it costs to ask whether a line can run, which takes as long
 _SHOWN = 8  # lines of a standstill
 _FALSE = "its condition is false"
 
@@ -44,14 +45,26 @@ class Clock:
     ) -> None:
         self.emitters, self.placement, self.sites, self.budget = emitters, placement, sites, budget
         self.microbatches = placement.microbatches
-        self.ticks = costs.ticks(placement.stages, self.microbatches)
-        self.sizes = costs.held(placement.stages, self.microbatches)
+        ticks = costs.ticks(placement.stages, self.microbatches)
+        self.scale, self.times, self.delays = ticks.scale, ticks.compute.tolist(), ticks.message.tolist()
+        self.pairs = None if ticks.pair is None else ticks.pair.tolist()
+        self.rank_of = placement.table.tolist()
+        self.near = [(placement.read(s), (s,), placement.readers[s]) for s in range(placement.stages)]
+        sizes = costs.held(placement.stages, self.microbatches)
+        self.sizes = np.broadcast_to(sizes.whole, placement.table.shape).tolist()
+        for emitter in emitters:
+            emitter.part = Fraction(placement.ranks, placement.stages * sizes.scale)
         self.run_by = [emitter.functions() for emitter in emitters]
         self.second = [set(emitter.second) for emitter in emitters]
         self.chunk_of = [{at: c for c, at in enumerate(placement.chunks(x.rank))} for x in emitters]
         self.free, self.done = [0] * len(emitters), [0] * len(emitters)
         backward = any(Result.GRADIENT in Op[site.op].kind.makes for site in sites)
-        self.keeps = placement.wants[Result.GRADIENT] & backward
+        keeps = (placement.wants[Result.GRADIENT] & backward).tolist()
+        trained = placement.wants[Result.WEIGHTS].tolist()
+        self.changes = [
+            [int(AT_W.change(op, trained=trained[s])) * keeps[s] for s in range(placement.stages)] for op in COMPUTES
+        ]
+        self.route_of = placement.route_of.tolist()
         self.made: dict[tuple[Result, int, int], int] = {}
         self.now = 0
         self.asked = 0  # the rank whose condition is evaluated
@@ -91,7 +104,11 @@ class Clock:
 
     def _can(self, emitter: Emitter, line: Rule) -> bool:
         self.asked = emitter.rank
-        self.budget.pay(1)
+        try:
+            self.budget.pay(ASKED)
+        except Halt as spent:
+            here = Label(self.sites[line.site].span, f"rank {emitter.rank} has no more steps here")
+            raise fail(spent.code, spent.message, here, help=spent.help) from None
         key = emitter.upcoming(line.op, line.chunk)
         if key is None or self._waits(emitter.rank, line.op, key):
             return False
@@ -108,7 +125,7 @@ class Clock:
         kind = self._kind(op, stage)
         if kind is None:
             return []
-        near = {BEFORE: self.placement.read(stage), BEHIND: self.placement.readers[stage]}.get(kind.kind.of, (stage,))
+        near = self.near[stage][kind.kind.of - BEFORE]
         taken = [(kind.result, x, microbatch) for x in near]
         if not near and kind.kind.own is not None:
             taken = [(kind.kind.own, stage, microbatch)]
@@ -122,9 +139,7 @@ class Clock:
     def _delay(self, made: tuple[Result, int, int], rank: int) -> int:
         """How long a result takes to a rank."""
         _, stage, microbatch = made
-        if self.placement.table[stage, microbatch] == rank:
-            return 0
-        return int(self.ticks.delays(*_columns(stage, microbatch))[0])
+        return 0 if self.rank_of[stage][microbatch] == rank else _entry(self.delays, stage, microbatch)
 
     # What it does
 
@@ -143,22 +158,18 @@ class Clock:
             for result in op.kind.makes:
                 made = result, stage, microbatch
                 self.made[made] = end
-                takers = self.placement.readers[stage] if result is Result.ACTIVATION else self.placement.read(stage)
-                for rank in {int(self.placement.table[x, microbatch]) for x in takers}:
+                takers = self.near[stage][(BEHIND if result is Result.ACTIVATION else BEFORE) - BEFORE]
+                for rank in {self.rank_of[x][microbatch] for x in takers}:
                     heappush(self.events, (end + self._delay(made, rank), rank))
 
     def _duration(self, parts: Sequence[tuple[Op, int, int]]) -> int:
-        if len(parts) == 2 and self.ticks.pair is not None:
-            pairs = self.ticks.pairs(*_columns(*parts[0][1:]))
-            return 0 if pairs is None else int(pairs[0])
-        return sum(int(self.ticks.durations(*_columns(*part))[0]) for part in parts)
+        if len(parts) == 2 and self.pairs is not None:
+            return _entry(self.pairs, *parts[0][1:])
+        return sum(_entry(self.times, *part) for part in parts)
 
     def _hold(self, emitter: Emitter, op: Op, stage: int, microbatch: int) -> None:
-        if self.keeps[stage]:
-            change = AT_W.change(op, trained=bool(self.placement.wants[Result.WEIGHTS][stage]))
-            size = self.sizes.at(stage, microbatch) * Fraction(self.placement.ranks, self.placement.stages)
-            chunk = self.chunk_of[emitter.rank][int(self.placement.route_of[microbatch]), stage]
-            emitter.holds[chunk] += change * size
+        chunk = self.chunk_of[emitter.rank][self.route_of[microbatch], stage]
+        emitter.holds[chunk] += self.changes[op][stage] * self.sizes[stage][microbatch]
 
     # A standstill
 
@@ -172,7 +183,7 @@ class Clock:
         labels = sorted(every, key=lambda label: not label.message.endswith(_FALSE))
         left = sum(self._left(emitter) for emitter in self.emitters)
         message = (
-            f"`greedy` comes to a standstill at time {Fraction(self.now, self.ticks.scale)}: "
+            f"`greedy` comes to a standstill at time {Fraction(self.now, self.scale)}: "
             f"{left} of {len(self.emitters)} ranks have something left, and none of it can run"
         )
         more = (f"and {len(labels) - _SHOWN} lines more",) if len(labels) > _SHOWN else ()
@@ -200,5 +211,9 @@ class Clock:
         return Label(written.span, f"rank {emitter.rank}: {written.op}{stage}.{microbatch}: {why}")
 
 
-def _columns(*numbers: int) -> tuple[Column, ...]:
-    return tuple(np.array([x]) for x in numbers)
+def _entry(table: Any, *at: int) -> int:
+    """An entry of a table, which has no last axis where microbatches are alike."""
+    for i in at:
+        table = table[i] if isinstance(table, list) else table
+    number: int = table
+    return number

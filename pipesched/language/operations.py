@@ -99,7 +99,7 @@ class Emitter:
     chunks: (first microbatch, end, stage) of every chunk; limit: how many operations may be written; slices: of a
     sequence, 1 where every microbatch is for itself.
     sites, keys: what was written; second: positions of the second parts of overlap pairs. rules: what follows by a rule
-    (`greedy`); holds: by chunk what is held where the rule is at, in the unit of peaks.
+    (`greedy`); holds: by chunk what is held where the rule is at, one `part` of the unit of peaks each.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Emitter:
         self.turns = {result: self._turns(slices if result is Result.GRADIENT else 1) for result in Result}
         self.pending = Pending()
         self.rules: list[Rule] = []
-        self.holds = [Fraction(0)] * len(chunks)
+        self.holds, self.part = [0] * len(chunks), Fraction(1)
 
     def _turns(self, slices: int) -> dict[int | None, Turn]:
         """By chunk; under None, for an operation that names none, where there is one chunk alone."""
@@ -184,7 +184,7 @@ class Emitter:
 
     def _held(self, chunk: int | None = None) -> Fraction:
         self._check(chunk, "F", f"held({chunk})")
-        return sum(self.holds, Fraction(0)) if chunk is None else self.holds[chunk]
+        return self.part * (sum(self.holds) if chunk is None else self.holds[chunk])
 
     def _check(self, chunk: int | None, op: str, said: str) -> None:
         if chunk is not None and not 0 <= chunk < len(self.chunks):
