@@ -134,7 +134,8 @@ def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
     found = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     for name, size in given["definitions"]:
         if name in found and not (size.lists and found[name].lists):
-            raise fail(Code.USAGE, f"parameter {name} is given twice")
+            help = f"several lists: `-D {name}=@FILE` once for each" if name not in ("p", "v", "m") else None
+            raise fail(Code.USAGE, f"parameter {name} is given twice", help=help)
         found[name] = Sizes((), (*found[name].lists, *size.lists)) if name in found else size
     require_counts((name, low) for name, size in found.items() for low, _ in size.ranges)
     return found

@@ -16,6 +16,7 @@ unit of peaks.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -325,13 +326,17 @@ class Costs:
 
     @classmethod
     def from_toml(cls, text: str) -> Costs:
-        """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too.
+        """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too; or as
+        JSON, as `to_json` has them.
 
         Raises:
             PipeschedError: PS222, not TOML, an unknown key or a value that is no number.
         """
         try:
-            table = tomllib.loads(text, parse_float=str)
+            json_ = text.lstrip("\ufeff \t\r\n").startswith("{")
+            table = json.loads(text, parse_float=str) if json_ else tomllib.loads(text, parse_float=str)
+        except json.JSONDecodeError as error:
+            raise fail(Code.COSTS, f"the costs file is not JSON: {error}") from None
         except tomllib.TOMLDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not TOML: {error}") from None
         except (ValueError, RecursionError):
