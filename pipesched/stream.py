@@ -97,7 +97,8 @@ class Stream:
     """A program as published. `ranks[r]` are the instructions of rank r, in order.
 
     frozen: the stages that are not trained. reads: the stages that a stage reads, the nearest first, of those that read
-    others than the one before them; -1 is the input of the model.
+    others than the one before them; -1 is the input of the model. slices: how many microbatches side by side are those
+    of one sequence.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Stream:
     version: int = field(default=VERSION)
     frozen: tuple[int, ...] = ()
     reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    slices: int = 1
 
     def __repr__(self) -> str:
         count = sum(map(len, self.ranks))
@@ -133,14 +135,15 @@ class Stream:
 
     @property
     def head(self) -> str:
-        """The canonical text of the placement, and of the frozen stages and who reads whom, where there are such."""
+        """The canonical text of the placement, and of frozen stages, readers and slices, where there are such."""
         return "\n".join(filter(None, (placement_text(self.placement), *self.model.values())))
 
     @property
     def model(self) -> dict[str, str]:
-        """The canonical texts of the frozen stages and of who reads whom, by key; none where it says nothing."""
+        """The canonical texts of frozen stages, who reads whom, and slices, by key; none where it says nothing."""
         said = {"frozen": self.frozen, "reads": {str(stage): self.reads[stage] for stage in sorted(self.reads)}}
-        return {key: _compact(value) for key, value in said.items() if value}
+        cut = {"slices": self.slices} if self.slices > 1 else {}
+        return {key: _compact(value) for key, value in {**said, **cut}.items() if value}
 
     def held_by(self, rank: int) -> tuple[tuple[int, int], ...]:
         """(route, stage) of every chunk of a rank, by route, then by stage."""
@@ -246,7 +249,16 @@ def header(data: Any) -> Stream:
     stages, model = len(routes[0].ranks), data if version > 1 else {}
     frozen = _frozen(model["frozen"], stages) if "frozen" in model else ()
     reads = _reads(model["reads"], stages) if "reads" in model else {}
-    return Stream(data["name"], parameters, routes, (), version, frozen, reads)
+    slices = _slices(model["slices"], routes) if "slices" in model else 1
+    return Stream(data["name"], parameters, routes, (), version, frozen, reads, slices)
+
+
+def _slices(value: Any, routes: tuple[Route, ...]) -> int:
+    right = _whole(value) and value > 1 and not any(end % value for route in routes for end in route.microbatches)
+    _need(
+        right, "slices", "how many microbatches are one sequence, all on one route; left out where each is for itself"
+    )
+    return int(value)
 
 
 def _frozen(value: Any, stages: int) -> tuple[int, ...]:

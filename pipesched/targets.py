@@ -59,13 +59,6 @@ class Target(ABC):
         return []
 
 
-def _require_whole(schedule: Schedule, where: str) -> None:
-    """Raises PipeschedError: PS814, its microbatches are slices of sequences, of which the target knows nothing."""
-    if schedule.slices > 1:
-        message = f"{where} has no slices, and every {schedule.slices} microbatches are those of one sequence here"
-        raise fail(Code.TARGET, message, help="`verify`, `show`, `why` and `order` know them")
-
-
 @dataclass(frozen=True)
 class Stream(Target):
     """The published form, in one of its versions."""
@@ -75,7 +68,6 @@ class Stream(Target):
     def require(self, schedule: Schedule, program: Program | None) -> None:
         from pipesched.formats import stream_write
 
-        _require_whole(schedule, f"a stream of version {self.version}")
         stream_write.require_words(schedule.placement, program, self.version)
 
     def pieces(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:
@@ -99,7 +91,9 @@ class Torch(Target):
     def require(self, schedule: Schedule, program: Program | None) -> None:
         from pipesched.check.torch_order import check_torch_target
 
-        _require_whole(schedule, "torch's runtime")
+        if schedule.slices > 1:
+            message = f"torch's runtime has no slices, and every {schedule.slices} microbatches are one sequence here"
+            raise fail(Code.TARGET, message, help="`--target stream` has them")
         if found := [*check_torch_target(schedule, program, messages=self.messages)]:
             raise PipeschedError(found)
 

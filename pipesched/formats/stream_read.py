@@ -133,7 +133,8 @@ def _program(source: Source, head: Stream, ranks: list[Column]) -> Program:
     routes = head.placement
     rank_of = np.array([route.ranks for route in routes], dtype=np.int32)
     names = tuple(route.name for route in routes)
-    placement = Placement(rank_of, stream_strict.route_of(routes), len(ranks), names, head.frozen, head.reads)
+    model = head.frozen, head.reads, head.slices
+    placement = Placement(rank_of, stream_strict.route_of(routes), len(ranks), names, *model)
     start = np.cumsum([0] + [rank.shape[1] for rank in ranks], dtype=np.int64)
     columns = np.concatenate([np.zeros((8, 0), np.int32), *ranks], axis=1)
     op, stage, microbatch, peer, group, communicator, second, other = columns

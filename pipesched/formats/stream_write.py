@@ -64,7 +64,8 @@ def _head(program: Program, parameters: Mapping[str, int], version: int) -> tupl
     """What stands before the ranks, and the fingerprint."""
     require_words(program.placement, program, version)
     placement = program.placement
-    head = Stream(program.name, parameters, routes_of(placement), (), version, placement.frozen, placement.reads)
+    model = placement.frozen, placement.reads, placement.slices
+    head = Stream(program.name, parameters, routes_of(placement), (), version, *model)
     lines = ([_rank(program, rank).replace(_BETWEEN, "\n")] for rank in range(program.ranks))
     return head, fingerprint(head.head, lines)
 
@@ -116,6 +117,9 @@ def require_words(placement: Placement, program: Program | None, version: int = 
         frozen = f"which stages are frozen: {ranges(placement.frozen)}"
         said = frozen if placement.frozen else f"that {placement.skip}: each stage reads the one before it"
         message = f"a stream of version 1 cannot say {said}"
+        raise fail(Code.TARGET, message, help="`--target stream` writes version 2, which can")
+    if version == 1 and placement.slices > 1:
+        message = f"a stream of version 1 cannot say that every {placement.slices} microbatches are one sequence"
         raise fail(Code.TARGET, message, help="`--target stream` writes version 2, which can")
     if program is None:
         return

@@ -92,8 +92,8 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
     with reported(checked.file.span.source):
         budget, names, values, placement = _placed(checked, parameters, max_ops)
         costs = _costs(checked, names, placement)
-        slices = _slices(checked, names, placement)
-        programs = Programs(checked, names, placement, budget, max_ops, costs, slices)
+        placement = replace(placement, slices=_slices(checked, names, placement))
+        programs = Programs(checked, names, placement, budget, max_ops, costs)
         keys, second = programs.run()
     op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
     if placement.frozen:
@@ -111,7 +111,6 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
         start,
         programs,
         checked.file.title or "",
-        slices,
     )
     return Unit(schedule, costs, checked, names)
 

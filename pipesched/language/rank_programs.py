@@ -40,7 +40,6 @@ class Programs:
     budget: Budget
     max_ops: int
     costs: Costs
-    slices: int = 1
     kept: Ints | None = None
 
     def __post_init__(self) -> None:
@@ -97,7 +96,7 @@ class Programs:
 
     def _emitter(self, rank: int) -> Emitter:
         chunks = [(*self._ranges[route], stage) for route, stage in self.placement.chunks(rank)]
-        return Emitter(rank, chunks, self.placement.microbatches, self.max_ops, self.slices)
+        return Emitter(rank, chunks, self.placement.microbatches, self.max_ops, self.placement.slices)
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]]:

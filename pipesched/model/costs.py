@@ -326,8 +326,9 @@ class Costs:
 
     @classmethod
     def from_toml(cls, text: str) -> Costs:
-        """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too; or as
-        JSON, as `to_json` has them.
+        """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too.
+
+        JSON is read too, as `to_json` has it.
 
         Raises:
             PipeschedError: PS222, not TOML, an unknown key or a value that is no number.

@@ -59,6 +59,7 @@ class Placement:
     frozen: the stages that are not trained, ascending.
     reads: the stages that a stage reads, the nearest first, of those that read others than the one before them; -1 is
     the input of the model.
+    slices: how many microbatches side by side are the slices of one sequence.
     """
 
     rank_of: Column
@@ -67,6 +68,7 @@ class Placement:
     route_names: tuple[str, ...] = ()
     frozen: tuple[int, ...] = ()
     reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    slices: int = 1
 
     def __repr__(self) -> str:
         rows = [" ".join(map(str, row[:16].tolist())) + (" …" if len(row) > 16 else "") for row in self.rank_of[:4]]

@@ -36,7 +36,7 @@ class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry an operation; start: int64, shape (ranks + 1,). title: what people call it,
-    where that is not its name. slices: how many microbatches side by side are the slices of one sequence. program: its
+    where that is not its name. program: its
     messages, where it was read from a file that names them; a schedule that is
     made of this one has none.
     """
@@ -51,7 +51,6 @@ class Schedule(RankLists):
     start: Ints
     origin: Origin = field(default_factory=Nowhere)
     title: str = ""
-    slices: int = 1
     program: Program | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
@@ -63,6 +62,11 @@ class Schedule(RankLists):
     def display_name(self) -> str:
         """Its title, or its name where it has none."""
         return self.title or self.name
+
+    @property
+    def slices(self) -> int:
+        """How many microbatches side by side are the slices of one sequence."""
+        return self.placement.slices
 
     @property
     def slots(self) -> int:
