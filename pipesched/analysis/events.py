@@ -28,8 +28,8 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.analysis.communication import Model
-from pipesched.analysis.pairing import Pairing, pair
-from pipesched.model.columns import Bools, Column, Ints, computes
+from pipesched.analysis.pairing import Pairing, fresh, pair
+from pipesched.model.columns import Bools, Ints, computes
 from pipesched.model.ops import SAME, Does, Op, Result
 from pipesched.model.program import Program
 
@@ -239,8 +239,8 @@ def _queues(program: Program, model: Model, head: Ints, done: Ints, nodes: int) 
         columns.insert(0, program.peer[ends])
     order = np.lexsort(columns)
     ends = ends[order]
-    queue = _fresh(*(column[order] for column in columns))
-    begins = np.flatnonzero(queue | _fresh(head[ends]))
+    queue = fresh(*(column[order] for column in columns))
+    begins = np.flatnonzero(queue | fresh(head[ends]))
     size = np.diff(begins, append=len(ends))
     many = size > 1
     over = done[ends[begins]]
@@ -251,10 +251,3 @@ def _queues(program: Program, model: Model, head: Ints, done: Ints, nodes: int) 
     of_end = done.copy()
     of_end[ends] = np.repeat(over, size)
     return of_end, [(before[later], done[ends[later]]), (done[ends[fused]], of_end[ends[fused]])]
-
-
-def _fresh(*columns: Column) -> Bools:
-    """Where a row differs from the one before it, or is the first."""
-    other = np.ones(len(columns[0]), dtype=np.bool_)
-    other[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    return other

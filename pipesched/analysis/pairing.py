@@ -73,9 +73,14 @@ def _sorted(index: Ints, key: Ints) -> tuple[Ints, Ints, Ints]:
     order = np.argsort(_small(key), kind="stable")
     index, chosen = index[order], key[order]
     at = np.arange(len(chosen))
-    fresh: Bools = np.ones(len(chosen), dtype=np.bool_)
-    fresh[1:] = chosen[1:] != chosen[:-1]
-    return index, chosen, at - np.maximum.accumulate(np.where(fresh, at, 0)) if len(at) else at
+    return index, chosen, at - np.maximum.accumulate(np.where(fresh(chosen), at, 0)) if len(at) else at
+
+
+def fresh(*columns: Column) -> Bools:
+    """Where a row differs from the one before it, or is the first."""
+    found = np.ones(len(columns[0]), dtype=np.bool_)
+    found[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return found
 
 
 def _small(key: Ints) -> Column:
