@@ -147,10 +147,9 @@ def _ratios(
 ) -> tuple[tuple[Ratio, ...], tuple[Ratio, ...]]:
     """By kind, and by kind and stage, in order; an overlap pair counts under the stage of its first operation."""
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
-    paired = np.append(schedule.joined[1:], False)
     for i in np.flatnonzero(~schedule.joined).tolist():
         kind = Op(int(schedule.op[i])).name
-        kind += Op(int(schedule.op[i + 1])).name if paired[i] else ""
+        kind += Op(int(schedule.op[i + 1])).name if schedule.paired[i] else ""
         groups[kind, -1].append(i)
         groups[kind, int(schedule.stage[i])].append(i)
 

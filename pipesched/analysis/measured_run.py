@@ -146,24 +146,17 @@ def _warm(measured: Measured) -> Bools:
         return kept
     groups: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
     schedule = measured.schedule
-    paired = _paired(measured)
     for i in np.argsort(measured.begin[0], kind="stable").tolist():
-        groups[int(schedule.op[i]), int(schedule.stage[i]), bool(paired[i])].append(i)
+        groups[int(schedule.op[i]), int(schedule.stage[i]), bool(schedule.paired[i])].append(i)
     for members in groups.values():
         if len(members) > _LEFT:
             kept[0, members[0]] = False
     return kept
 
 
-def _paired(measured: Measured) -> Bools:
-    """Which operations are part of an overlap pair."""
-    joined = measured.schedule.joined
-    return np.asarray(joined | np.append(joined[1:], False))
-
-
 def _computes(measured: Measured, seen: Running, kept: Bools) -> dict[tuple[str, int], Fit]:
     """The cost of every kind and stage."""
-    schedule, paired = measured.schedule, _paired(measured)
+    schedule, paired = measured.schedule, measured.schedule.paired
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i, (op, stage) in enumerate(zip(schedule.op.tolist(), schedule.stage.tolist(), strict=True)):
         if not paired[i]:
@@ -194,7 +187,7 @@ def _messages(
 ) -> dict[tuple[str, int], Fit]:
     """The latency of the messages of every stage that sends any to a rank that waits."""
     schedule, dependencies = measured.schedule, Dependencies.of(measured.schedule)
-    single = dependencies.crosses & ~_paired(measured)
+    single = dependencies.crosses & ~schedule.paired
     single[dependencies.further.consumer] = False  # which of several messages came last is not known
     groups: dict[int, list[int]] = defaultdict(list)
     for step, i in np.argwhere(seen.waiting & kept & single).tolist():

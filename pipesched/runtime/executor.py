@@ -52,11 +52,11 @@ Hook = Callable[[Instruction, int], None]
 class Evaluation:
     """What `Runtime.evaluate` gives.
 
-    outputs: what the last stage made of each microbatch, in their order, where that stage is; of a stage with two
-    copies, of the microbatches of each. loss: the mean over all microbatches, on every rank; None without targets.
+    outputs: what the last stage made, by microbatch and in their order, of those whose last stage is here. loss: the
+    mean over all microbatches, on every rank; None without targets.
     """
 
-    outputs: tuple[Any, ...]
+    outputs: Mapping[int, Any]
     loss: Tensor | None
 
 
@@ -218,9 +218,9 @@ class Runtime:
                 stage.train = train
             for part, mode in modes:
                 part.training = mode
-        made, self._outputs, self.instructions = self._outputs, {}, self.stream.ranks[self.rank]
+        made, self._outputs, self.instructions = dict(sorted(self._outputs.items())), {}, self.stream.ranks[self.rank]
         self.position = len(self.instructions)
-        return Evaluation(tuple(made[microbatch] for microbatch in sorted(made)), total / count if count else None)
+        return Evaluation(made, total / count if count else None)
 
     def _execute(
         self,

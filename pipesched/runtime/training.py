@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -44,9 +44,9 @@ RATE = 0.05
 
 Held = tuple[int, int]
 End = Callable[[Fault], NoReturn]
-Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Sequence[Tensor]]]
+Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Mapping[int, Tensor]]]
 """One step of an engine: inputs where stage 0 is, targets where the last stage is; the mean loss where it is known, and
-the outputs of an evaluation, where the last stage is."""
+the outputs of an evaluation by microbatch, where the last stage is."""
 Engine = tuple[Step, list[list[list[float]]]]
 """With the times of every step, as `Recorder.steps`, if they are taken."""
 
@@ -67,14 +67,6 @@ class Local:
         inputs, targets = (x.to(self.device) for x in self.net.batch(step, self.stream.microbatches))
         stages = {stage for _, stage in self.modules}
         return inputs if 0 in stages else None, targets if self.stream.stages - 1 in stages else None
-
-    @property
-    def ends(self) -> list[int]:
-        """The microbatches whose outputs an evaluation gives here, if it does."""
-        if not self.stream.forward_only:
-            return []
-        routes = (self.stream.placement[route] for route, stage in self.modules if stage == self.stream.stages - 1)
-        return sorted(at for route in routes for at in range(*route.microbatches))
 
 
 def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
@@ -160,10 +152,10 @@ def _own_engine(local: Local, end: End) -> Iterator[Engine]:
     )
     recorder = Recorder(runtime, job.pace)
 
-    def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float, Sequence[Tensor]]:
+    def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float, Mapping[int, Tensor]]:
         dist.barrier()  # so that ranks begin together, as a timeline does
         if not local.stream.forward_only:
-            return float(runtime.step(inputs, targets)), ()
+            return float(runtime.step(inputs, targets)), {}
         found = runtime.evaluate(inputs, targets)
         assert found.loss is not None
         return float(found.loss), found.outputs
@@ -201,7 +193,7 @@ def _torch_engine(local: Local) -> Iterator[Engine]:
             **local.job.options,
         )
 
-    def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float | None, Sequence[Tensor]]:
+    def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float | None, Mapping[int, Tensor]]:
         losses: list[Tensor] = []
         given = () if inputs is None else (inputs,)
         try:
@@ -212,7 +204,7 @@ def _torch_engine(local: Local) -> Iterator[Engine]:
             said = " ".join(str(error).split())
             message = f"nothing moves: a message did not come within {local.job.timeout:g} s"
             raise RunError(Fault(STALLED, message, Place(local.rank), (printable(said),))) from error
-        return None if targets is None else float(torch.stack(losses).detach().double().mean()), ()
+        return None if targets is None else float(torch.stack(losses).detach().double().mean()), {}
 
     yield step, []
 
@@ -238,7 +230,7 @@ def _train(local: Local, step: Step) -> dict[str, Any]:
         expected, whole_outputs = whole.step(number)
         losses.append(loss)
         undivided.append(expected)
-        errors = [(_error(x, whole_outputs[at]), f"microbatch {at}") for at, x in zip(local.ends, outputs, strict=True)]
+        errors = [(_error(x, whole_outputs[at]), f"microbatch {at}") for at, x in outputs.items()]
         for (_, stage), module in local.modules.items() if trains else ():
             pairs = zip(module.named_parameters(), whole.stages[stage].parameters(), strict=True)
             errors += ((_error(_gradient(a), _gradient(b)), f"{stage}.{name}") for (name, a), b in pairs)
