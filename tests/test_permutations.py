@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,12 @@ def test_the_worst_of_all_permutations(seed: int, monkeypatch: pytest.MonkeyPatc
     assert [one.value for one in full] == held and all(one.exact for one in full)
     for rank, one in enumerate(full):
         assert worst.peaks(orders, CHANGE, costs, one.entries)[rank] == one.value
+    monkeypatch.setattr(permutations, "LOOKED", 0)
+    for rank, one in enumerate(worst_peaks(schedule, change, np.zeros_like(change), np.array(costs["M"]))):
+        assert one.value <= held[rank] <= one.bound
+        assert worst.peaks(orders, CHANGE, costs, one.entries)[rank] == one.value
+    assert worst_of(schedule, costs).bound >= high
+    monkeypatch.undo()
     monkeypatch.setattr(permutations, "TRIED", 0)
     some = worst_of(schedule, costs)
     assert some.value <= high <= some.bound
@@ -144,7 +151,12 @@ def test_verify_gives_the_worst_of_a_list(seed: int) -> None:
     rng = random.Random(seed)
     length = [rng.randrange(1, 9) for _ in range(5)]
     report = pipesched.verify(Source("packed.ps", PACKED.format(forward="2 * length[i]")), p=3, m=5, length=length)
-    columns = {"F": lambda s, x: 2 * x, "B": lambda s, x: 4 * x + s, "C": lambda s, x: 0, "M": lambda s, x: x}
+    columns: dict[str, Callable[[int, int], int]] = {
+        "F": lambda s, x: 2 * x,
+        "B": lambda s, x: 4 * x + s,
+        "C": lambda s, x: 0,
+        "M": lambda s, x: x,
+    }
     costs = {key: [[of(s, x) for x in length] for s in range(3)] for key, of in columns.items()}
     assert report.subject is not None
     orders = orders_of(report.subject.schedule)

@@ -23,7 +23,7 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline, timeline
-from pipesched.model.columns import Column, Ints, running_sum
+from pipesched.model.columns import Column, Ints
 from pipesched.model.costs import Ticks
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
@@ -31,6 +31,7 @@ from pipesched.model.schedule import Schedule
 TRIED = 40_000_000  # operations that are run to try every permutation
 RELAXED = 12_000_000  # operations times kinds of entries, over all rounds of prices
 ROUNDS = 160  # of prices, at most
+PASSED = 300_000  # operations that are passed, over all rounds
 FINE = 64  # parts of a tick in which prices are counted
 LOOKED = 4_000_000  # operations times microbatches, beyond which a bound is all that is looked for
 _RUN = 2_000_000  # operations that are run side by side
@@ -149,7 +150,7 @@ class _Net:
         """The worst that is found, and a bound."""
         found = self.climbed(self.kinds)
         high = int(np.max(self.at_worst().ends(np.zeros((1, len(self.kinds)), dtype=np.int64))))
-        if (rounds := min(ROUNDS, RELAXED // (len(self.turn) * len(self.counts)))) > _SCALES:
+        if (rounds := min(ROUNDS, PASSED // len(self.turn), RELAXED // (len(self.turn) * len(self.counts)))) > _SCALES:
             prices = _Prices(self)
             for turn in range(rounds):
                 bound, path = prices.next(found[0])
@@ -358,27 +359,53 @@ def _arrangements(counts: list[int]) -> Iterator[tuple[int, ...]]:
 
 def worst_peaks(schedule: Schedule, keeping: Ints, passing: Ints, sizes: Ints) -> tuple[Worst, ...]:
     """The most that each rank can hold. keeping, passing: `holdings.changes`; sizes: by stage and entry."""
-    if len(schedule) * schedule.microbatches > LOOKED:
-        return _measured(schedule, keeping, passing, sizes)
+    long = len(schedule) * schedule.microbatches > LOOKED
     found = []
     for low, high in pairwise(schedule.start.tolist()):
         op, stage = schedule.op[low:high], schedule.stage[low:high]
         stages, row = np.unique(stage, return_inverse=True)
-        columns = (row, schedule.microbatch[low:high], keeping[op, stage], passing[op, stage])
-        held = _held(np.stack(columns, axis=1).tolist(), np.zeros((len(stages), sizes.shape[1]), dtype=np.int64))
+        columns = np.stack((row, schedule.microbatch[low:high], keeping[op, stage], passing[op, stage]), axis=1)
+        if long and high > low:
+            most = np.maximum(keeping, 0).sum(axis=0) + passing.max(axis=0)
+            found.append(_at_the_fullest(columns, most[stages], sizes[stages]))
+            continue
+        held = _held(columns.tolist(), np.zeros((len(stages), sizes.shape[1]), dtype=np.int64))
         found.append(_fullest(held, sizes[stages]))
     return tuple(found)
 
 
-def _measured(schedule: Schedule, keeping: Ints, passing: Ints, sizes: Ints) -> tuple[Worst, ...]:
-    """What each rank holds as it is, and what it would if every microbatch were the largest."""
-    stays, passes = (table[schedule.op, schedule.stage] for table in (keeping, passing))
-    most = []
-    for size in (sizes[schedule.stage, schedule.microbatch], sizes.max(axis=1)[schedule.stage]):
-        held = running_sum(stays * size, schedule.start) + passes * size
-        most.append([int(held[low:high].max(initial=0)) for low, high in pairwise(schedule.start.tolist())])
-    entries = tuple(range(schedule.microbatches))
-    return tuple(Worst(value, bound, entries) for value, bound in zip(*most, strict=True))
+def _product(sizes: Ints) -> tuple[Ints, Ints] | None:
+    """(factor, unit): sizes[stage, entry] = factor[stage] * unit[entry]; None where no product is like that."""
+    if not sizes.size:
+        return np.zeros(len(sizes), dtype=np.int64), np.zeros(sizes.shape[1], dtype=np.int64)
+    unit = sizes[int(np.argmax(sizes.sum(axis=1)))]
+    unit = unit // max(1, gcd(*unit.tolist()))
+    top = int(np.argmax(unit))
+    factor = sizes[:, top] // max(1, unit[top])
+    return (factor, unit) if (factor[:, None] * unit == sizes).all() else None
+
+
+def _at_the_fullest(columns: Ints, most: Ints, sizes: Ints) -> Worst:
+    """The worst where most is held if all entries are alike; and no more than the largest entries, each as often as one
+    microbatch can be held. columns: of `_held`; most: of size 1 that is held of a microbatch, by stage.
+    """
+    row, microbatch, stays, passes = columns.T
+    factor, unit = _product(sizes) or (sizes.max(axis=1), np.ones(sizes.shape[1], dtype=np.int64))
+    held = np.cumsum(stays * factor[row]) + passes * factor[row]
+    at = int(np.argmax(held))
+    amount = np.zeros(len(unit), dtype=np.int64)
+    np.add.at(amount, microbatch[: at + 1], (stays * factor[row])[: at + 1])
+    amount[microbatch[at]] += passes[at] * factor[row[at]]
+    rising = np.argsort(unit, kind="stable")
+    entries = np.empty(len(unit), dtype=np.int64)
+    entries[np.argsort(amount, kind="stable")] = rising
+    size = sizes[row, entries[microbatch]]
+    value = int((np.cumsum(stays * size) + passes * size).max())
+    each = max(1, int(factor @ most))
+    full, rest = divmod(int(held[at]), each)
+    falling = np.append(unit[rising][::-1], 0)
+    bound = int(each * falling[:full].sum() + rest * falling[min(full, len(unit))])
+    return Worst(value, max(value, bound), tuple(entries.tolist()))
 
 
 def _held(operations: list[list[int]], held: Ints) -> Iterator[Ints]:
@@ -393,12 +420,9 @@ def _held(operations: list[list[int]], held: Ints) -> Iterator[Ints]:
 def _fullest(held: Iterator[Ints], sizes: Ints) -> Worst:
     """The worst of these positions. sizes: by stage of the rank, and entry."""
     m = sizes.shape[1]
-    unit = sizes[int(np.argmax(sizes.sum(axis=1)))] if len(sizes) else np.zeros(m, dtype=np.int64)
-    unit = unit // max(1, gcd(*unit.tolist()))
-    top = int(np.argmax(unit)) if m else 0
-    factor = sizes[:, top] // max(1, unit[top]) if m else np.zeros(0, dtype=np.int64)
     best = Worst(0, 0, tuple(range(m)))
-    if (factor[:, None] * unit == sizes).all():  # a product: the largest with the largest
+    if (found := _product(sizes)) is not None:  # the largest with the largest
+        factor, unit = found
         rising = np.argsort(unit, kind="stable")
         for share in held:
             amount = factor @ share
