@@ -164,6 +164,8 @@ def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
         return "`=` defines; write `==` to compare"
     if ".." in taken:
         return "a range is written `low .. high`; it ends before high"
+    if "when" in taken and taken >= _LETTERS:
+        return "a line of `greedy` is an operation, with `when` before what it waits for"
     if word == "{" and "then" in taken:
         return "where a value belongs, write `if condition then a else b`"
     if word == "then" and "{" in taken:
