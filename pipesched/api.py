@@ -152,7 +152,7 @@ def emit(
     max_ops: int = MAX_OPS,
     **parameters: Parameter,
 ) -> str:
-    """The text of a verified schedule as ``stream``, ``torch-csv`` (computes alone) or ``torch-comms``.
+    """The text of a verified schedule as ``stream``, ``stream-1``, ``torch-csv`` (computes alone) or ``torch-comms``.
 
     Raises:
         PipeschedError: everything that is wrong with the schedule, or that the target cannot run.

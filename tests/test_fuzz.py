@@ -156,7 +156,7 @@ def _arguments(text: str) -> str:
 
 @cache
 def _streams() -> list[str]:
-    texts = [path.read_text("utf-8") for path in sorted((ROOT / "emit/v1").glob("[!ors]*_p[23]*.json"))]
+    texts = [path.read_text("utf-8") for path in sorted((ROOT / "emit/v2").glob("*_p[23]*.json"))]
     short = min(texts, key=len)
     return [short, json.dumps(json.loads(short)), texts[0]]
 

@@ -24,7 +24,7 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.source import Source
-from pipesched.stream import FIELDS, Stream, header
+from pipesched.stream import BATCH, DEFAULTS, FIELDS, Stream, header
 
 _OPS = {op.name: op for op in Op if op.name in FIELDS}
 
@@ -88,7 +88,7 @@ def _columns(source: Source) -> tuple[Program, Stream] | None:
     try:
         data = json.loads(source.text)
         head = header(data)
-        ranks = [np.array([*_entries(rank)], dtype=np.int32).reshape(-1, 8).T for rank in data["ranks"]]
+        ranks = [_rank(rank) for rank in data["ranks"]]
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     routes = head.placement
@@ -100,16 +100,23 @@ def _columns(source: Source) -> tuple[Program, Stream] | None:
     return _program(source, head, ranks), head
 
 
-def _entries(rank: list[dict[str, Any]]) -> Iterator[tuple[int, ...]]:
-    """op, stage, microbatch, peer, group, communicator, second and other of every instruction; of a batch its parts."""
-    batches = 0
-    for instruction in rank:
-        op, group = instruction["op"], -1
-        if op == "BATCH":
-            batches, group = batches + 1, batches
-        for number, x in enumerate(instruction.get("parts", (instruction,))):
-            numbers = x.get("stage", -1), x.get("microbatch", -1), x.get("peer", -1), group, x.get("communicator", 0)
-            yield _OPS[x["op"]], *numbers, number > 0 and group < 0, x.get("other", -1)
+_FIELDS = ("stage", "microbatch", "peer", "communicator", "other")
+
+
+def _rank(rank: list[dict[str, Any]]) -> Column:
+    """op, group, second, then _FIELDS of every instruction, a row each; of a batch and of a pair the parts."""
+    single, group, second = rank, [-1] * len(rank), [False] * len(rank)
+    if any("parts" in x for x in rank):
+        single, group, second = [], [], []
+        number = 0
+        for x in rank:
+            parts, batch = x.get("parts", [x]), x["op"] == BATCH
+            single += parts
+            group += [number if batch else -1] * len(parts)
+            second += [not batch and i > 0 for i in range(len(parts))]
+            number += batch
+    columns: list[list[Any]] = [[x.get(name, DEFAULTS.get(name, -1)) for x in single] for name in _FIELDS]
+    return np.array([[_OPS[x["op"]] for x in single], group, second, *columns], dtype=np.int32)
 
 
 def _same(text: str, program: Program, head: Stream) -> bool:
@@ -137,7 +144,7 @@ def _program(source: Source, head: Stream, ranks: list[Column]) -> Program:
     placement = Placement(rank_of, stream_strict.route_of(routes), len(ranks), names, *model)
     start = np.cumsum([0] + [rank.shape[1] for rank in ranks], dtype=np.int64)
     columns = np.concatenate([np.zeros((8, 0), np.int32), *ranks], axis=1)
-    op, stage, microbatch, peer, group, communicator, second, other = columns
+    op, group, second, stage, microbatch, peer, communicator, other = columns
     made = Program(
         head.name,
         placement,
