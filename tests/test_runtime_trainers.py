@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from tests import test_runtime_evaluate, test_runtime_frozen, test_runtime_steps, test_runtime_variants
+from tests import (
+    test_runtime_evaluate,
+    test_runtime_frozen,
+    test_runtime_slices,
+    test_runtime_steps,
+    test_runtime_variants,
+)
 from tests.runtime import trainers
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import stream_of
@@ -151,6 +157,7 @@ ROWS: dict[str, tuple[Any, str]] = {
     "evaluation, inference": (test_runtime_evaluate.test_outputs_are_those_of_the_undivided_model, "zb_v-p4"),
     "keyword inputs": (test_runtime_evaluate.test_what_is_refused, "keyword"),
     "frozen stages": (test_runtime_frozen.test_gradients_and_live_activations, "zb_h1"),
+    "slices of sequences": (test_runtime_slices.test_gradients_are_those_of_whole_sequences, "split"),
     "forward only": (test_runtime_steps.test_forward_only, ""),
     "changing shapes": (test_shapes_that_change, "step"),
     "hooks on weights": (test_what_is_refused, "hooks on weights"),

@@ -120,6 +120,7 @@ def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
         tuple(ranks),
         frozen=placement.frozen,
         reads=placement.reads,
+        slices=placement.slices,
     )
 
 
@@ -156,7 +157,9 @@ def random_program(seed: int) -> Program:
     table = np.array([[rng.randrange(ranks) for _ in range(stages)] for _ in range(routes)], dtype=np.int32)
     route_of = np.sort(np.array([rng.randrange(routes) for _ in range(microbatches)], dtype=np.int32))
     frozen = tuple(sorted(rng.sample(range(stages), rng.randint(0, stages))))
-    placement = Placement(table, route_of, ranks, ("down", "up")[:routes], frozen, reads)
+    cuts = {0, microbatches, int(np.count_nonzero(route_of == 0))}
+    slices = rng.choice([q for q in range(1, 5) if not any(cut % q for cut in cuts)])
+    placement = Placement(table, route_of, ranks, ("down", "up")[:routes], frozen, reads, slices)
     program = Program.from_instructions(lists, placement, "ä b")
     flat = [x for own in lists for x in own]
     far = [x.other if x.other >= 0 else x.stage + x.op.kind.of for x in flat]

@@ -1,0 +1,51 @@
+"""Real gloo processes train with sequences that are cut: with stages whose slices attend to those before them, loss and
+gradients are those of whole sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipesched import stream as streams
+from pipesched.compile import load
+from pipesched.examine import Options
+from pipesched.source import Source
+from pipesched.verbs.emit import emit
+from tests.runtime import sliced
+from tests.runtime.harness import Ranks, ranks_of
+
+PROGRAMS = {
+    "seq1f1b": "rank r { let w = min(p - 2 - r + q, m)  repeat w { F }  repeat m - w { F  B }  repeat w { B } }",
+    "gpipe": "rank r { repeat m { F }  repeat m { B } }",
+    "split": "rank r { let w = min(p - 2 - r + q, m)  repeat w { F }  repeat m - w { F I }  repeat w { I W } drain W }",
+}
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with ranks_of(4) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("p", "m", "q"), [(2, 4, 2), (2, 6, 3), (3, 8, 4), (4, 8, 2)])
+def test_gradients_are_those_of_whole_sequences(ranks: Ranks, name: str, p: int, m: int, q: int) -> None:
+    """With every slice attending to all before it in its sequence, and as many sequences in flight as there may be."""
+    text = f"schedule cut(p, m, q)\nslices q\nstage s in 0 .. p on rank s\n{PROGRAMS[name]}\n"
+    source, options = Source("cut.ps", text), Options({"p": p, "m": m, "q": q})
+    assert load(source, options).schedule.slices == q
+    stream = streams.loads("".join(emit(source, options, "stream").pieces()))
+    assert stream.slices == q
+    for rank, found in enumerate(ranks.run(p, sliced.sequences, stream, q)):
+        assert found["error"] <= 1e-12 and found["loss"] <= 1e-12, (rank, found)
+
+
+def test_in_another_order_they_are_not(ranks: Ranks) -> None:
+    """The law above says something: where microbatches are no slices, backwards run along them, and what later slices
+    ask of earlier ones is lost.
+    """
+    text = f"schedule plain(p, m)\nstage s in 0 .. p on rank s\n{PROGRAMS['gpipe']}\n"
+    stream = streams.loads("".join(emit(Source("plain.ps", text), Options({"p": 2, "m": 4}), "stream").pieces()))
+    assert max(found["error"] for found in ranks.run(2, sliced.sequences, stream, 2)) > 1e-3
