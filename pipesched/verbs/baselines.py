@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -30,8 +30,11 @@ class Known:
     spent: Idle
     peak: Fraction
     fits: bool
-    orders: Orders | None = field(repr=False)
+    orders: Orders | None
     unlike: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Known {self.name}: makespan {shown(self.spent.makespan)}, peak {shown(self.peak)}>"
 
     @property
     def remark(self) -> str:
