@@ -202,7 +202,7 @@ class TestWhatItTells:
         assert main(["run", str(file), "--engine", "torch"]) == 1
         assert "PS814" in capsys.readouterr().err
 
-    @pytest.mark.parametrize("name", ["Megatron's 1F1B, p = 2", "DualPipe, p = 2", "a communicator a direction"])
+    @pytest.mark.parametrize("name", ["torch's 1F1B, p = 2", "DualPipe, p = 2", "a communicator a direction"])
     def test_batches_and_communicators_run_as_written(self, name: str, tmp_path: Path, capsys: Captured) -> None:
         """A program of the order notation trains as it stands there: every batch is one instruction of the trace."""
         program = PROGRAMS[name]()

@@ -16,7 +16,7 @@ from pipesched.model.program import Program
 from pipesched.source import Source
 from pipesched.stream import BATCH, Stream, StreamError, dumps, loads
 from tests.makers.communication_notation import _list
-from tests.makers.communication_orders import fused_1f1b
+from tests.makers.communication_orders import fused_1f1b, torch_1f1b
 from tests.makers.communication_recorded import DUALPIPE
 from tests.runtime import batched, evaluated
 from tests.runtime.harness import Ranks, ranks_of
@@ -33,12 +33,17 @@ def ranks() -> Iterator[Ranks]:
 
 
 def recorded(lists: tuple[str, ...], name: str, p: int, m: int) -> Program:
-    """An order of published code, with the reductions and the optimizer at the end as our lowering has them."""
+    """An order of published code, with the reductions and the optimizer at the end as our lowering has them, and
+    without waits for what a rank does not send."""
     own = program_of(name, p=p, m=m)
     ends = (Op.REDUCE_GRAD, Op.SYNC, Op.STEP)
-    full = [
-        _list(text, rank, p) + [x for x in own.instructions(rank) if x.op in ends] for rank, text in enumerate(lists)
-    ]
+    full = []
+    for rank, text in enumerate(lists):
+        made = _list(text, rank, p)
+        sent = {(x.op.name, x.stage, x.microbatch) for x in made}
+        names = [(x, x.op.name.removeprefix("WAIT_")) for x in made]
+        made = [x for x, name in names if name == x.op.name or (name, x.stage, x.microbatch) in sent]
+        full.append(made + [x for x in own.instructions(rank) if x.op in ends])
     return Program.from_instructions(full, own.placement)
 
 
@@ -80,6 +85,8 @@ def fused(name: str, seed: int, **sizes: int) -> Program:
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "Megatron's 1F1B, p = 2": lambda: recorded(fused_1f1b(2, 4), "1f1b", 2, 4),
     "Megatron's 1F1B, p = 4": lambda: recorded(fused_1f1b(4, 6), "1f1b", 4, 6),
+    "torch's 1F1B, p = 2": lambda: recorded(torch_1f1b(2, 4, False), "1f1b", 2, 4),
+    "torch's 1F1B, communicators made lazily": lambda: recorded(torch_1f1b(3, 4, True), "1f1b", 3, 4),
     "DualPipe, p = 2": lambda: recorded(DUALPIPE[2, 4], "dualpipe", 2, 4),
     "DualPipe, p = 4": lambda: recorded(DUALPIPE[4, 8], "dualpipe", 4, 8),
     "a communicator a direction": lambda: a_direction("1f1b", p=3, m=4),

@@ -26,7 +26,7 @@ from pipesched.runtime.replicas import replicated
 from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, taken, tensors_of
 from pipesched.runtime.supported import unsupported
 from pipesched.runtime.transport import Channel
-from pipesched.stream import BATCH, OF_1, Stream
+from pipesched.stream import BATCH, Stream
 
 
 class NotReplicated(UserWarning):
@@ -58,7 +58,7 @@ def beyond(stream: Stream) -> str | None:
     """What a stream says that is not executed, if anything."""
     if stream.reads:
         return "a stage that reads others than the one before it"
-    return next((str(x) for rank in stream.ranks for x in rank if x.op not in {*OF_1, BATCH}), None)
+    return next((str(x) for rank in stream.ranks for x in rank if x.op in ("UNSHARD", "RESHARD")), None)
 
 
 def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     for each instruction:  F B I W OVERLAP      compute, on what was received or handed over on this rank
                            SEND RECV            post, and keep the handle; the consumer waits
                            BATCH                post its messages together
+                           WAIT_SEND            wait until what was sent has been received
                            REDUCE_GRAD SYNC     gradients from sums to what undivided training leaves
                            STEP                 the caller's optimizer
 
@@ -43,7 +44,7 @@ from pipesched.runtime.shapes import Boundary, gradients
 from pipesched.runtime.stages import Keywords, Loss, Stage
 from pipesched.runtime.supported import check_supported
 from pipesched.runtime.transport import Channels
-from pipesched.stream import BATCH, Instruction, Stream
+from pipesched.stream import BATCH, NEIGHBOUR, Instruction, Stream
 
 Hook = Callable[[Instruction, int], None]
 
@@ -274,6 +275,11 @@ class Runtime:
                 self._post(x)
             case "RECV_F" | "RECV_B":
                 pass  # posted before
+            case "WAIT_SEND_F" | "WAIT_SEND_B":
+                target = self.stream.placement[x.route].ranks[x.stage + NEIGHBOUR[x.op]]
+                self._channels.sent(Message(x.op[-1], x.route, x.stage, x.microbatch, self.rank, target))
+            case "WAIT_REDUCE_GRAD":
+                pass  # a reduction is done when it returns
             case "REDUCE_GRAD":
                 if self._train:
                     self._reduction.reduce(x.stage)

@@ -158,6 +158,10 @@ class Channels:
         self._post({message: tensors}, {})
         self._release(message)
 
+    def sent(self, message: Message) -> None:
+        """Wait until a message has been received, if it is still under way."""
+        self._release(message)
+
     def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
         """Give a tensor to another rank and get that rank's: both are posted, then both awaited."""
         self._post({outgoing: (tensor,)}, {incoming: (TensorSpec.of(tensor),)})
