@@ -13,7 +13,6 @@ from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
 from pipesched.source import Source
-from pipesched.verbs.library import lists
 from pipesched.verbs.options import compile_options
 from pipesched.verbs.values import Sizes, combinations, count
 
@@ -38,6 +37,8 @@ def verify(files: tuple[str, ...], **given: Any) -> int:
     An answer is judged by what can be derived anew; an engine's word is called that, and is no proof.
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
     """
+    from pipesched.verbs.library import lists
+
     grid = flags.grid(given)
     sources = [_read(target) for target in files]
     listed = [lists([source]) if isinstance(source, Source) else frozenset() for source in sources]

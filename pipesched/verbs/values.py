@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.model.numbers import Value, cap_help, number
-from pipesched.model.placement import STAGES
 from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.source import Source
 
@@ -185,6 +184,8 @@ def ranks(value: object) -> tuple[int, ...]:
 
 def stages(value: object) -> tuple[int, ...]:
     """Stages, ascending: ``[0, 1]``, or as a text ``0..2,5``, a range with both ends."""
+    from pipesched.model.placement import STAGES
+
     what = "stages such as 0,1 or 0..2"
     with suppress(ValueError):
         found = sizes(value if isinstance(value, str) else tuple(_listed(value, what)))
