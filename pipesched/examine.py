@@ -22,12 +22,13 @@ from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS, Unit
+from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
-from pipesched.model.numbers import Value, require_counts
+from pipesched.model.numbers import Value, require_counts, shown
+from pipesched.model.ops import Result
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release, caps_by_rank
-from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.readers import Loaded
 from pipesched.report import Claim, Communication, Memory, Parts, Permuted, Report, Time
@@ -198,7 +199,7 @@ class Examination:
         if schedule.slices > 1 or not made.finished:
             return None
         names = tuple(unit.lists)
-        if not _own_entries_alone(unit):
+        if not _own_entries_alone(unit) or makes(schedule.op, Result.RECOMPUTED).any():
             return Permuted(names)
         sizes, (keeping, passing) = made.memory.sizes, changes(schedule, made.release)
         wide = np.broadcast_to(sizes.whole, (schedule.stages, schedule.microbatches))
@@ -255,13 +256,17 @@ def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
 
 
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:
-    hands, notes = made.buffers, _memory_notes(made.schedule)
+    hands, notes = made.buffers, tuple(_memory_notes(made))
     received, unsent = (hands.received.most, hands.unsent.most) if hands is not None else (None, None)
     return Memory(made.release.name, UNIT, made.memory.peak, caps, notes, received, unsent)
 
 
-def _memory_notes(schedule: Schedule) -> tuple[str, ...]:
-    if not schedule.placement.bidirectional:
-        return ()
-    copies = max(len(schedule.placement.copies(stage)) for stage in range(schedule.stages))
-    return (f"{copies} copies of every stage: parameters and their gradients take {copies} times as much",)
+def _memory_notes(made: Analysis) -> Iterator[str]:
+    schedule = made.schedule
+    if schedule.placement.bidirectional:
+        copies = max(len(schedule.placement.copies(stage)) for stage in range(schedule.stages))
+        yield f"{copies} copies of every stage: parameters and their gradients take {copies} times as much"
+    if makes(schedule.op, Result.RECOMPUTED).any():
+        kept, assumed = made.costs.scalar("K"), "" if "K" in made.costs.given else ", which is assumed"
+        much = "what its stage says" if kept is None else shown(kept)
+        yield f"an F that is run again keeps K = {much} until its R{assumed}"

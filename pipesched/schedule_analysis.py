@@ -100,7 +100,8 @@ class Analysis:
     def memory(self) -> Memory:
         """How many activations a rank holds after each operation."""
         held = self.costs.held(self.schedule.stages, self.schedule.microbatches)
-        return memory(self.schedule, self.release, held)
+        kept = self.costs.kept(self.schedule.stages, self.schedule.microbatches)
+        return memory(self.schedule, self.release, held, kept)
 
     def peak(self, release: Release) -> tuple[Fraction, ...]:
         """The most activations of every rank under another release rule."""

@@ -7,9 +7,10 @@ list, exact whatever the timing. One rule of `model.release`:
 
 F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. Where no
 backward follows, on frozen stages with nothing trained before them and in forward-only schedules, nothing is kept for
-one: there an F frees at its own end what it took. The I of another frozen stage frees all. The unit is one microbatch
-through 1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of
-parameters, optimizer states and workspace are not counted. The buffers of messages come on top, also by list order,
+one: there an F frees at its own end what it took. The I of another frozen stage frees all. Where an R of its stage and
+microbatch is in the order, an F frees at its end all but tK, and the R takes that again at its start. The unit is one
+microbatch through 1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients
+of parameters, optimizer states and workspace are not counted. The buffers of messages come on top, also by list order,
 without a clock:
 
     RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received and not yet used      1 2 1 2 1 0
@@ -33,7 +34,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints, running_sum
+from pipesched.model.columns import Ints, makes, running_sum
 from pipesched.model.grid import Grid, spread
 from pipesched.model.ops import COMPUTES, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.program import Program
@@ -79,15 +80,14 @@ class Memory:
 
     def live(self, index: int) -> list[tuple[int, int]]:
         """(stage, microbatch) of all that is held when the operation runs, oldest first."""
-        placement, keeps = self.schedule.placement, self.schedule.keeps
-        left: dict[tuple[int, int], Fraction] = {}
-        for i in range(int(self.schedule.start[self.schedule.rank[index]]), index + 1):
-            op = self.schedule[i]
-            stage = min(max(op.stage, 0), placement.stages - 1)
-            if keeps[stage] or i == index:
-                key, trained = (op.stage, op.microbatch), bool(placement.wants[Result.WEIGHTS][stage])
-                left[key] = left.get(key, Fraction(0)) + self.release.change(op.op, trained=trained)
-        return [key for key, share in left.items() if share * self.sizes.at(*key) > 0]
+        here = slice(int(self.schedule.start[self.schedule.rank[index]]), index + 1)
+        change = np.diff(self.kept[here], prepend=0)
+        change[-1] += self.held[index] - self.kept[index]
+        left: dict[tuple[int, int], int] = {}
+        keys = zip(self.schedule.stage[here].tolist(), self.schedule.microbatch[here].tolist(), strict=True)
+        for key, parts in zip(keys, change.tolist(), strict=True):
+            left[key] = left.get(key, 0) + parts
+        return [key for key, parts in left.items() if parts > 0]
 
 
 def changes(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
@@ -101,28 +101,72 @@ def changes(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
     return np.where(keeps, table, 0), np.where(keeps, 0, np.maximum(table, 0))
 
 
-def memory(schedule: Schedule, release: Release, sizes: Sequence[Fraction] | Grid | None = None) -> Memory:
+def memory(
+    schedule: Schedule,
+    release: Release,
+    sizes: Sequence[Fraction] | Grid | None = None,
+    small: Sequence[Fraction] | Grid | None = None,
+) -> Memory:
     """The running sum of every rank; O(operations).
 
     sizes: what one F of each stage holds, shape (S,), or of each stage and microbatch, in even stages; by default 1.
+    small: likewise, what it keeps of that where it is run again; by default nothing.
 
     Raises:
         PipeschedError: PS222, sizes and shares too fine, or too large, for sums in 64 bits.
     """
     if not isinstance(sizes, Grid):
         sizes = spread((Fraction(1),) * schedule.stages if sizes is None else sizes)
+    forward, again = _run_again(schedule)
+    if small is None or not len(again):
+        small = (Fraction(0),) * schedule.stages
+    small = small if isinstance(small, Grid) else spread(small)
     change = [release.change(op) for op in COMPUTES]
-    parts = lcm(*(x.denominator for x in change)) * sizes.scale
+    shares, scale = lcm(*(x.denominator for x in change)), lcm(sizes.scale, small.scale)
+    parts = shares * scale
     if parts * max(map(abs, change)) * sizes.most * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "what the ranks hold leaves 64 bits", help="use rounder shares for M and the release")
-    keeping, passing = changes(schedule, release)
-    kept = running_sum(_changes(schedule, keeping, sizes), schedule.start)
-    held = kept if schedule.keeps.all() else kept + _changes(schedule, passing, sizes)
+    (keeping, passing), keeps = changes(schedule, release), schedule.keeps
+    change_after = _changes(schedule, keeping * (scale // sizes.scale), sizes)
+    more = None if keeps.all() else _changes(schedule, passing * (scale // sizes.scale), sizes)
+    if len(again):
+        whole = change_after[forward]
+        some = _entries(schedule, forward, small) * (parts // small.scale)
+        if (some > whole).any():
+            raise fail(Code.COSTS, "cost K is more than M: an F keeps more for its R than it holds", help=_SMALL)
+        more = np.zeros(len(schedule), dtype=np.int64) if more is None else more
+        more[forward], change_after[forward] = whole - some, some
+        change_after[again] = _entries(schedule, again, sizes) * (parts // sizes.scale)
+        change_after[again] -= _entries(schedule, again, small) * (parts // small.scale)
+    kept = running_sum(change_after, schedule.start)
+    held = kept if more is None else kept + more
     peaks = []
     for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
         peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
     part = Fraction(schedule.ranks, schedule.stages) / parts
     return Memory(schedule, release, held, kept, part, tuple(peaks), sizes)
+
+
+_SMALL = "K is the part of M that is left at the end of an F that is run again, as its input is"
+
+
+def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
+    """The F that have an R, and the R; of stages that keep anything."""
+    again = np.flatnonzero(makes(schedule.op, Result.RECOMPUTED))
+    if not len(again):
+        return again, again
+    stage, microbatch = schedule.stage.astype(np.int64), schedule.microbatch
+    inside = (stage >= 0) & (stage < schedule.stages) & (microbatch >= 0) & (microbatch < schedule.microbatches)
+    inside &= schedule.keeps[np.where(inside, stage, 0)]
+    key = stage * schedule.microbatches + microbatch
+    again, forward = (np.flatnonzero(inside & makes(schedule.op, x)) for x in (Result.RECOMPUTED, Result.ACTIVATION))
+    return forward[np.isin(key[forward], key[again])], again
+
+
+def _entries(schedule: Schedule, at: Ints, amounts: Grid) -> Ints:
+    """What a grid says of some operations, in its own parts."""
+    microbatch = np.minimum(schedule.microbatch[at], amounts.whole.shape[1] - 1)
+    return np.asarray(amounts.whole[schedule.stage[at], microbatch], dtype=np.int64)
 
 
 def _changes(schedule: Schedule, table: Ints, sizes: Grid) -> Ints:

@@ -4,6 +4,7 @@
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
     frozen stages             F, and I where a stage before them is trained; nothing else
+    R                         where it likes, but for a backward
     two copies of a stage     at most, in a schedule that trains: SYNC sums the gradients of two
 
 Counting is a bincount over stage * microbatches + microbatch.
@@ -129,12 +130,11 @@ def _first(schedule: Schedule, op: Op, like: int) -> int:
 
 def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     for op, why in REQUIRED.items():
+        lacks = _lacks(schedule, dependencies, op)
         if op.backward and schedule.forward_only:
-            continue
+            lacks &= dependencies.made[Result.RECOMPUTED] >= 0
         name = f"{op.name} (or {' and '.join(part.name for part in op.parts)})" if op.parts else op.name
-        for (stage, rank, keys), more in limited(
-            _grouped(schedule, np.flatnonzero(_lacks(schedule, dependencies, op))), 3
-        ):
+        for (stage, rank, keys), more in limited(_grouped(schedule, np.flatnonzero(lacks)), 3):
             where = f" on rank {rank}" if rank >= 0 else ""
             microbatches = [key % schedule.microbatches for key in keys]
             yield Diagnostic(

@@ -1,6 +1,7 @@
 """The order on a rank, and compute orders that wait for each other.
 
-    F before its I or B;  I before its W;  producer before consumer on the same rank      PS305
+    F before its I or B;  I before its W;  R after its F, and before its I or B;
+    producer before consumer on the same rank                                            PS305
     slices of a sequence: F in their order, I and B in the opposite one                  PS305
     the parts of an overlap pair do not depend on each other                              PS307
     no cycle of ranks, each waiting for what another runs only later                     PS306
@@ -43,6 +44,8 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         at = np.flatnonzero(dependencies.valid & users)
         key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
         _late(schedule, at, dependencies.made[result][key], found)
+        if result is Result.ACTIVATION:
+            _late(schedule, at, dependencies.made[Result.RECOMPUTED][key], found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
     _late(schedule, dependencies.further.consumer, dependencies.further.producer, found)
     for at, other in between_slices(schedule, dependencies):
@@ -68,6 +71,8 @@ def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> 
 def _why(op: Compute, producer: Compute) -> str:
     if op.stage == producer.stage and op.microbatch != producer.microbatch:
         return "a slice attends to those before it in its sequence, and its gradients come from those behind it"
+    if Result.RECOMPUTED in producer.op.kind.makes:
+        return "a backward uses what R computes again"
     if op.op.kind.of == SAME:
         return f"{op.op.name} uses the {op.op.result.words}s that {producer.op.name} stores"
     if op.stage == producer.stage and op.op.kind.own in producer.op.kind.makes:

@@ -26,13 +26,14 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import LETTERS
 from pipesched.model.release import AT_W, Release
 
-COSTS = {f"t{key}": key for key in (*LETTERS, "C", "FB", "M")}
+COSTS = {f"t{key}": key for key in (*LETTERS, "C", "FB", "M", "K")}
 PER_RANK = ("work", "idle", "span_idle", "peak")
 VALUES = ("makespan", "span")
 FRACTION, A_RELEASE = 8, 3  # costs of a part of an expression in fractions, and of an operation's memory
-CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES))
 SHARES = ("bubble", "span_bubble")
+SOFT = (*SHARES, "tR", "tK")
 """Names that a file may give another meaning, which then counts."""
+CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES)) - frozenset(SOFT)
 _LISTED = 20  # names of a file that a finding lists
 
 
@@ -78,8 +79,8 @@ class Verdict:
 def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
     """The file's names, and those that only claims know."""
     own = [name for block in scope.blocks[1:] for name in block]
-    soft = {name: Binding() for name in SHARES}
-    known = {name: Binding() for name in (*COSTS, *VALUES)}
+    soft = {name: Binding() for name in SOFT}
+    known = {name: Binding() for name in (*COSTS, *VALUES) if name not in SOFT}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
     known |= {name: Binding() for name in rank_variables}
     more = ["..."] if len(own) > _LISTED else []
@@ -104,7 +105,8 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
         sides = [(_text(side), code(side)) for side in (node.claim.left, node.claim.right)]
     condition = code(node.condition, "boolean") if node.condition else None
     release = AT_W if node.release is None else Release.parse(node.release)
-    costs = frozenset(COSTS[x] for x in used if x in COSTS)
+    own = {name for block in scope.blocks[1:-1] for name in block}
+    costs = frozenset(COSTS[x] for x in used if x in COSTS and x not in own)
     text = re.sub(r"^claim ", "", _text(node))
     return Claim(node, text, release, holds, condition, tuple(sides), variables, costs)
 

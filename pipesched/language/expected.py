@@ -60,7 +60,8 @@ _KEPT = "a name keeps its value; what changes from round to round follows from t
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
     """PS101 for a token that has no place. taken: the texts (or kinds, where the text varies) that have one."""
     token = tokens[at]
-    taken = taken - set(SOFT) if "NAME" in taken else taken
+    if "NAME" in taken:
+        taken = taken - (set(SOFT) - (_LETTERS if taken >= _LETTERS else set()))
     before = next((tokens[i] for i in range(at - 1, -1, -1) if not tokens[i].supplied), None)
     alone = apart(tokens, at, source)
     expected = _listed(_phrases(taken, before, alone))

@@ -59,7 +59,10 @@ class Turn:
 
 
 class Pending:
-    """The I of a rank whose W is missing, oldest first: those of each chunk, and of all chunks under None."""
+    """The I of a rank whose W is missing, oldest first: those of each chunk, and of all chunks under None.
+
+    Or the F whose R is.
+    """
 
     def __init__(self) -> None:
         self.queues: defaultdict[int | None, OrderedDict[tuple[int, int, int], None]] = defaultdict(OrderedDict)
@@ -97,20 +100,29 @@ class Emitter:
     """The operations of one rank.
 
     chunks: (first microbatch, end, stage) of every chunk; limit: how many operations may be written; slices: of a
-    sequence, 1 where every microbatch is for itself.
+    sequence, 1 where every microbatch is for itself; recomputes: whether some R may be written.
     sites, keys: what was written; second: positions of the second parts of overlap pairs. rules: what follows by a rule
     (`greedy`); holds: by chunk what is held where the rule is at, one `part` of the unit of peaks each.
     """
 
     def __init__(
-        self, rank: int, chunks: list[tuple[int, int, int]], microbatches: int, limit: int, slices: int = 1
+        self,
+        rank: int,
+        chunks: list[tuple[int, int, int]],
+        microbatches: int,
+        limit: int,
+        slices: int = 1,
+        *,
+        recomputes: bool = False,
     ) -> None:
         self.rank, self.chunks, self.microbatches, self.limit = rank, chunks, microbatches, limit
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
         self.turns = {result: self._turns(slices if result is Result.GRADIENT else 1) for result in Result}
-        self.pending = Pending()
+        self.pending, self.lost = Pending(), Pending()
+        self.begins = {Op.I: self.pending.add} | ({Op.F: self.lost.add} if recomputes else {})
+        self.ends = {Op.W: self.pending.take, Op.R: self.lost.take}
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
 
@@ -127,12 +139,12 @@ class Emitter:
         made |= {"held": self._held, "greedy": self._greedy}
         for kind in COMPUTES:  # I and B make a gradient first, and take turns
             made |= {kind.name: self._next(kind), f"{kind.name}_at": self._named(kind)}
-        return made | {"W": self._weight}
+        return made | {"W": self._weight, "R": self._again}
 
     def _next(self, op: Op) -> Emission:
         """The emission of the next one of a kind. This runs once an operation: everything it touches is local."""
         turns, site_list, key_list = self.turns[op.kind.makes[0]], self.sites.append, self.keys.append
-        then = self.pending.add if op is Op.I else None
+        then = self.begins.get(op)
 
         def emit(site: int, chunk: int | None = None) -> None:
             turn = turns.get(chunk)
@@ -154,7 +166,7 @@ class Emitter:
         return emit
 
     def _named(self, op: Op) -> Emission:
-        turns, then = self.turns[op.kind.makes[0]], {Op.I: self.pending.add, Op.W: self.pending.take}.get(op)
+        turns, then = self.turns[op.kind.makes[0]], (self.begins | self.ends).get(op)
 
         def emit(site: int, microbatch: int, chunk: int | None = None) -> None:
             turn = turns.get(chunk)
@@ -177,6 +189,21 @@ class Emitter:
     def _weight(self, site: int, chunk: int | None = None) -> None:
         if not self._oldest(site, chunk):
             raise self._none_pending(f"rank {self.rank}" if chunk is None else f"chunk {chunk} of rank {self.rank}")
+
+    def _again(self, site: int, chunk: int | None = None) -> None:
+        turn = self.turns[Result.RECOMPUTED].get(chunk)
+        if turn is None:
+            raise self._no_chunk("R", chunk)
+        oldest = self.lost.oldest(turn.chunk)
+        if oldest is None:
+            stage = turn.key // self.microbatches
+            message = f"R[{turn.chunk}] on rank {self.rank}: every F of stage {stage} so far has had its R"
+            raise Halt(
+                Code.PAST_THE_END, message, "there is no next microbatch", "an F comes first, and one R for each"
+            )
+        self.sites.append(site)
+        self.keys.append(turn.key + oldest[1])
+        self.lost.take(*oldest)
 
     def _pending(self, chunk: int | None = None) -> int:
         self._check(chunk, "W", f"pending({chunk})")

@@ -96,7 +96,13 @@ class Programs:
 
     def _emitter(self, rank: int) -> Emitter:
         chunks = [(*self._ranges[route], stage) for route, stage in self.placement.chunks(rank)]
-        return Emitter(rank, chunks, self.placement.microbatches, self.max_ops, self.placement.slices)
+        sizes = self.placement.microbatches, self.max_ops, self.placement.slices
+        return Emitter(rank, chunks, *sizes, recomputes=self.recomputes)
+
+    @cached_property
+    def recomputes(self) -> bool:
+        """Whether an R stands in the file."""
+        return any(site.op == "R" for site in self.checked.sites)
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]]:

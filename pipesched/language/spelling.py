@@ -5,7 +5,8 @@
     overlap(F[0], B[1])                                           one letter, for it is one slot
 
 Whose turn it is follows the rule of the language: of a kind (F; I and B; W) and a chunk, the smallest microbatch that
-has not run yet, and for W the oldest I that waits for one. Microbatches in order, the usual case, are seen at once.
+has not run yet, for W the oldest I that waits for one, and for R the oldest F. Microbatches in order, the usual case,
+are seen at once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.model.slices import mirrored
 
+_OLDEST = {Result.WEIGHTS: Op.I, Result.RECOMPUTED: Op.F}
+"""Kinds that take the oldest of these that has had none, by their result."""
 _BARE = 0  # the chunk, counted from 1, of what names none
 
 
@@ -109,16 +112,18 @@ class _Columns:
         """Whether an operation is the one that its kind and chunk would take."""
         found = np.zeros(len(self.schedule), dtype=np.bool_)
         low = [int(np.argmax(self.placement.route_of == route)) for route in range(self.placement.routes)]
-        backward: dict[tuple[int, int], Ints] = {}
+        before: dict[tuple[int, int, int], Ints] = {}
         for group in self.groups:
-            at = (int(self.schedule.rank[group[0]]), int(self.chunk[group[0]]))
+            rank, chunk = int(self.schedule.rank[group[0]]), int(self.chunk[group[0]])
+            kind = Result(int(self.kind[group[0]]))
             microbatches = self.schedule.microbatch[group]
-            if self.kind[group[0]] == Result.WEIGHTS:
-                split = backward.get(at, group[:0])
-                found[group] = self._pending(split[self.schedule.op[split] == Op.I], group)
+            before[rank, chunk, kind] = group
+            if kind in _OLDEST:
+                first_op = _OLDEST[kind]
+                begun = before.get((rank, chunk, first_op.kind.makes[0]), group[:0])
+                found[group] = self._pending(begun[self.schedule.op[begun] == first_op], group)
                 continue
-            if self.kind[group[0]] == Result.GRADIENT:
-                backward[at] = group
+            if kind is Result.GRADIENT:
                 microbatches = mirrored(microbatches, self.schedule.slices)
             first = low[int(self.route[group[0]])]
             in_order = bool(np.all(microbatches == first + np.arange(len(group))))
@@ -126,16 +131,16 @@ class _Columns:
         return found
 
     def _pending(self, inputs: Ints, weights: Ints) -> bool | list[bool]:
-        """Which of these W are the oldest of these I whose W is missing; all given by their places."""
+        """Which of these W are the oldest of these I whose W is missing; all given by their places. Or R and F."""
         microbatch = self.schedule.microbatch
         if len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
             same = microbatch[weights] == microbatch[inputs[: len(weights)]]
             if bool(np.all(same)):
                 return True
-        pending, found = Pending(), list[bool]()
+        pending, begun, found = Pending(), set(inputs.tolist()), list[bool]()
         for i in sorted([*inputs.tolist(), *weights.tolist()]):
             i_of = int(microbatch[i])
-            if self.schedule.op[i] == Op.I:
+            if i in begun:
                 pending.add(0, i_of)
             else:
                 found.append(pending.oldest(0) == (0, i_of))

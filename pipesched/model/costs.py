@@ -1,17 +1,19 @@
 """How long things take and how much they hold, exactly.
 
     tF, tI, tW, tB   one operation of a stage                 1, 1, 1, 2 where none of them is given
+    tR               a forward that is run again              default tF
     tFB              an overlap pair F + B as one slot        default tF + tB   (F + I: tF + tI)
     tC               a message between ranks                  default 0
     tM               what one F holds, 1 on an even stage     default 1
+    tK               what it keeps of that until its R        default 0
 
 Where some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: nobody
 who gives costs in milliseconds means 1 for the others. What was assumed in this way is reported where it is used.
 
 Each is a number, a list with one entry a stage, or a grid by stage and microbatch: of the stage that runs; for tFB the
 stage and the microbatch of the F; for tC the stage that sends. All are integers or `Fraction`; time is counted in ticks
-of 1 / (common denominator), so that no sum is ever rounded. tM is no time: a stage counts tM * ranks / stages in the
-unit of peaks.
+of 1 / (common denominator), so that no sum is ever rounded. tM and tK are no times: a stage counts tM * ranks / stages
+in the unit of peaks.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ from pipesched.model.ops import COMPUTES, LETTERS
 Cost: TypeAlias = Fraction | tuple[Fraction, ...] | Grid
 
 TIMES = (*LETTERS, "FB", "C")
-KEYS = (*TIMES, "M")
+KEYS = (*TIMES, "M", "K")
 UNIT: Mapping[str, Cost] = {op.name: Fraction(len(op.kind.makes)) for op in COMPUTES}
 """Every kind of compute where none of them is given: 1 for each of its results."""
-_DEFAULT: dict[str, Cost] = {"M": Fraction(1), "C": Fraction(0)}
+_DEFAULT: dict[str, Cost] = {"M": Fraction(1), "K": Fraction(0), "C": Fraction(0)}
 _COARSER = "a larger unit of time"
 _LISTED = 6  # entries of a list that are shown
 _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets are inside
@@ -113,10 +115,13 @@ RULES = (
     Rule("B", "", "I + W", lambda known: _each(add, known["I"], known["W"])),
     Rule("F", "I", "I", _copy("I")),
     Rule("F", "", "B / 2", _half),
+    Rule("R", "", "F", _copy("F")),
 )
 """Of the rules for a cost the first one counts of which all that it asks for was given."""
 ORDER = tuple(dict.fromkeys(rule.key for rule in RULES))
 """The costs in the order in which they follow from each other."""
+BASE = frozenset("".join(rule.given for rule in RULES))
+"""Those from which others follow: where none of them is given, all computes take 1 for each of their results."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ class Costs:
         return ",".join(f"{key}={_shown(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """The cost of F, I, W, B, FB, C or M; None for FB where it is the sum of its parts.
+        """The cost of F, I, W, B, R, FB, C, M or K; None for FB where it is the sum of its parts.
 
         Raises:
             PipeschedError: PS222, B is less than the I or the W that is given.
@@ -152,15 +157,16 @@ class Costs:
     @property
     def assumed(self) -> dict[str, str]:
         """F, I, W, B and FB where they were not given, but others were: each with what it follows from: ``B / 2``."""
-        if not self.given.keys() & UNIT.keys():
+        if not self.given.keys() & BASE:
             return {}
-        rules = {key: self._rule(key).text for key in UNIT if key not in self.given}
+        rules = {key: self._rule(key).text for key in UNIT if key in BASE - self.given.keys()}
         return rules if "FB" in self.given else {**rules, "FB": "F + B"}
 
     def assumed_of(self, kinds: Iterable[str]) -> dict[str, str]:
         """Of the costs of these, those that were assumed."""
         wanted = set(kinds)
-        return {key: text for key, text in self.assumed.items() if key in wanted}
+        again = {"R": self._rule("R").text} if self.given.keys() & BASE and "R" not in self.given else {}
+        return {key: text for key, text in {**self.assumed, **again}.items() if key in wanted}
 
     def doubts(self, kinds: Iterable[str]) -> Iterator[str]:
         """In words, what contradicts itself, or is not used, where the times depend on these."""
@@ -196,10 +202,10 @@ class Costs:
 
     @cached_property
     def _computes(self) -> Mapping[str, Cost]:
-        """F, I, W and B, as given or by the rules."""
+        """Those of all computes, as given or by the rules."""
         known: dict[str, Cost] = {key: cost for key, cost in self.given.items() if key in UNIT}
-        if not known:
-            return UNIT
+        if not known.keys() & BASE:
+            return {**UNIT, **known}
         for key in (key for key in ORDER if key not in self.given):
             rule = self._rule(key)
             known[key] = rule.cost(known)
@@ -241,7 +247,7 @@ class Costs:
 
     def scaled(self, factor: Fraction) -> Costs:
         """All computes so many times as long; as every rule for what is not given is linear, that holds of it too."""
-        computes = self.given if self.given.keys() & UNIT.keys() else {**UNIT, **self.given}
+        computes = self.given if self.given.keys() & BASE else {**UNIT, **self.given}
         times = {key: _each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
         return Costs({**self.given, **times})
 
@@ -292,15 +298,29 @@ class Costs:
         Raises:
             PipeschedError: PS222, as `ticks`.
         """
-        row = _row("M", self["M"], stages, microbatches)
+        return self._share("M", stages, microbatches)
+
+    def kept(self, stages: int, microbatches: int | None = None) -> Grid:
+        """What is left of that at the end of an F that is run again.
+
+        Raises:
+            PipeschedError: PS222, as `ticks`.
+        """
+        return self._share("K", stages, microbatches)
+
+    def _share(self, key: str, stages: int, microbatches: int | None) -> Grid:
+        row = _row(key, self[key], stages, microbatches)
         assert row is not None
         _scale(_listed(row), "rounder shares")
         return row if isinstance(row, Grid) else spread(row)
 
     def to_json(self) -> dict[str, object]:
-        """F, I, W, B, FB, C as numbers, strings like ``3/2``, lists, or lists of lists; M too where it is not 1."""
-        keys = TIMES if self.scalar("M") == 1 else KEYS
-        return {key: _plain(self._whole(key)) for key in keys}
+        """F, I, W, B, FB, C as numbers, strings like ``3/2``, lists, or lists of lists.
+
+        R and K too where they were given, and M where it is not 1.
+        """
+        left_out = {"R", "K"} - self.given.keys() | ({"M"} if self.scalar("M") == 1 else set())
+        return {key: _plain(self._whole(key)) for key in KEYS if key not in left_out}
 
     @classmethod
     def parse(cls, text: str) -> Costs:

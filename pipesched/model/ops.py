@@ -6,6 +6,7 @@ A compute takes one result and makes others, each once for every stage and micro
     I   takes the gradient of the stage behind       makes the gradient for the stage before
     W   takes the gradient of its own stage          makes the gradient of the weights
     B   takes what I takes                           makes what I and W make
+    R   takes the activation of its own stage        makes again what its F kept, and let go of since
 
 Dependencies, completeness, memory and messages follow from these rows. To add a kind of compute is a row, its letter in
 the grammar, its rule in `model.costs`, and what a runtime does for it (`tests/test_kinds.py` does that).
@@ -26,6 +27,7 @@ class Result(enum.IntEnum):
     ACTIVATION = 0
     GRADIENT = 1  # of the loss for the input of the stage
     WEIGHTS = 2  # of the loss for the weights of the stage
+    RECOMPUTED = 3  # what a backward needs of the activation, where an F does not keep it
 
     @property
     def words(self) -> str:
@@ -33,7 +35,7 @@ class Result(enum.IntEnum):
         return "weight gradient" if self is Result.WEIGHTS else self.name.lower()
 
 
-ACTIVATION, GRADIENT, WEIGHTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
+ACTIVATION, GRADIENT, WEIGHTS, RECOMPUTED = Result
 
 BEFORE, SAME, BEHIND = -1, 0, 1  # which stage, counted from its own
 
@@ -76,6 +78,7 @@ class Op(enum.IntEnum):
     I = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT,), "backward, input", "input")
     W = Kind(Does.COMPUTE, GRADIENT, SAME, None, (WEIGHTS,), "backward, weights", "weights")
     B = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT, WEIGHTS), "full backward", "full")
+    R = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (RECOMPUTED,), "recomputation", "recompute")
 
     SEND_F = Kind(Does.SEND, ACTIVATION, BEHIND)
     RECV_F = Kind(Does.RECEIVE, ACTIVATION, BEFORE)
@@ -121,6 +124,11 @@ class Op(enum.IntEnum):
     def backward(self) -> bool:
         """Whether it makes a gradient."""
         return GRADIENT in self.kind.makes or WEIGHTS in self.kind.makes
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes memory, at its start; others free some at their end."""
+        return ACTIVATION in self.kind.makes or RECOMPUTED in self.kind.makes
 
     @property
     def parts(self) -> tuple[Op, ...]:

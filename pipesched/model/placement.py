@@ -19,8 +19,8 @@ readers:
 Of a stage that is frozen no weights are trained. What is then made of it, and by which kinds, follows from who is
 before it; *fed* is a stage with a trained one somewhere before it:
 
-    trained                F, and B or I and W      of the first trained one the gradient has no taker
-    frozen and fed         F and I                  a B there is an I, and there is no W
+    trained                F, R, and B or I and W   of the first trained one the gradient has no taker
+    frozen and fed         F, R and I               a B there is an I, and there is no W
     frozen and not fed     F                        no gradient comes to it, and nothing is kept for one
 """
 
@@ -135,7 +135,9 @@ class Placement:
         for stage in range(self.stages) if self.frozen else ():
             fed[stage] = any(trained[before] or fed[before] for before in self.read(stage))
         everywhere = np.ones(self.stages, dtype=np.bool_)
-        return {Result.ACTIVATION: everywhere, Result.GRADIENT: trained | fed, Result.WEIGHTS: trained}
+        backward = trained | fed
+        of_results = (everywhere, backward, trained, backward)
+        return dict(zip(Result, of_results, strict=True))
 
     @cached_property
     def wanted(self) -> Column:

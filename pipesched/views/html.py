@@ -132,6 +132,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "message": [0] * schedule.stages if chart.clock is not None else chart.analysis.ticks.message.tolist(),
         "further": np.stack([further.producer, further.consumer], axis=1).tolist(),
         "part": [part.numerator, part.denominator],
+        "takes": [op.takes for op in COMPUTES],
         "fill": {op.name: look.colour(op) for op in COMPUTES},
         "words": {op.name: look.words(op) for op in COMPUTES},
         "lighten": look.lighten,

@@ -51,7 +51,10 @@ class Style:
 
 
 STYLES = {
-    "default": Style("default", {"forward": "#56b4e9", "input": "#e69f00", "weights": "#009e73", "full": "#d55e00"}),
+    "default": Style(
+        "default",
+        {"forward": "#56b4e9", "input": "#e69f00", "weights": "#009e73", "full": "#d55e00", "recompute": "#b3b3b3"},
+    ),
     "zero-bubble": Style(
         "zero-bubble",
         {"forward": "#397af2", "input": "#44d3da", "weights": "#e0f0e7", "full": "#44d3da"},

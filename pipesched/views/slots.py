@@ -30,9 +30,9 @@ from typing import TypeVar
 import numpy as np
 
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import Bools, Column, Ints, makes
+from pipesched.model.columns import Bools, Column, Ints, among, makes
 from pipesched.model.lists import Sited
-from pipesched.model.ops import LETTERS, Result
+from pipesched.model.ops import COMPUTES, LETTERS, Result
 from pipesched.model.schedule import Schedule
 from pipesched.source import Span
 from pipesched.views.chart import Chart
@@ -107,8 +107,8 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     """
     part = slice(int(chart.schedule.start[rank]), int(chart.schedule.start[rank + 1]))
     ran = chart.times.start[part] >= 0
-    forward = makes(chart.schedule.op[part], Result.ACTIVATION)
-    when = np.where(forward, chart.times.start[part], chart.times.end[part])[ran]
+    takes = among(chart.schedule.op[part], [op for op in COMPUTES if op.takes])
+    when = np.where(takes, chart.times.start[part], chart.times.end[part])[ran]
     memory = chart.analysis.memory
     held = memory.held[part][ran]
     if memory.passing:

@@ -140,7 +140,7 @@ class _Trace:
     def _memory(self, rank: int, low: int, ran: int) -> Iterator[str]:
         yield _counter(rank, 0, "0")
         for i in range(low, ran):
-            yield _counter(rank, self.start[i] if self.names[i][0] == "F" else self.end[i], self.held[i])
+            yield _counter(rank, self.start[i] if Op[self.names[i][0]].takes else self.end[i], self.held[i])
             if self.kept[i] != self.held[i]:
                 yield _counter(rank, self.end[i], self.kept[i])
 

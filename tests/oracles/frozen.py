@@ -1,4 +1,4 @@
-"""Programs with frozen stages, played by hand: names, sets, fractions and repeated sweeps.
+"""Programs with frozen stages and recomputation, played by hand: names, sets, fractions and repeated sweeps.
 
 A step is named by its letter, its stage and its microbatch. Who is behind a trained stage has a gradient to hand on;
 what the others do not need is struck out of the lists by name, and what is left is played:
@@ -6,6 +6,7 @@ what the others do not need is struck out of the lists by name, and what is left
     F(s)         waits for F(s - 1)
     I(s), B(s)   wait for I or B of s + 1, the last stage for its own F
     W(s)         waits for its own I
+    R(s)         waits for its own F
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ Home: TypeAlias = Mapping[tuple[int, int], int]  # the rank of a stage and a mic
 def letters_of(stage: int, frozen: Collection[int]) -> str:
     """What a stage runs: whose weights learn, whose do not but hand the gradient on, who needs none."""
     if stage not in frozen:
-        return "FIWB"
-    return "FI" if any(before not in frozen for before in range(stage)) else "F"
+        return "FRIWB"
+    return "FRI" if any(before not in frozen for before in range(stage)) else "F"
 
 
 def left_of(slots: Sequence[Slot], frozen: Collection[int]) -> list[Slot]:
@@ -60,8 +61,8 @@ def needed(step: Step, stages: int, ran: Collection[Step]) -> list[Step]:
     letter, stage, i = step
     if letter == "F":
         return [("F", stage - 1, i)] if stage else []
-    if letter == "W":
-        return [("I", stage, i)]
+    if letter in "WR":
+        return [("I" if letter == "W" else "F", stage, i)]
     if stage == stages - 1:
         return [("F", stage, i)]
     return [x for x in (("I", stage + 1, i), ("B", stage + 1, i)) if x in ran]
@@ -96,19 +97,34 @@ def length(slot: Slot, cost: Mapping[str, Sequence[Fraction]]) -> Fraction:
     return sum((cost[letter][stage] for letter, stage, _ in slot), Fraction(0))
 
 
-def peak(slots: Sequence[Slot], frozen: Collection[int], at_input: Fraction, sizes: Sequence[Fraction]) -> Fraction:
+def peak(
+    slots: Sequence[Slot],
+    frozen: Collection[int],
+    at_input: Fraction,
+    sizes: Sequence[Fraction],
+    small: Sequence[Fraction],
+) -> Fraction:
     """Most that a rank holds, in even stages: an F takes at once; all else is freed when its slot is over.
 
-    Who has no backward lets go when its F is over; whose weights do not learn frees all at its I.
+    Who has no backward lets go when its F is over, and so does, but for what is small, who runs it again; that takes at
+    once what was let go. Whose weights do not learn frees all at its I.
     """
+    again = {(stage, i) for slot in slots for letter, stage, i in slot if letter == "R"}
     now, most = Fraction(0), Fraction(0)
     for slot in slots:
-        now += sum((sizes[stage] for letter, stage, _ in slot if letter == "F"), Fraction(0))
-        most = max(most, now)
         for letter, stage, _ in slot:
+            now += {"F": sizes[stage], "R": sizes[stage] - small[stage]}.get(letter, Fraction(0))
+        most = max(most, now)
+        for letter, stage, i in slot:
             able = letters_of(stage, frozen)
-            input_share = Fraction(1) if able == "FI" else at_input
-            share = {"F": Fraction(able == "F"), "I": input_share, "W": 1 - at_input, "B": Fraction(1)}[letter]
-            now -= share * sizes[stage]
+            dropped = 1 - small[stage] / sizes[stage] if (stage, i) in again and sizes[stage] else Fraction(0)
+            freed = {
+                "F": Fraction(1) if able == "F" else dropped,
+                "R": Fraction(0),
+                "I": Fraction(1) if able == "FRI" else at_input,
+                "W": 1 - at_input,
+                "B": Fraction(1),
+            }
+            now -= freed[letter] * sizes[stage]
         most = max(most, now)
     return most

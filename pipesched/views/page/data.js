@@ -34,12 +34,12 @@ const head = (index) => (second[index] ? index - 1 : index); // the first part o
 const partner = (index) =>
   second[index] ? index - 1 : index + 1 < count && second[index + 1] ? index + 1 : -1;
 
-// An F takes memory at its start, all else frees it at its end: when `held` becomes true. Where no backward follows, an
+// An F and an R take memory at their start, all else frees it at its end: when `held` becomes true. Where no backward follows, an
 // F frees at its own end, and `kept` is what is held then.
 const kept = document.getElementById("column-kept") ? column("kept") : held;
 const heldAt = (index, t) => (end[index] <= t ? kept[index] : held[index]);
 const change = new Float64Array(count);
-for (let i = 0; i < count; i++) change[i] = kind[i] === 0 ? begin[i] : end[i];
+for (let i = 0; i < count; i++) change[i] = meta.takes[kind[i]] ? begin[i] : end[i];
 
 // The last operation from `low` to before `high` whose time is at most t, or low - 1.
 function lastAt(times, low, high, t) {
