@@ -196,10 +196,10 @@ class Examination:
         schedule = made.schedule
         if unit is None or not unit.lists or not unit.costs.by_microbatch or asked.by_microbatch:
             return None
-        if schedule.slices > 1 or not made.finished:
+        if schedule.slices > 1 or not made.finished or makes(schedule.op, Result.RECOMPUTED).any():
             return None
         names = tuple(unit.lists)
-        if not _own_entries_alone(unit) or makes(schedule.op, Result.RECOMPUTED).any():
+        if not _own_entries_alone(unit):
             return Permuted(names)
         sizes, (keeping, passing) = made.memory.sizes, changes(schedule, made.release)
         wide = np.broadcast_to(sizes.whole, (schedule.stages, schedule.microbatches))

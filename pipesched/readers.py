@@ -25,10 +25,11 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
+from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Chosen
 from pipesched.model.numbers import Value, whole
-from pipesched.model.ops import KIND, Op
+from pipesched.model.ops import COMPUTES, KIND
 from pipesched.model.placement import Placement, most_ranks
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -188,10 +189,11 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
 
 def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOrder:
     """The same order with its B as its placement wants them; dropped: nothing stands for one that it does not want."""
-    full = np.flatnonzero((order.op == Op.B) & (order.stage >= 0) & (order.stage < placement.stages))
+    whole = among(order.op, [op for op in COMPUTES if op.parts])
+    full = np.flatnonzero(whole & (order.stage >= 0) & (order.stage < placement.stages))
     op = order.op.copy()
-    wanted = placement.wanted[Op.B, order.stage[full]]
-    op[full] = np.where(wanted < 0, -1 if dropped else Op.B, wanted)
+    wanted = placement.wanted[op[full], order.stage[full]]
+    op[full] = np.where(wanted < 0, -1 if dropped else op[full], wanted)
     at = np.flatnonzero(op >= 0)
     if len(at) == len(op):
         return replace(order, placement=placement, op=op)

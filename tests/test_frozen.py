@@ -232,7 +232,31 @@ WRONG = (  # lines behind the placement, the programs, the code, the line of the
 )
 
 
-@pytest.mark.parametrize(("said", "programs", "code", "line", "part"), WRONG)
+ONE = "rank r { F[0] F[1] %s }\n"
+AGAIN = (  # likewise, of R
+    ("", "rank r { R[0] repeat m { F[0] F[1] } }\n", "PS213", 4, "every F of stage 0 so far has had its R"),
+    ("", ONE % "R[1] R[1]", "PS213", 4, "every F of stage 2 so far has had its R"),
+    ("", ONE % "R[2]", "PS212", 4, "rank 0 holds chunks 0 .. 2"),
+    ("", ONE % "R", "PS217", 4, "which one is this R of?"),
+    ("", ONE % "R[0](9)", "PS220", 4, "R of microbatch 9"),
+    ("", "rank r { R[0](0) repeat m { F[0] F[1] } }\n", "PS305", 4, "R0.0 runs before F0.0 on rank 0, and needs it"),
+    ("", ALL.replace("B[0]", "B[0] R[0]"), "PS305", 4, "B0.0 runs before R0.0"),
+    ("", ALL.replace("B[0]", "R[0](0) B[0]"), "PS302", 4, "R0.0 runs twice"),
+    ("", ONE % "R[0]", "PS301", 4, "stage 0 never runs B (or I and W) of microbatch 0 on rank 0"),
+    ("", ONE % "overlap(F[0], R[1])", "PS218", 4, "an overlap is an F and a B or I, not F and R"),
+    ("", ONE % "overlap(R[0], B[1])", "PS218", 4, "not R and B"),
+    ("", ONE % "drain R", "PS101", 4, "found `R`"),
+    ("costs R = 0 - 1", ALL, "PS222", 3, "cost R is negative"),
+    ("costs R = [1, 2]", ALL, "PS222", 3, "a list of 2; there are 4 stages"),
+    ("costs K = 1, R = 1, R = 2", ALL, "PS222", 3, "cost R is given twice"),
+    ("let R = 1 let R = 2", ALL, "PS202", 3, "`R` is already defined"),
+    ("claim work(R) == 1", ALL, "PS201", 3, "no name `R` is known"),
+    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] R[0] B[0] } }\n", "PS224", 4, "`greedy` does not know R yet"),
+    ("frozen 0", ALL.replace("B[0]", "R[0](0) R[0](1)"), "PS310", 4, "R0.0 runs, but stage 0 is frozen"),
+)
+
+
+@pytest.mark.parametrize(("said", "programs", "code", "line", "part"), [*WRONG, *AGAIN])
 def test_what_is_wrong_is_found_where_it_is(said: str, programs: str, code: str, line: int, part: str) -> None:
     """Each wrong use has its code, its place and its words."""
     source = Source("wrong.ps", f"{HEAD}{said}\n{programs}")

@@ -1,7 +1,7 @@
 """A kind of operation is a row: one more, put into a copy of the tree in at most ten places, is known everywhere.
 
-The kind is R, which computes a forward again: it waits for the F of its stage, takes a time of its own, makes nothing
-that another operation takes, and holds nothing. What the copy has to say of it was reckoned by hand.
+The kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
+another operation takes, and holds nothing. What the copy has to say of it was reckoned by hand.
 """
 
 from __future__ import annotations
@@ -21,36 +21,40 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 PLACES = (  # file, what stands there, what comes behind it
-    ("pipesched/model/ops.py", "    WEIGHTS = 2  # of the loss for the weights of the stage\n", "    RECOMPUTED = 3\n"),
     (
         "pipesched/model/ops.py",
-        '"full backward", "full")\n',
-        '    R = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (Result.RECOMPUTED,), "recomputation", "recompute")\n',
+        "    RECOMPUTED = 3  # what a backward needs of the activation, where an F does not keep it\n",
+        "    CHECKED = 4\n",
     ),
-    ("pipesched/model/costs.py", '    Rule("F", "", "B / 2", _half),\n', '    Rule("R", "", "F", _copy("F")),\n'),
-    ("pipesched/views/palette.py", '"full": "#d55e00"', ', "recompute": "#999999"'),
-    ("grammars/pipesched.lark", '_letter: "F" | "I" | "W" | "B"', ' | "R"'),
-    ("pipesched/stream.py", '("F", "I", "W", "B"', ', "R"'),
-    ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B"', ', "R"'),
+    (
+        "pipesched/model/ops.py",
+        '"recomputation", "recompute")\n',
+        '    X = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (Result.CHECKED,), "examination", "examine")\n',
+    ),
+    ("pipesched/model/costs.py", '    Rule("R", "", "F", _copy("F")),\n', '    Rule("X", "", "F", _copy("F")),\n'),
+    ("pipesched/views/palette.py", '"recompute": "#b3b3b3"', ', "examine": "#999999"'),
+    ("grammars/pipesched.lark", '_letter: "F" | "I" | "W" | "B" | "R"', ' | "X"'),
+    ("pipesched/stream.py", '("F", "I", "W", "B", "R"', ', "X"'),
+    ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R"', ', "X"'),
     (
         "pipesched/runtime/executor.py",
         "    def _run(self, x: Instruction) -> None:\n        match x.op:\n",
-        '            case "R":\n                pass  # autograd computes it again where it is needed\n',
+        '            case "X":\n                pass  # nobody asks for it\n',
     ),
 )
 
 HEAD = "schedule full(p, m = 2 * p)\nstage s in 0 .. p on rank s\n"
-GOOD = HEAD + "rank r { repeat m { F }  repeat m { R  B } }\nclaim work(r) == m * (tF + tR + tB)\nclaim peak(r) == m\n"
+GOOD = HEAD + "rank r { repeat m { F }  repeat m { X  B } }\nclaim work(r) == m * (tF + tX + tB)\nclaim peak(r) == m\n"
 EXAMPLES = {
     "good.ps": GOOD,
-    "twice.ps": HEAD + "rank r { repeat m { F }  repeat m { R  B }  R(0) }\n",
-    "early.ps": HEAD + "rank r { repeat m { R  F }  repeat m { B } }\n",
-    "past.ps": HEAD + "rank r { repeat m { F }  repeat m { R  B }  R }\n",
-    "loose.ps": GOOD.replace("R  B", "R B"),
+    "twice.ps": HEAD + "rank r { repeat m { F }  repeat m { X  B }  X(0) }\n",
+    "early.ps": HEAD + "rank r { repeat m { X  F }  repeat m { B } }\n",
+    "past.ps": HEAD + "rank r { repeat m { F }  repeat m { X  B }  X }\n",
+    "loose.ps": GOOD.replace("X  B", "X B"),
 }
-ORDER = "rank 0: F0.0 F0.1 R0.0 B0.0 R0.1 B0.1\nrank 1: F1.0 F1.1 R1.0 B1.0 R1.1 B1.1\n"
+ORDER = "rank 0: F0.0 F0.1 X0.0 B0.0 X0.1 B0.1\nrank 1: F1.0 F1.1 X1.0 B1.0 X1.1 B1.1\n"
 COMMANDS = {
-    "dear": "verify good.ps --p 2 --m 3 --json --cost F=1,B=2,R=5",
+    "dear": "verify good.ps --p 2 --m 3 --json --cost F=1,B=2,X=5",
     "assumed": "verify good.ps --p 2 --m 3 --json --cost F=1,B=2",
     "twice": "verify twice.ps --p 2 --m 2",
     "early": "verify early.ps --p 2 --m 2",
@@ -141,15 +145,15 @@ def test_it_is_timed_and_held(answers: Answers) -> None:
     dear, assumed = (json.loads(answers[name][1]) for name in ("dear", "assumed"))
     assert dear["ok"] and (dear["time"]["makespan"], dear["time"]["work"]) == (27, [24, 24])
     assert dear["memory"]["peak"] == [3, 3]
-    assert (assumed["time"]["makespan"], assumed["time"]["assumed_costs"]) == (15, {"R": "F"})
+    assert (assumed["time"]["makespan"], assumed["time"]["assumed_costs"]) == (15, {"X": "F"})
 
 
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("twice", "PS302", "R0.0 runs twice"),
-        ("early", "PS305", "R0.0 runs before F0.0 on rank 0"),
-        ("past", "PS213", "R[0] on rank 0: all microbatches 0 .. 2 of stage 0 have had theirs"),
+        ("twice", "PS302", "X0.0 runs twice"),
+        ("early", "PS305", "X0.0 runs before F0.0 on rank 0"),
+        ("past", "PS213", "X[0] on rank 0: all microbatches 0 .. 2 of stage 0 have had theirs"),
     ],
 )
 def test_it_is_checked(answers: Answers, name: str, code: str, said: str) -> None:
@@ -161,23 +165,23 @@ def test_it_is_checked(answers: Answers, name: str, code: str, said: str) -> Non
 def test_it_is_read_and_printed(answers: Answers, copy: Path) -> None:
     """Laid out, written in the language, and as an order."""
     assert answers["fmt"][0] == 0 and (copy / "loose.ps").read_text("utf-8") == GOOD
-    assert "F F R B R B" in " ".join(answers["printed"][1].split()) and answers["order"][1] == ORDER
+    assert "F F X B X B" in " ".join(answers["printed"][1].split()) and answers["order"][1] == ORDER
 
 
 def test_it_is_drawn(answers: Answers) -> None:
     """In characters with its words, in SVG and on a page with the colour of its class."""
-    assert "R recomputation" in answers["text"][1]
+    assert "X examination" in answers["text"][1]
     root = ElementTree.fromstring(answers["svg"][1])
-    cells = [x for x in root.iter() if x.attrib.get("class") == "R0 s"]
+    cells = [x for x in root.iter() if x.attrib.get("class") == "X0 s"]
     sheet = "".join(x.text or "" for x in root.iter() if x.tag.endswith("style"))
-    assert len(cells) == 4 + 1 and ".R0{fill:#999999}" in sheet  # and the legend
-    assert '"R":"#999999"' in answers["html"][1].replace(" ", "")
+    assert len(cells) == 4 + 1 and ".X0{fill:#999999}" in sheet  # and the legend
+    assert '"X":"#999999"' in answers["html"][1].replace(" ", "")
 
 
 def test_it_is_emitted(answers: Answers, copy: Path) -> None:
     """As an instruction of the published form, which reads back as the same program; torch has no such action."""
     stream = json.loads((copy / "good.json").read_text("utf-8"))
     jsonschema.validate(stream, json.loads((copy / "emit/v2/stream.schema.json").read_text("utf-8")))
-    assert {"op": "R", "stage": 1, "microbatch": 1} in stream["ranks"][1]
+    assert {"op": "X", "stage": 1, "microbatch": 1} in stream["ranks"][1]
     assert "makespan 11 = 8 work + 3 idle" in answers["read"][1]
-    assert answers["torch"][0] == 1 and "it runs R" in answers["torch"][1] and "--target stream" in answers["torch"][1]
+    assert answers["torch"][0] == 1 and "it runs X" in answers["torch"][1] and "--target stream" in answers["torch"][1]

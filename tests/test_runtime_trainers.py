@@ -11,6 +11,7 @@ import pytest
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from tests import (
+    test_runtime_again,
     test_runtime_evaluate,
     test_runtime_frozen,
     test_runtime_slices,
@@ -158,6 +159,7 @@ ROWS: dict[str, tuple[Any, str]] = {
     "keyword inputs": (test_runtime_evaluate.test_what_is_refused, "keyword"),
     "frozen stages": (test_runtime_frozen.test_gradients_and_live_activations, "zb_h1"),
     "slices of sequences": (test_runtime_slices.test_gradients_are_those_of_whole_sequences, "split"),
+    "recomputation": (test_runtime_again.test_gradients_and_live_activations, "zb_h1"),
     "forward only": (test_runtime_steps.test_forward_only, ""),
     "changing shapes": (test_shapes_that_change, "step"),
     "hooks on weights": (test_what_is_refused, "hooks on weights"),

@@ -72,6 +72,12 @@ class Programs:
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
+        again = next((site for site in self.checked.sites if site.op == "R"), None)
+        if again is not None:
+            message = "`greedy` does not know R yet: what is held depends on which F will be run again"
+            raise fail(
+                Code.RANK_PROGRAM, message, Label(again.span, "runs a forward again"), help="write the order out"
+            )
         emitters = list(ranks)
         clock = Clock(emitters, self.placement, self.costs, self.checked.sites, self.budget)
         try:

@@ -165,8 +165,9 @@ class Costs:
     def assumed_of(self, kinds: Iterable[str]) -> dict[str, str]:
         """Of the costs of these, those that were assumed."""
         wanted = set(kinds)
-        again = {"R": self._rule("R").text} if self.given.keys() & BASE and "R" not in self.given else {}
-        return {key: text for key, text in {**self.assumed, **again}.items() if key in wanted}
+        others = [key for key in UNIT if key not in BASE | self.given.keys()] if self.given.keys() & BASE else []
+        found = self.assumed | {key: self._rule(key).text for key in others}
+        return {key: text for key, text in found.items() if key in wanted}
 
     def doubts(self, kinds: Iterable[str]) -> Iterator[str]:
         """In words, what contradicts itself, or is not used, where the times depend on these."""
@@ -319,7 +320,7 @@ class Costs:
 
         R and K too where they were given, and M where it is not 1.
         """
-        left_out = {"R", "K"} - self.given.keys() | ({"M"} if self.scalar("M") == 1 else set())
+        left_out = (UNIT.keys() - BASE | {"K"}) - self.given.keys() | ({"M"} if self.scalar("M") == 1 else set())
         return {key: _plain(self._whole(key)) for key in KEYS if key not in left_out}
 
     @classmethod

@@ -35,7 +35,8 @@ class Result(enum.IntEnum):
         return "weight gradient" if self is Result.WEIGHTS else self.name.lower()
 
 
-ACTIVATION, GRADIENT, WEIGHTS, RECOMPUTED = Result
+ACTIVATION, GRADIENT, WEIGHTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
+RECOMPUTED = Result.RECOMPUTED
 
 BEFORE, SAME, BEHIND = -1, 0, 1  # which stage, counted from its own
 

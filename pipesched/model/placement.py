@@ -134,10 +134,8 @@ class Placement:
         trained[list(self.frozen)] = False
         for stage in range(self.stages) if self.frozen else ():
             fed[stage] = any(trained[before] or fed[before] for before in self.read(stage))
-        everywhere = np.ones(self.stages, dtype=np.bool_)
-        backward = trained | fed
-        of_results = (everywhere, backward, trained, backward)
-        return dict(zip(Result, of_results, strict=True))
+        wants = dict.fromkeys(Result, trained | fed)  # but for these two, all is for a backward
+        return {**wants, Result.ACTIVATION: np.ones(self.stages, dtype=np.bool_), Result.WEIGHTS: trained}
 
     @cached_property
     def wanted(self) -> Column:

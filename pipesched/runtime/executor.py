@@ -1,6 +1,6 @@
 """Runs one rank's instruction list on torch.distributed.
 
-    for each instruction:  F B I W OVERLAP      compute, on what was received or handed over on this rank
+    for each instruction:  F B I W R OVERLAP    compute, on what was received or handed over on this rank
                            SEND RECV            post, and keep the handle; the consumer waits
                            BATCH                post its messages together
                            WAIT_SEND            wait until what was sent has been received
@@ -15,6 +15,7 @@ every post.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -138,6 +139,7 @@ class Runtime:
         self._reduction = Reduction(stream, modules, rank, self._channels, tied)
         self._train = any(x.op in ("B", "I", "OVERLAP") for x in self.instructions)
         self._stages = {held: self._stage(held, module) for held, module in modules.items()}
+        self._again = {(x.route, x.stage, x.microbatch) for x in self.instructions if x.op == "R"}
         self._ahead = 0 if blocking else early_receives
         self._receives: list[tuple[int, Message]] = []
         self._due = self._posted = 0  # receives: how many the list has had, how many are posted
@@ -268,6 +270,10 @@ class Runtime:
                 self._backward(x)
             case "W":
                 self._stages[x.route, x.stage].backward_weights(x.microbatch)
+            case "R":
+                stage = self._stages[x.route, x.stage]
+                score = self._score(x.microbatch) if stage.leaving is None else None
+                stage.recompute(x.microbatch, self._keywords[x.microbatch], score)
             case "OVERLAP":
                 for part in x.parts:
                     self._run(part)
@@ -295,10 +301,12 @@ class Runtime:
     def _forward(self, x: Instruction) -> None:
         stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
         inputs = self._input(x) if x.stage == 0 else self._get(ACTIVATION, x, x.stage - 1)
-        if stage.leaving is not None:
-            self._put(ACTIVATION, x, x.stage + 1, stage.forward(x.microbatch, inputs, keywords))
-            return
-        output, loss = stage.forward_last(x.microbatch, inputs, keywords, self._score(x.microbatch))
+        again = (x.route, x.stage, x.microbatch) in self._again and not self._evaluates
+        with stage.letting_go(x.microbatch, inputs) if again else nullcontext():
+            if stage.leaving is not None:
+                self._put(ACTIVATION, x, x.stage + 1, stage.forward(x.microbatch, inputs, keywords))
+                return
+            output, loss = stage.forward_last(x.microbatch, inputs, keywords, self._score(x.microbatch))
         if loss is not None:
             self.losses[x.microbatch] = loss
         if self._evaluates:

@@ -4,14 +4,18 @@
                         │                │
                         └──── Saved ─────┘     from F to the end of B or W
 
+A forward that is run again keeps its inputs and the state of the random numbers, and no graph: R runs it once more, and
+keeps what an F keeps.
+
 Between stages nothing but values passes, so the graph of a microbatch is cut at every boundary and each backward
 begins with the gradients that the next stage made. On the last stage it begins with the loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,13 +23,22 @@ from torch import Tensor, nn
 
 from pipesched.runtime import backward
 from pipesched.runtime.backward import Saved
-from pipesched.runtime.errors import BOUNDARY, Fault, RunError
+from pipesched.runtime.errors import BOUNDARY, UNSUPPORTED, Fault, RunError
 from pipesched.runtime.replicas import passed_by, replicated
 from pipesched.runtime.shapes import Boundary, check, gradients, taken, tensors_of
 
 Loss = Callable[[Any, Any], Tensor]
 Score = Callable[[Any], Tensor]
 Keywords = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Lost:
+    """What is left of an F until it is run again: its inputs, how often each was changed, the random state."""
+
+    inputs: tuple[Tensor, ...]
+    versions: tuple[int, ...]
+    random: tuple[Tensor, ...]
 
 
 class Stage:
@@ -52,6 +65,8 @@ class Stage:
         self.entering, self.leaving = entering, leaving
         self.split, self.train, self.fed, self.frozen = split, train, fed, frozen
         self.live: dict[int, Saved] = {}
+        self.lost: dict[int, Lost] = {}
+        self._gpus = [device] if device.type == "cuda" else []
         self._wrappers = replicated(module)
 
     def forward(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[Tensor, ...]:
@@ -90,6 +105,39 @@ class Stage:
         if self.train:
             self.live[microbatch] = Saved(leaves, (self._root(value),), once=next(iter(once), None))
         return output, value.detach().reshape(())
+
+    @contextmanager
+    def letting_go(self, microbatch: int, inputs: Sequence[Tensor]) -> Iterator[None]:
+        """Around an F that is run again."""
+        random = (torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._gpus))
+        self.lost[microbatch] = Lost(tuple(inputs), tuple(x._version for x in inputs), random)
+        train, self.train = self.train, False
+        try:
+            yield
+        finally:
+            self.train = train
+            torch.clear_autocast_cache()  # of weights that were cast without a gradient
+
+    def recompute(self, microbatch: int, keywords: Keywords, score: Score | None) -> None:
+        """R: the forward once more, with the random numbers of the first time.
+
+        Raises:
+            RunError: PS831, the stage changes its input in place.
+        """
+        if microbatch not in self.lost:
+            raise LookupError(f"stage {self.number} has no F of microbatch {microbatch} to run again")
+        lost = self.lost.pop(microbatch)
+        if tuple(x._version for x in lost.inputs) != lost.versions:
+            message = f"stage {self.number} changes its input in place, so its forward cannot be run again"
+            raise RunError(Fault(UNSUPPORTED, message, None, (), "let it work on a copy, or take R out of the stream"))
+        with torch.random.fork_rng(devices=self._gpus):
+            torch.set_rng_state(lost.random[0])
+            for gpu, state in zip(self._gpus, lost.random[1:], strict=True):
+                torch.cuda.set_rng_state(state, gpu)
+            if self.leaving is None:
+                self.forward_last(microbatch, lost.inputs, keywords, score)
+            else:
+                self.forward(microbatch, lost.inputs, keywords)
 
     def backward(self, op: str, microbatch: int, arrived: Sequence[Tensor] | None) -> backward.Gradients:
         """B or I: the gradients of the inputs that can have one, None where nothing depends on the input.

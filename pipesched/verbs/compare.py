@@ -299,8 +299,8 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     """A makespan below which there is no order; None where the optimizer's problem does not cover the schedule.
 
     It does not where operations are missing, where there are no backwards, where stages are frozen or are no chain,
-    where costs differ from microbatch to microbatch or these are slices, where forwards are run again, or where pairs or full
-    backwards are given another time than that of their parts.
+    where costs differ from microbatch to microbatch or these are slices, where forwards are run again, or where pairs
+    or full backwards are given another time than that of their parts.
     """
     if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None

@@ -28,7 +28,7 @@ from tests.runtime.live import Counted, Live
 from tests.runtime.models import batch, blocks, copies, error, squared, undivided
 from tests.runtime.variants import VARIANTS
 
-COMPUTES = ("F", "I", "W", "B", "OVERLAP")
+COMPUTES = ("F", "I", "W", "B", "R", "OVERLAP")
 
 
 def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool = False) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool =
         "loss": abs(float(loss - expected)) / float(expected),
         "peak": live.peak,
         "counts": counts,
-        "left": live.count + sum(len(stage.live) for stage in runtime._stages.values()),
+        "left": live.count + sum(len(stage.live) + len(stage.lost) for stage in runtime._stages.values()),
         "handed": len(runtime._inbox) + len(runtime._outbox),
         "digests": {stage: digest(module) for (_, stage), module in mine.items() if stage not in stream.frozen},
         "untouched": all(
@@ -90,6 +90,41 @@ def disagreeing(
     mine = {held: stages[held[1]] for held in stream.held_by(rank)}
     try:
         Runtime(stream, mine, squared, rank=rank, example=inputs[: len(inputs) // stream.microbatches], tied=tied)
+    except RunError as error:
+        return error.fault.code, error.fault.message
+    return "", "nothing"
+
+
+def random(rank: int, stream: Stream) -> list[str]:
+    """Digests of the gradients of stages with dropout, after a step that begins with one seed."""
+    stages = [nn.Sequential(stage, nn.Dropout(0.5)) for stage in blocks(stream.stages)]
+    inputs, targets = batch(stream.microbatches)
+    mine = {held: stages[held[1]] for held in stream.held_by(rank)}
+    example = inputs[: len(inputs) // stream.microbatches]
+    runtime = Runtime(stream, mine, squared, rank=rank, example=example)
+    torch.manual_seed(rank)
+    runtime.step(inputs, targets)
+    return [digest(module) for module in mine.values()]
+
+
+class Changing(nn.Module):
+    """A stage that works on its input in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(2) * self.weight
+
+
+def changing(rank: int, stream: Stream) -> tuple[str, str]:
+    """What is said of such a stage."""
+    inputs, targets = batch(stream.microbatches)
+    example = inputs[: len(inputs) // stream.microbatches].clone()
+    runtime = Runtime(stream, {(0, 0): Changing()}, squared, rank=rank, example=example)
+    try:
+        runtime.step(inputs, targets)
     except RunError as error:
         return error.fault.code, error.fault.message
     return "", "nothing"

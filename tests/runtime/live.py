@@ -37,7 +37,7 @@ class Live:
     def before(self, instruction: Instruction, index: int) -> None:
         """A hook of the runtime: which microbatch a forward is for."""
         for part in instruction.parts or (instruction,):
-            if part.op == "F":
+            if part.op in ("F", "R"):
                 self.microbatch = part.microbatch
 
     @property
