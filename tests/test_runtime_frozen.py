@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipesched.__main__ import main
 from pipesched.analysis.holdings import Memory, memory
 from pipesched.compile import load, lower
 from pipesched.examine import Options
@@ -113,3 +115,11 @@ def test_a_weight_that_is_tied_to_a_frozen_one_is_refused(ranks: Ranks) -> None:
     stream = published(lower(schedule_of("zb_v", 2, 4, (0,))))
     found = ranks.run(2, cases.disagreeing, stream, {}, (), (0, 3))
     assert all(code == "PS831" and "is one with a weight of stage 3" in message for code, message in found), found
+
+
+def test_the_engine_of_torch_refuses_frozen_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By name, before any process starts."""
+    file = tmp_path / "frozen.ps"
+    file.write_text(read("1f1b").text + "frozen 0\n", encoding="utf-8")
+    assert main(["run", str(file), "--p", "2", "--m", "2", "--engine", "torch"]) == 1
+    assert "error[PS814]: torch's engine does not run frozen stages here" in capsys.readouterr().err

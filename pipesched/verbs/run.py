@@ -76,6 +76,9 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
     made = _verified(emit(source, options, "stream"))
     if request.engine == "torch":
         _verified(emit(source, options, "torch-csv"))
+        if made.order is not None and made.order.placement.frozen:
+            help = "`emit --target torch-csv` has the order for a script of yours; `--engine pipesched` runs it here"
+            raise fail(Code.TARGET, "torch's engine does not run frozen stages here", help=help)
     predicted = Prediction.of(made, request.pace / 1000, request.timeout)
     job = _job(made, predicted, request)
     return _compared(made, job, _outcome(job), predicted)
