@@ -122,4 +122,4 @@ def test_the_engine_of_torch_refuses_frozen_stages(tmp_path: Path, capsys: pytes
     file = tmp_path / "frozen.ps"
     file.write_text(read("1f1b").text + "frozen 0\n", encoding="utf-8")
     assert main(["run", str(file), "--p", "2", "--m", "2", "--engine", "torch"]) == 1
-    assert "error[PS814]: torch's engine does not run frozen stages here" in capsys.readouterr().err
+    assert "error[PS814]: torch's engine does not run frozen stages here" in "".join(capsys.readouterr())
