@@ -120,6 +120,8 @@ def test_a_weight_that_is_tied_to_a_frozen_one_is_refused(ranks: Ranks) -> None:
 def test_the_engine_of_torch_refuses_frozen_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By name, before any process starts."""
     file = tmp_path / "frozen.ps"
-    file.write_text(read("1f1b").text + "frozen 0\n", encoding="utf-8")
+    file.write_text(
+        "schedule f(p, m) stage s in 0 .. p on rank s frozen 0 rank r { repeat m { F B } }", encoding="utf-8"
+    )
     assert main(["run", str(file), "--p", "2", "--m", "2", "--engine", "torch"]) == 1
     assert "error[PS814]: torch's engine does not run frozen stages here" in "".join(capsys.readouterr())
