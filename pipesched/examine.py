@@ -196,11 +196,15 @@ class Examination:
         schedule = made.schedule
         if unit is None or not unit.lists or not unit.costs.by_microbatch or asked.by_microbatch:
             return None
-        if schedule.slices > 1 or not made.finished or makes(schedule.op, Result.RECOMPUTED).any():
+        if not made.finished:
             return None
         names = tuple(unit.lists)
+        if schedule.slices > 1:
+            return Permuted(names, "the slices of a sequence keep their order")
+        if makes(schedule.op, Result.RECOMPUTED).any():
+            return Permuted(names, "forwards are run again")
         if not _own_entries_alone(unit):
-            return Permuted(names)
+            return Permuted(names, "costs of a microbatch depend on entries of others")
         sizes, (keeping, passing) = made.memory.sizes, changes(schedule, made.release)
         wide = np.broadcast_to(sizes.whole, (schedule.stages, schedule.microbatches))
         longest = worst_makespan(schedule, made.dependencies, made.timeline, made.ticks)
@@ -208,7 +212,7 @@ class Examination:
         rank = max(range(schedule.ranks), key=lambda r: (fullest[r].value, -r))
         most = replace(fullest[rank], bound=max(one.bound for one in fullest))
         return Permuted(
-            names, longest.times(Fraction(1, made.ticks.scale)), most.times(made.memory.part), rank, unit.lists
+            names, "", longest.times(Fraction(1, made.ticks.scale)), most.times(made.memory.part), rank, unit.lists
         )
 
     def _claims(self, sound: bool) -> list[Verdict]:

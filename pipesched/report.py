@@ -97,12 +97,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Permuted:
-    """The worst over all permutations of lists; both None where the costs of a microbatch are not its entries' alone.
+    """The worst over all permutations of lists, or why they are not judged: then both are None.
 
     peak: of the rank `rank`. values: the entries of each list, in their order.
     """
 
     lists: tuple[str, ...]
+    not_judged: str = ""
     makespan: Worst | None = None
     peak: Worst | None = None
     rank: int = 0
@@ -350,7 +351,7 @@ def _permuted_text(permuted: Permuted) -> str:
     """``worst order of length: makespan 61 at 3,4,7,2; peak on rank 0 11 at 7,4,3,2``."""
     names = ", ".join(permuted.lists)
     if permuted.makespan is None or permuted.peak is None:
-        return f"other orders of {names} are not judged: costs of a microbatch depend on entries of others"
+        return f"other orders of {names} are not judged: {permuted.not_judged}"
     row = permuted.values[permuted.lists[0]] if len(permuted.lists) == 1 else ()
     said = []
     for name, worst in (("makespan", permuted.makespan), (f"peak on rank {permuted.rank}", permuted.peak)):
@@ -363,6 +364,7 @@ def _permuted_text(permuted: Permuted) -> str:
 def _permuted_json(permuted: Permuted) -> dict[str, object]:
     """What is found and no permutation exceeds, and by microbatch the entry that it has."""
     made: dict[str, object] = {"lists": list(permuted.lists)}
+    made |= {"not_judged": permuted.not_judged} if permuted.not_judged else {}
     for name, worst in (("makespan", permuted.makespan), ("peak", permuted.peak)):
         if worst is None:
             made[name] = None

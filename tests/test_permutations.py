@@ -178,6 +178,24 @@ def test_verify_gives_the_worst_of_a_list(seed: int) -> None:
     assert value["permuted"]["makespan"]["value"] == high and value["permuted"]["lists"] == ["length"]
 
 
+@pytest.mark.parametrize(
+    ("line", "program", "why"),
+    [
+        ("", "repeat m { F } repeat m { R B }", "forwards are run again"),
+        ("slices 2", "repeat m { F } repeat m { B }", "the slices of a sequence keep their order"),
+    ],
+)
+def test_what_is_not_permuted_says_why(line: str, program: str, why: str) -> None:
+    """Where a list gives costs and no other order of it is judged, a report says so, as text and as JSON."""
+    head = f"schedule x(p, m, length[m])\n{line}\nstage s in 0 .. p on rank s\n"
+    text = f"{head}costs F[s, i] = length[i]\nrank r {{ {program} }}\n"
+    report = pipesched.verify(Source("x.ps", text), p=2, m=4, length=[4, 3, 7, 2])
+    assert report.ok and f"other orders of length are not judged: {why}" in report.text()
+    value = json.loads(json.dumps(report.to_json()))
+    VALIDATOR.validate(value)
+    assert value["permuted"] == {"lists": ["length"], "not_judged": why, "makespan": None, "peak": None}
+
+
 @pytest.mark.parametrize("forward", ["length[(i + 1) % m]", "length[i] + i", "if length[0] > 2 then length[i] else 1"])
 def test_costs_by_entries_of_others_are_not_judged(forward: str) -> None:
     """Where a microbatch's costs are not those of its own entry alone, they do not come along: that is said."""
