@@ -76,11 +76,12 @@ class Instruction:
         return tuple(x for x in self.parts or (self,) if x.op.startswith(("SEND", "RECV")))
 
     def __str__(self) -> str:
-        """torch's notation: ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``."""
+        """torch's notation: ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``; ``1SEND_F0>4`` to no neighbour."""
         if self.parts:
             return f"({';'.join(map(str, self.parts))}){self.op}"
         stage = "" if self.stage < 0 else str(self.stage)
-        return f"{stage}{self.op}" + ("" if self.microbatch < 0 else str(self.microbatch))
+        far = "" if self.other < 0 else f"{'<' if self.op.startswith('RECV') else '>'}{self.other}"
+        return f"{stage}{self.op}{'' if self.microbatch < 0 else self.microbatch}{far}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,20 @@ class Stream:
         said = {"frozen": self.frozen, "reads": {str(stage): self.reads[stage] for stage in sorted(self.reads)}}
         cut = {"slices": self.slices} if self.slices > 1 else {}
         return {key: _compact(value) for key, value in {**said, **cut}.items() if value}
+
+    def read(self, stage: int) -> tuple[int, ...]:
+        """The stages that a stage reads, the nearest first; -1 is the input of the model."""
+        return self.reads.get(stage, (stage - 1,))
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """Of every stage those that read it, the nearest first."""
+        found: list[list[int]] = [[] for _ in range(self.stages)]
+        for stage in range(self.stages):
+            for source in self.read(stage):
+                if source >= 0:
+                    found[source].append(stage)
+        return tuple(map(tuple, found))
 
     def held_by(self, rank: int) -> tuple[tuple[int, int], ...]:
         """(route, stage) of every chunk of a rank, by route, then by stage."""

@@ -23,7 +23,7 @@ from pipesched.runtime.exchange import everybody
 from pipesched.runtime.messages import Message
 from pipesched.runtime.reduce import Held, Tied, holders
 from pipesched.runtime.replicas import replicated
-from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, specs, taken, tensors_of
+from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, entering, specs, taken, tensors_of
 from pipesched.runtime.supported import unsupported
 from pipesched.runtime.transport import Channel
 from pipesched.stream import BATCH, Stream
@@ -56,8 +56,6 @@ def check_modules(
 
 def beyond(stream: Stream) -> str | None:
     """What a stream says that is not executed, if anything."""
-    if stream.reads:
-        return "a stage that reads others than the one before it"
     return next((str(x) for rank in stream.ranks for x in rank if x.op in ("UNSHARD", "RESHARD")), None)
 
 
@@ -162,7 +160,7 @@ def infer_boundaries(
     group: dist.ProcessGroup | None,
     device: torch.device,
 ) -> tuple[Boundary, ...]:
-    """What enters each stage: as given, or by a forward that runs from rank to rank, values left out.
+    """The model's input and what each stage but the last makes: as given, or by a forward from rank to rank.
 
     Raises:
         RunError: PS824 on every rank, a stage that failed or gave no tensors.
@@ -171,7 +169,9 @@ def infer_boundaries(
     if example is not None and not isinstance(example, Tensor) and not isinstance(next(iter(example), None), Tensor):
         given = tuple(cast("Sequence[Boundary]", example))
         if len(given) != stream.stages:
-            raise ValueError(f"{len(given)} boundaries for {stream.stages} stages: give what enters each")
+            raise ValueError(
+                f"{len(given)} boundaries for {stream.stages} stages: give the input and what each but the last makes"
+            )
         return given
     ranks = stream.placement[0].ranks
     found: list[Boundary] = []
@@ -180,7 +180,7 @@ def infer_boundaries(
         made: Boundary | str | None = None
         if maker == rank:
             own = cast("Tensor | Sequence[Tensor] | None", example)
-            made = _entering(stage, found, modules, own, keywords, device)
+            made = _made(stage - 1, stream.read(stage - 1), found, modules, own, keywords, device)
         if len(stream.ranks) > 1:
             sent = [spec.plain() for spec in made] if isinstance(made, tuple) else made
             received = everybody(sent, group)[maker]
@@ -192,23 +192,26 @@ def infer_boundaries(
     return tuple(found)
 
 
-def _entering(
+def _made(
     stage: int,
+    read: Sequence[int],
     found: Sequence[Boundary],
     modules: Mapping[Held, nn.Module],
     example: Tensor | Sequence[Tensor] | None,
     keywords: Mapping[str, Any],
     device: torch.device,
 ) -> Boundary | str:
-    """What enters a stage, or why nothing does."""
-    if stage == 0 and example is None:
+    """What a stage makes, the model's input of stage -1, or why it is nothing. found: of those before it."""
+    if stage < 0 and example is None:
         return "there is no example of the model's input on the rank of stage 0"
+    inputs = None if stage < 0 else entering(found, read)
     try:
-        if stage == 0:
+        if inputs is None:
             return specs(tensors_of(example, "the example"))
-        return dry_forward(modules[0, stage - 1], found[-1], device, f"the output of stage {stage - 1}", keywords)
+        return dry_forward(modules[0, stage], inputs, device, f"the output of stage {stage}", keywords)
     except Exception as error:  # it is sent to the other ranks, which would wait for this one
-        return f"stage {max(stage - 1, 0)} cannot run on {found[-1:] or 'its example'}: {type(error).__name__}: {error}"
+        given = "its example" if inputs is None else [inputs]
+        return f"stage {max(stage, 0)} cannot run on {given}: {type(error).__name__}: {error}"
 
 
 def channels_of(stream: Stream, tied: Tied) -> set[Channel]:

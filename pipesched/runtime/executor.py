@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -37,11 +38,11 @@ from pipesched.runtime.building import (
     split_keywords,
 )
 from pipesched.runtime.fingerprints import agree
-from pipesched.runtime.frozen import check_frozen, fed
+from pipesched.runtime.frozen import check_frozen, wanting
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
 from pipesched.runtime.reduce import Held, Reduction, Tied
 from pipesched.runtime.replicas import check_replicas, replicated
-from pipesched.runtime.shapes import Boundary, gradients
+from pipesched.runtime.shapes import Boundary, entering, gradients
 from pipesched.runtime.stages import Keywords, Loss, Stage
 from pipesched.runtime.supported import check_supported
 from pipesched.runtime.transport import Channels
@@ -91,12 +92,13 @@ class Runtime:
         """A collective: all ranks of the group build theirs at the same time.
 
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and gives a tensor or a
-            tuple of them. Where a stage lives twice, both copies begin with the same weights. A stage in
-            DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD.
+            tuple of them. One that reads several takes those of each, in the order of ``stream.read(stage)``. Where a
+            stage lives twice, both copies begin with the same weights. A stage in DistributedDataParallel is averaged
+            over its replicas at its REDUCE_GRAD.
         loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch; None for
             `evaluate` without targets.
         example: one microbatch of the model's input, needed where stage 0 lives: boundaries are found by one forward
-            without a trace. Or what `boundaries_of` returned: what enters each of the S stages.
+            without a trace. Or what `boundaries_of` returned: the input, and what each stage but the last makes.
         example_keywords: the keyword inputs of one microbatch, where a stage takes any.
         group: of the ranks of the stream, in their order; None: the default one, or none for a single rank.
         device: where the modules are. With NCCL it is also torch's current device.
@@ -138,6 +140,8 @@ class Runtime:
         self._channels = Channels(rank, group, self._device, tags, channels, shared=shared, blocking=blocking)
         self._reduction = Reduction(stream, modules, rank, self._channels, tied)
         self._train = any(x.op in ("B", "I", "OVERLAP") for x in self.instructions)
+        self._wanting = wanting(stream)
+        self._read_twice = sum(-1 in stream.read(stage) for stage in range(stream.stages)) > 1
         self._stages = {held: self._stage(held, module) for held, module in modules.items()}
         self._again = {(x.route, x.stage, x.microbatch) for x in self.instructions if x.op == "R"}
         self._ahead = 0 if blocking else early_receives
@@ -174,8 +178,9 @@ class Runtime:
     def step(self, inputs: Any = None, targets: Any = None, keywords: Keywords | None = None) -> Tensor:
         """One training step over all m microbatches; the mean of their losses, on every rank, float64 without shape.
 
-        inputs: the model's input on this rank's device, needed where stage 0 lives: a tensor, cut in m along its
-            first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
+        inputs: the model's input on this rank's device, needed where a stage lives that reads it, as stage 0: a tensor,
+            cut in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
+            Its gradient is what these stages make of it.
         targets: likewise, where the last stage lives; a microbatch's target is whatever the loss takes.
         keywords: keyword inputs, given to the stages of this rank that take them; each is cut as a batch if it is a
             tensor or a list, else the same for every microbatch. No gradient flows into them.
@@ -300,11 +305,14 @@ class Runtime:
 
     def _forward(self, x: Instruction) -> None:
         stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
-        inputs = self._input(x) if x.stage == 0 else self._get(ACTIVATION, x, x.stage - 1)
+        read = [self._input(x) if y < 0 else self._get(ACTIVATION, x, y) for y in self.stream.read(x.stage)]
+        inputs = [tensor for tensors in read for tensor in tensors]
         again = (x.route, x.stage, x.microbatch) in self._again and not self._evaluates
         with stage.letting_go(x.microbatch, inputs) if again else nullcontext():
             if stage.leaving is not None:
-                self._put(ACTIVATION, x, x.stage + 1, stage.forward(x.microbatch, inputs, keywords))
+                made = stage.forward(x.microbatch, inputs, keywords)
+                for reader in self.stream.readers[x.stage]:
+                    self._put(ACTIVATION, x, reader, made)
                 return
             output, loss = stage.forward_last(x.microbatch, inputs, keywords, self._score(x.microbatch))
         if loss is not None:
@@ -324,33 +332,36 @@ class Runtime:
         return lambda output: loss(output, target)
 
     def _backward(self, x: Instruction) -> None:
-        stage = self._stages[x.route, x.stage]
-        arrived = None if stage.leaving is None else self._get(GRADIENT, x, x.stage + 1)
-        made = stage.backward(x.op, x.microbatch, arrived)
-        if x.stage == 0:
-            self._deliver(self._input(x), made)
-        if not stage.fed:
-            return
-        pairs = zip(gradients(stage.entering), made, strict=True)
-        self._put(GRADIENT, x, x.stage - 1, tuple(spec.zeros(self._device) if y is None else y for spec, y in pairs))
+        """The gradients of all readers, one sum; of what was read, each to the stage that it came from."""
+        found = [self._get(GRADIENT, x, reader) for reader in self.stream.readers[x.stage]]
+        arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
+        made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))
+        for source in self.stream.read(x.stage):
+            able = gradients(self.boundaries[source + 1])
+            part = tuple(islice(made, len(able)))
+            if source < 0:
+                self._deliver(self._input(x), part)
+            elif source in self._wanting:
+                whole = (spec.zeros(self._device) if y is None else y for spec, y in zip(able, part, strict=True))
+                self._put(GRADIENT, x, source, tuple(whole))
 
     def _deliver(self, inputs: tuple[Tensor, ...], made: Gradients) -> None:
         """The gradients of the model's own input, where it asks for one, as undivided training gives them."""
         able = [given for given, spec in zip(inputs, self.boundaries[0], strict=True) if spec.differentiable]
         for given, grad in zip(able, made, strict=True):
             if given.requires_grad and grad is not None:
-                torch.autograd.backward(given, grad / self.stream.microbatches)
+                torch.autograd.backward(given, grad / self.stream.microbatches, retain_graph=self._read_twice)
 
     def _input(self, x: Instruction) -> tuple[Tensor, ...]:
         if self._inputs is None:
-            raise ValueError("inputs are needed on this rank: it has the first stage")
+            raise ValueError(f"inputs are needed on this rank: it has stage {x.stage}, which reads them")
         made = self._inputs[x.microbatch]
         return tuple(made) if isinstance(made, tuple | list) else (made,)
 
     def _get(self, kind: str, x: Instruction, maker: int) -> tuple[Tensor, ...]:
-        """What the neighbouring stage made, handed over on this rank or received."""
+        """What another stage made for this one, handed over on this rank or received."""
         source = self.stream.placement[x.route].ranks[maker]
-        message = Message(kind, x.route, maker, x.microbatch, source, self.rank)
+        message = Message.between(kind, x, maker, x.stage, source, self.rank)
         if source != self.rank:
             return self._channels.take(message)
         return _made(self._inbox.pop(message, None), message)
@@ -358,7 +369,7 @@ class Runtime:
     def _put(self, kind: str, x: Instruction, taker: int, made: tuple[Tensor, ...]) -> None:
         """Hand over on this rank, or keep until the SEND."""
         target = self.stream.placement[x.route].ranks[taker]
-        message = Message(kind, x.route, x.stage, x.microbatch, self.rank, target)
+        message = Message.between(kind, x, x.stage, taker, self.rank, target)
         (self._inbox if target == self.rank else self._outbox)[message] = made
 
     def _post(self, x: Instruction) -> None:
@@ -386,22 +397,23 @@ class Runtime:
     def _boundary(self, message: Message) -> Boundary:
         if message.kind == ACTIVATION:
             return self.boundaries[message.stage + 1]
-        return gradients(self.boundaries[message.stage])
+        return gradients(self.boundaries[message.taker + 1])
 
     def _stage(self, held: Held, module: nn.Module) -> Stage:
         number = held[1]
         leaving = self.boundaries[number + 1] if number + 1 < self.stream.stages else None
+        read = self.stream.read(number)
         back = {y.op for x in self.instructions for y in x.parts or (x,) if (y.route, y.stage) == held} & {"B", "I"}
         frozen = number in self.stream.frozen
         return Stage(
             module,
             number,
-            self.boundaries[number],
+            entering(self.boundaries, read),
             leaving,
             self._device,
             split="I" in back and not frozen,
             train=bool(back),
-            fed=number in fed(self.stream),
+            asks=[source in self._wanting for source in read for _ in self.boundaries[source + 1]],
             frozen=frozen,
         )
 

@@ -20,11 +20,11 @@ from pipesched.stream import Stream
 _HELP = "set requires_grad as the stream says before the runtime is built, or emit the stream with these stages frozen"
 
 
-def fed(stream: Stream) -> frozenset[int]:
-    """The stages with a trained one somewhere before them."""
+def wanting(stream: Stream) -> frozenset[int]:
+    """The stages that a gradient comes to: those that are trained, or have a trained one somewhere before them."""
     found: set[int] = set()
-    for stage in range(1, stream.stages):
-        if stage - 1 not in stream.frozen or stage - 1 in found:
+    for stage in range(stream.stages):
+        if stage not in stream.frozen or not found.isdisjoint(stream.read(stage)):
             found.add(stage)
     return frozenset(found)
 

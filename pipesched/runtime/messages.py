@@ -1,12 +1,12 @@
 """Messages and their tags.
 
-A message is one activation or one gradient between neighbouring stages, and its name means the same on all ranks:
-the stage that *made* it, whichever end speaks. Its tag is a number that no other message of the program has, so a
-transport that honours tags (gloo) delivers right whatever the order of posts; one that does not (NCCL) delivers by
-order on each channel, which is what the verifier has checked.
+A message is one activation or one gradient between two stages, and its name means the same on all ranks: the stage
+that *made* it and the one that it is for, whichever end speaks. Its tag is a number that no other message of the
+program has, so a transport that honours tags (gloo) delivers right whatever the order of posts; one that does not
+(NCCL) delivers by order on each channel, which is what the verifier has checked.
 
-    F  activation of a microbatch, made by stage s, for stage s + 1
-    B  gradient of a microbatch, made by stage s, for stage s - 1
+    F  activation of a microbatch, made by stage s, for a stage that reads it: s + 1, or another
+    B  gradient of a microbatch, made by stage s, for a stage that s reads: s - 1, or another
     SYNC  the gradients of one copy of stage s
     TIED  the gradient of one weight that several stages share
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipesched.stream import Instruction, Stream
+from pipesched.stream import NEIGHBOUR, Instruction, Stream
 
 ACTIVATION, GRADIENT, SYNC, TIED = "F", "B", "SYNC", "TIED"
 _WORDS = {
@@ -24,13 +24,16 @@ _WORDS = {
     SYNC: "gradients of the copy",
     TIED: "gradient of a tied weight",
 }
+_ONWARD = {ACTIVATION: 1, GRADIENT: -1}
+"""From the stage that makes a message to its neighbour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message by its name. stage: the one that made it; source, target: ranks; -1 where a field has no meaning.
 
-    communicator: on which it travels, which is not part of its name.
+    communicator: on which it travels, which is not part of its name. other: the stage that it is for, -1 where that is
+    the neighbour.
     """
 
     kind: str
@@ -40,39 +43,66 @@ class Message:
     source: int
     target: int
     communicator: int = field(default=0, compare=False)
+    other: int = -1
+
+    @classmethod
+    def between(cls, kind: str, made: Instruction, maker: int, taker: int, source: int, target: int) -> Message:
+        """An activation or a gradient from one stage to another; its microbatch, route and communicator are given."""
+        other = -1 if taker == maker + _ONWARD[kind] else taker
+        return cls(kind, made.route, maker, made.microbatch, source, target, made.communicator, other)
 
     @classmethod
     def of(cls, instruction: Instruction, rank: int) -> Message:
         """The message of a SEND or RECV of a rank."""
         x = instruction
+        other = x.other if x.other >= 0 else x.stage + NEIGHBOUR[x.op]
         if x.op.startswith("SEND"):
-            return cls(x.op[-1], x.route, x.stage, x.microbatch, rank, x.peer, x.communicator)
-        maker = x.stage + (-1 if x.op == "RECV_F" else 1)
-        return cls(x.op[-1], x.route, maker, x.microbatch, x.peer, rank, x.communicator)
+            return cls.between(x.op[-1], x, x.stage, other, rank, x.peer)
+        return cls.between(x.op[-1], x, other, x.stage, x.peer, rank)
+
+    @property
+    def taker(self) -> int:
+        """The stage that an activation or a gradient is for."""
+        return self.other if self.other >= 0 else self.stage + _ONWARD[self.kind]
 
     def __str__(self) -> str:
-        """``activation 2 of stage 0, rank 0 to rank 1``."""
+        """``activation 2 of stage 0, rank 0 to rank 1``; ``… of stage 0 for stage 3, …`` where that is no neighbour."""
         number = f" {self.microbatch}" if self.microbatch >= 0 else ""
-        return f"{_WORDS[self.kind]}{number} of stage {self.stage}, rank {self.source} to rank {self.target}"
+        far = f" for stage {self.other}" if self.other >= 0 else ""
+        return f"{_WORDS[self.kind]}{number} of stage {self.stage}{far}, rank {self.source} to rank {self.target}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tag of each tensor of each message. width: the most tensors that one message holds."""
+    """The tag of each tensor of each message.
+
+    width: the most tensors that one message holds. far: (stage, reader) of those that are no neighbours.
+    """
 
     routes: int
     stages: int
     microbatches: int
     width: int
+    far: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, stream: Stream, width: int) -> Tags:
-        return cls(len(stream.placement), stream.stages, stream.microbatches, max(width, 1))
+        pairs = ((source, reader) for source, readers in enumerate(stream.readers) for reader in readers)
+        far = tuple(pair for pair in pairs if pair[0] + 1 != pair[1])
+        return cls(len(stream.placement), stream.stages, stream.microbatches, max(width, 1), far)
 
     def of_tensor(self, message: Message, index: int) -> int:
         """A number from 0 up, below 2**31 for any program that fits in memory."""
-        per_kind = self.routes * self.stages * self.microbatches * self.width
+        rows = self.stages + len(self.far)
+        per_kind = self.routes * rows * self.microbatches * self.width
         if message.kind in (ACTIVATION, GRADIENT):
-            place = (message.route * self.stages + message.stage) * self.microbatches + message.microbatch
+            place = (message.route * rows + self._row(message)) * self.microbatches + message.microbatch
             return (message.kind == GRADIENT) * per_kind + place * self.width + index
         return 2 * per_kind + (message.kind == TIED) * self.stages + message.stage
+
+    def _row(self, message: Message) -> int:
+        """A number for the two stages of a message, among those of its kind."""
+        if message.other < 0:
+            return message.stage
+        ends = (message.stage, message.other)
+        return self.stages + self.far.index(ends if message.kind == ACTIVATION else ends[::-1])

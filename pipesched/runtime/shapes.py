@@ -2,6 +2,8 @@
 
     boundary[0] ─> stage 0 ─> boundary[1] ─> stage 1 ─> … ─> boundary[S-1] ─> stage S-1 ─> loss
 
+What stage s makes is boundary[s + 1], whoever reads it; a stage that reads several takes the tensors of each in turn.
+
 A receive needs its buffer before the message comes, and no transport can be trusted with a size that is wrong: too
 short leaves stale values, too long kills the process, another dtype is read as if it were the right one. All
 microbatches of a program have the same boundaries. Gradients pass for the tensors that can have one, the others
@@ -149,12 +151,20 @@ def boundaries_of(
     example: Tensor | Sequence[Tensor],
     device: torch.device | str = "cpu",
     keywords: Mapping[str, Any] | None = None,
+    reads: Mapping[int, Sequence[int]] | None = None,
 ) -> tuple[Boundary, ...]:
     """The boundaries of a whole model that one process holds, from one microbatch of input.
 
-    stages: the S stages in order. keywords: of that microbatch. Returns what enters each of them, S entries.
+    stages: the S stages in order. keywords: of that microbatch. reads: the stages that a stage reads, where it is not
+    the one before it, as a stream has them. Returns the input and what each stage but the last makes, S entries.
     """
     found = [specs(tensors_of(example, "the example"))]
     for number, module in enumerate(stages[:-1]):
-        found.append(dry_forward(module, found[-1], torch.device(device), f"the output of stage {number}", keywords))
+        inputs = entering(found, (reads or {}).get(number, (number - 1,)))
+        found.append(dry_forward(module, inputs, torch.device(device), f"the output of stage {number}", keywords))
     return tuple(found)
+
+
+def entering(boundaries: Sequence[Boundary], read: Sequence[int]) -> Boundary:
+    """What a stage takes that reads some others."""
+    return tuple(spec for source in read for spec in boundaries[source + 1])

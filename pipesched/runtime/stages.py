@@ -44,8 +44,8 @@ class Lost:
 class Stage:
     """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
 
-    train: whether a forward keeps what a backward needs. fed: whether its input asks for a gradient. frozen: whether
-    its weights do not, so that its I is the whole backward.
+    train: whether a forward keeps what a backward needs. asks: of each tensor that enters, whether its stage wants a
+    gradient. frozen: whether the weights do not, so that I is the whole backward.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Stage:
         *,
         split: bool,
         train: bool,
-        fed: bool,
+        asks: Sequence[bool],
         frozen: bool,
     ) -> None:
         self.module, self.number, self.device = module, number, device
         self.entering, self.leaving = entering, leaving
-        self.split, self.train, self.fed, self.frozen = split, train, fed, frozen
+        self.split, self.train, self.asks, self.frozen = split, train, asks, frozen
         self.live: dict[int, Saved] = {}
         self.lost: dict[int, Lost] = {}
         self._gpus = [device] if device.type == "cuda" else []
@@ -176,16 +176,14 @@ class Stage:
 
     def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], Any]:
         check(inputs, self.entering, f"the input of stage {self.number}, microbatch {microbatch},")
-        leaves = tuple(self._leaf(x) for x in inputs)
+        leaves = tuple(self._leaf(x, asks) for x, asks in zip(inputs, self.asks, strict=True))
         with torch.set_grad_enabled(self.train), passed_by(self._wrappers):
             return leaves, self.module(*leaves, **taken(self.module, keywords))
 
-    def _leaf(self, value: Tensor) -> Tensor:
+    def _leaf(self, value: Tensor, asks: bool) -> Tensor:
         """What the graph of this stage begins with; the model's own input has a gradient only if it asks for one."""
         leaf = value.detach()
-        wanted = (
-            value.requires_grad if self.number == 0 else self.fed and (leaf.is_floating_point() or leaf.is_complex())
-        )
+        wanted = value.requires_grad or (asks and (leaf.is_floating_point() or leaf.is_complex()))
         return leaf.requires_grad_(wanted and self.train)
 
     def _root(self, value: Tensor) -> Tensor:

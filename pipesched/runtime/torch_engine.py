@@ -44,7 +44,7 @@ def torch_runtime(
     such as ``scale_grads=False``.
 
     Raises:
-        ValueError: a stream that torch cannot run, because a stage has two copies.
+        ValueError: a stream that torch cannot run: a stage has two copies, or reads others than the one before it.
         Exception: whatever `verify` and torch raise.
     """
     made: Any = _PipelineScheduleRuntime
@@ -68,8 +68,14 @@ def computes(stream: Stream) -> str:
     """The computes of a stream as the text of a torch CSV.
 
     Raises:
-        ValueError: the stream has two copies of a stage, and torch's engine has one rank for each.
+        ValueError: the stream has two copies of a stage, and torch's engine has one rank for each; or a stage reads
+            others than the one before it, and torch's stages are a chain.
     """
+    if stream.reads:
+        raise ValueError(
+            f"{stream.name}: stage {min(stream.reads)} reads others than the one before it, and the stages of torch's "
+            "engine are a chain; run it with pipesched.runtime"
+        )
     if len(stream.placement) > 1:
         raise ValueError(
             f"{stream.name}: torch's engine has one rank for each stage, and this stream has {len(stream.placement)} "

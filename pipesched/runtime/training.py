@@ -45,8 +45,8 @@ RATE = 0.05
 Held = tuple[int, int]
 End = Callable[[Fault], NoReturn]
 Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Mapping[int, Tensor]]]
-"""One step of an engine: inputs where stage 0 is, targets where the last stage is; the mean loss where it is known, and
-the outputs of an evaluation by microbatch, where the last stage is."""
+"""One step of an engine: inputs where a stage is that reads them, targets where the last stage is; the mean loss where
+it is known, and the outputs of an evaluation by microbatch, where the last stage is."""
 Engine = tuple[Step, list[list[list[float]]]]
 """With the times of every step, as `Recorder.steps`, if they are taken."""
 
@@ -66,7 +66,8 @@ class Local:
         """Inputs and targets of a step, where this rank needs them."""
         inputs, targets = (x.to(self.device) for x in self.net.batch(step, self.stream.microbatches))
         stages = {stage for _, stage in self.modules}
-        return inputs if 0 in stages else None, targets if self.stream.stages - 1 in stages else None
+        reading = any(-1 in self.stream.read(stage) for stage in stages)
+        return inputs if reading else None, targets if self.stream.stages - 1 in stages else None
 
 
 def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
         job.backend, init_method=f"file://{folder}/meet", rank=rank, world_size=job.ranks, timeout=_GROUP_TIMEOUT
     )
     stream = _stream(job, rank)
-    net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype))
+    net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype), stream.reads)
     modules = {held: net.stage(held[1]).to(device) for held in stream.held_by(rank)}
     for held, module in modules.items():
         module.requires_grad_(held[1] not in stream.frozen)
@@ -265,8 +266,10 @@ class Undivided:
         inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
         for x, target in zip(inputs.chunk(self._microbatches), targets.chunk(self._microbatches), strict=True):
             with torch.set_grad_enabled(self._trains):
-                for stage in self.stages:
-                    x = stage(x)
+                made = {-1: x}
+                for number, stage in enumerate(self.stages):
+                    made[number] = stage(*(made[source] for source in self._net.read(number)))
+                x = made[len(self.stages) - 1]
                 loss = self._net.loss(x, target) / self._microbatches
             if self._trains:
                 loss.backward()  # type: ignore[no-untyped-call]

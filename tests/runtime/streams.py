@@ -35,7 +35,7 @@ def published(program: Program) -> Stream:
         routes.append(Route(str(number), ranks, (min(taken), max(taken) + 1)))
     lists = tuple(tuple(_instructions(program, rank)) for rank in range(program.ranks))
     sizes = {"p": program.ranks, "m": placement.microbatches}
-    return Stream(program.name, sizes, tuple(routes), lists, frozen=placement.frozen)
+    return Stream(program.name, sizes, tuple(routes), lists, frozen=placement.frozen, reads=dict(placement.reads))
 
 
 def _instructions(program: Program, rank: int) -> Iterator[Instruction]:
@@ -50,7 +50,8 @@ def _instructions(program: Program, rank: int) -> Iterator[Instruction]:
         elif x.op is Op.STEP:
             new = Instruction("STEP")
         else:
-            new = Instruction(x.op.name, x.stage, x.microbatch, route, x.peer, communicator=x.communicator)
+            far = {"communicator": x.communicator, "other": x.other}
+            new = Instruction(x.op.name, x.stage, x.microbatch, route, x.peer, **far)
         if x.second:
             new = Instruction("OVERLAP", parts=(made.pop(), new))
         elif x.group >= 0:
