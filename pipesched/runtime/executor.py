@@ -287,8 +287,9 @@ class Runtime:
             case "RECV_F" | "RECV_B":
                 pass  # posted before
             case "WAIT_SEND_F" | "WAIT_SEND_B":
-                target = self.stream.placement[x.route].ranks[x.stage + NEIGHBOUR[x.op]]
-                self._channels.sent(Message(x.op[-1], x.route, x.stage, x.microbatch, self.rank, target))
+                taker = x.other if x.other >= 0 else x.stage + NEIGHBOUR[x.op]
+                target = self.stream.placement[x.route].ranks[taker]
+                self._channels.sent(Message.between(x.op[-1], x, x.stage, taker, self.rank, target))
             case "WAIT_REDUCE_GRAD":
                 pass  # a reduction is done when it returns
             case "REDUCE_GRAD":
