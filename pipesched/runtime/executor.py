@@ -355,7 +355,8 @@ class Runtime:
 
     def _input(self, x: Instruction) -> tuple[Tensor, ...]:
         if self._inputs is None:
-            raise ValueError(f"inputs are needed on this rank: it has stage {x.stage}, which reads them")
+            held = f"stage {x.stage}, which reads them" if x.stage else "the first stage"
+            raise ValueError(f"inputs are needed on this rank: it has {held}")
         made = self._inputs[x.microbatch]
         return tuple(made) if isinstance(made, tuple | list) else (made,)
 
