@@ -168,11 +168,13 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     A torch CSV has a B of every stage: where no I is wanted, it is nothing.
 
     Raises:
-        PipeschedError: PS225, it is no order, or one of torch with its messages; PS803, a stage that is not there.
+        PipeschedError: PS225, a file that says itself which are frozen, or one of torch with its messages; PS803, a
+            stage that is not there.
     """
     schedule, program = loaded.schedule, loaded.program
-    if loaded.unit is not None:
-        help = "write `frozen s in low .. high` behind its `stage` lines"
+    if loaded.unit is not None or schedule.placement.frozen:
+        known = loaded.unit is not None
+        help = "write `frozen s in low .. high` behind its `stage` lines" if known else "leave out `--frozen`"
         raise fail(Code.USAGE, f"{loaded.source} says itself which stages are frozen", help=help)
     if loaded.torch and program is not None:
         message = f"{loaded.source} has torch's messages, which go to frozen stages too"

@@ -194,3 +194,27 @@ def test_costs_can_be_objects() -> None:
     assert pipesched.verify("1f1b", p=3, costs=Costs({"F": Fraction(1, 3)})) == pipesched.verify(
         "1f1b", p=3, costs="F=1/3"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "order"),
+    [
+        ("frozen 0", "repeat m { B }"),
+        ("slices 2", "B(1) B(0)"),
+        ("stage 2 on rank 2 reads 1, 0", "repeat m { B }"),
+        ("", "R(0) B(0) R(1) B(1)"),
+    ],
+)
+def test_a_program_in_memory_keeps_what_is_of_its_model(line: str, order: str) -> None:
+    """Frozen stages, slices and who reads whom are those of the stream that it was read from; R is too."""
+    text = f"schedule s(p, m) stage s in 0 .. p on rank s {line} rank r {{ repeat m {{ F }} {order} }}"
+    stream = pipesched.emit(Source("s.ps", text), p=3, m=2)
+    schedule = pipesched.load(Source("s.json", stream))
+    assert isinstance(schedule.program, Program)
+    assert pipesched.emit(schedule) == stream
+    assert [x for x in pipesched.emit(schedule.program).splitlines() if "parameters" not in x] == [
+        x for x in stream.splitlines() if "parameters" not in x
+    ]
+    assert (
+        pipesched.why(schedule).to_json()["makespan"] == pipesched.why(Source("s.json", stream)).to_json()["makespan"]
+    )

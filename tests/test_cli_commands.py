@@ -31,6 +31,28 @@ def test_order_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
     assert "send:F0.0>1" in shown and "recv:F0.0<0" in shown and "reduce:0" in shown
 
 
+@pytest.mark.parametrize(
+    ("line", "unsaid"),
+    [
+        ("", None),
+        ("frozen 0", "frozen: 0 (with --frozen"),
+        ("slices 2", "every 2 microbatches are one sequence (`--format ps`"),
+        ("stage 2 on rank 2 reads 1, 0", "stage 2 reads stage 1 and stage 0 (`--format ps`"),
+    ],
+)
+def test_order_says_what_its_words_do_not(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, unsaid: str | None
+) -> None:
+    """On stderr, so that an order that goes to another command is not taken for the whole of what the file says."""
+    back = "B(1) B(0)" if line.startswith("slices") else "B(0) B(1)"
+    head = "schedule s(p = 3, m = 2)\nstage s in 0 .. p on rank s\n"
+    (folder / "some.ps").write_text(f"{head}{line}\nrank r {{ repeat m {{ F }} {back} }}\n")
+    assert main(["order", "some.ps"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("rank 0: F0.0 F0.1")
+    assert told.err == "" if unsaid is None else f"does not say: {unsaid}" in told.err
+
+
 def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr, with the status of what is wrong; nothing on stdout."""
     (folder / "bad.ps").write_text("schedule s(p)\nrank r { G }\n")

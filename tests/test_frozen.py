@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from pipesched.assets import asset
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.examine import Options
@@ -184,6 +185,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
         ("x.csv", "0F0,0B0\n1F0,1B0\n", (2,), Code.FILE_DISAGREES),
         ("x.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", (0,), Code.USAGE),
         ("x.ps", "schedule f(p, m) stage 0 on rank 0 rank 0 { F B }", (0,), Code.USAGE),
+        ("x.json", asset("emit", "v2", "frozen_p3_m2.json").read_text("utf-8"), (1,), Code.USAGE),
         ("x.txt", "rank 0: F0.0\nrank 1: F1.0 B1.0\n", (0,), None),
         ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (0,), Code.FROZEN),
         ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (1,), None),

@@ -466,6 +466,14 @@ def test_what_is_no_stream_is_told_with_its_place(version: int, what: str) -> No
     assert not holds or what in ("an instruction was dropped", "frozen without the fingerprint")
 
 
+def test_two_slips_at_once_have_a_place() -> None:
+    """A message whose parts are an object, behind a batch with a compute in it: the first of them is told."""
+    batch = {"op": "BATCH", "parts": [{"op": "F", "stage": 0, "microbatch": 0}]}
+    text = edited("gpipe", lambda x: x["ranks"][0].__setitem__(slice(0, 1), [SEND | {"parts": {}}, batch]))
+    (found,) = verify(Source("a.json", text), Options()).diagnostics
+    assert str(found.code) == "PS811" and "ranks[0][0]" in found.message
+
+
 def test_what_json_schema_cannot_say_is_refused_too() -> None:
     """Frozen stages that are not there, or not in order; a neighbour that is named; who reads whom."""
     send = SEND | {"microbatch": 2}

@@ -31,8 +31,10 @@ def order(file: str, *, program: bool, **given: Any) -> int:
         if out.format == "ps":
             out.write(verb.as_ps(source, asked))
             return 0
-        text = verb.order(source, asked, program=program)
+        text, unsaid = verb.order(source, asked, program=program)
         out.write(dumps(_json(source.name, text)) + "\n" if out.format == "json" else text.rstrip("\n") + "\n")
+        if unsaid:
+            out.complain(unsaid)
     return 0
 
 

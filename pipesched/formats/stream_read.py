@@ -19,7 +19,7 @@ from pipesched.formats import stream_strict, stream_write
 from pipesched.formats.rows import LARGEST, other_stage
 from pipesched.formats.stream_strict import end_of, items_of, place_of
 from pipesched.model.columns import Column, Ints
-from pipesched.model.lists import Place
+from pipesched.model.lists import Nowhere, Place
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
@@ -125,9 +125,10 @@ def _same(text: str, program: Program, head: Stream) -> bool:
     inside = (program.microbatch < placement.microbatches) & (program.stage < placement.stages)
     if not bool(np.all(inside & (program.peer < program.ranks))) or int(placement.rank_of.max()) >= program.ranks:
         return False
+    placeless = replace(program, origin=Nowhere())  # of a text that may be no stream, where nothing can be found
     at = 0
     try:
-        for piece in stream_write.pieces(program, head.parameters, head.version):
+        for piece in stream_write.pieces(placeless, head.parameters, head.version):
             if not text.startswith(piece, at):
                 return False
             at += len(piece)

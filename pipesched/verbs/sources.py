@@ -11,7 +11,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.formats.in_memory import single, written
 from pipesched.inputs import read, read_path
-from pipesched.model.numbers import Value
+from pipesched.model.numbers import Value, whole
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import TorchVersion, installed_version
@@ -100,12 +100,19 @@ def _unpacked(path: str) -> Source:
 
 
 def _written(target: Schedule | Program, *, computes: bool) -> Source:
-    """A schedule is written down, operation for operation, or with its messages."""
-    from pipesched.formats import order_write
+    """A schedule is written down, operation for operation, or with its messages.
+
+    An order names no frozen stages, readers and slices: a program with such is written as a stream.
+    """
+    from pipesched.formats import order_write, stream_write
     from pipesched.language import writer
 
     program = target if isinstance(target, Program) else target.program
     if program is not None and not computes:
+        placement = program.placement
+        if placement.frozen or placement.slices > 1 or not placement.chain:
+            sizes = whole(target.parameters if isinstance(target, Schedule) else {})
+            return Source(f"{target.name}.json", "".join(stream_write.pieces(program, sizes)))
         return Source(f"{target.name}.txt", order_write.write_program(program))
     schedule = target.computes if isinstance(target, Program) else target
     return Source(f"{schedule.name}.ps", writer.write(schedule))
