@@ -99,12 +99,15 @@ def reader_of(source: Source) -> Reader:
 
 
 def _first_line(text: str) -> str:
-    """The first line that is neither blank nor a comment, nor a rank without operations."""
+    """The first line that is neither blank nor a comment, nor a rank without operations where there is another."""
+    idle = ""
     for found in re.finditer(r"[^\n]+", text):
         line = found[0].strip("\ufeff \t\r")
-        if line and not line.startswith("#") and not _IDLE.match(line):
-            return line
-    return ""
+        if line and not line.startswith("#"):
+            if not _IDLE.match(line):
+                return line
+            idle = idle or line
+    return idle
 
 
 def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
@@ -220,7 +223,9 @@ def _require_ranks(source: Source, order: Order, parameters: Mapping[str, Value]
 
 ROWS = ("parameters", "microbatches", "max_ops")
 
-ORDER = Reader("order", "an order", None, lambda first, _: bool(_ORDER.match(first)), _order, ROWS)
+ORDER = Reader(
+    "order", "an order", None, lambda first, _: bool(_ORDER.match(first) or _IDLE.match(first)), _order, ROWS
+)
 ANSWER = Reader(
     "answer",
     "an optimizer's answer",

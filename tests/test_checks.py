@@ -45,3 +45,19 @@ def test_rows_name_the_codes_that_their_files_use() -> None:
     used = {code for code in Code if any(f"Code.{code.name}" in text for text in texts)}
     assert used == named
     assert len({row.property for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize(("p", "found"), [(2, []), (3, ["no stage is on rank 2; p is 3"])])
+def test_ranks_behind_the_last_stage_are_named(p: int, found: list[str]) -> None:
+    """Ranks that p asks for and no stage is on are in no figure, and it is said so."""
+    text = "schedule short(p, m)\nstage s in 0 .. 2 on rank s\nrank r { repeat m { if r < 2 { F  B } } }\n"
+    report = pipesched.verify(pipesched.Source("x.ps", text), p=p, m=2)
+    assert report.ok and [d.message for d in report.diagnostics if d.code == "PS902"] == found
+
+
+@pytest.mark.parametrize(("name", "where"), [("held", "`greedy` alone"), ("pending", "the programs of ranks alone")])
+def test_a_name_of_programs_is_told_where_it_is_known(name: str, where: str) -> None:
+    """What is known in some places only is no unknown name without a remedy elsewhere."""
+    text = f"schedule t(p, m)\nstage s in 0 .. p on rank s\nrank r {{ repeat m {{ F  B }} }}\nclaim {name} == 0\n"
+    (found,) = pipesched.verify(pipesched.Source("x.ps", text), p=2, m=2).diagnostics
+    assert found.code == "PS201" and found.help is not None and where in found.help

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.quick
         ("a.CSV", "schedule x(p)\n", "torch-csv"),
         ("a.txt", "# note\n\nrank 0: F0.0\n", "order"),
         ("a.txt", "rank 0: \nrank 1: F0.0 B0.0\n", "order"),
+        ("a.txt", "rank 0:\nrank 1:\n", "order"),
         ("a.json", "schedule x(p)\n", "stream"),
         ("-", '\n {"version": 1}', "stream"),
         ("-", '{"source": "", "certificate": {}}', "answer"),

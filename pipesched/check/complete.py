@@ -187,8 +187,20 @@ def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Lab
 
 
 def check_placement(schedule: Schedule) -> Iterator[Diagnostic]:
-    """PS604 for each stage on three ranks or more, in a schedule that trains; PS902 for a rank without operations."""
+    """PS604 for each stage on three ranks or more, in a schedule that trains; PS902 for a rank without operations.
+
+    The last rank is the last one with a stage; p asks for more where a formula leaves the ranks behind it out.
+    """
     yield from _copies(schedule)
+    asked = schedule.parameters.get("p", 0)
+    if isinstance(asked, int) and asked > schedule.ranks:
+        yield Diagnostic(
+            Code.IDLE_RANK,
+            f"no stage is on rank {schedule.ranks}{' or behind it' if asked > schedule.ranks + 1 else ''}; p is {asked}",
+            (),
+            (f"counted are {schedule.ranks} ranks, 0 .. {schedule.ranks}: in the bubble, in 1/p of the model",),
+            "place a stage on each rank, or give a smaller p",
+        )
     for rank, more in limited(np.flatnonzero(np.diff(schedule.start) == 0).tolist()):
         yield Diagnostic(
             Code.IDLE_RANK,

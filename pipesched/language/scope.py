@@ -69,6 +69,8 @@ _NO_SUCH = {
     "None": "every value is a number, or true or false",
     "len": "there are no lists but parameters, each as long as its declaration says, such as m",
     "range": "a range is written `low .. high`, and only behind `in`",
+    "held": "it is known in the conditions of `greedy` alone",
+    "pending": "it is known in the programs of ranks alone",
     **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
 }
 
