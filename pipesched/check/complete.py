@@ -194,9 +194,10 @@ def check_placement(schedule: Schedule) -> Iterator[Diagnostic]:
     yield from _copies(schedule)
     asked = schedule.parameters.get("p", 0)
     if isinstance(asked, int) and asked > schedule.ranks:
+        behind = " or behind it" if asked > schedule.ranks + 1 else ""
         yield Diagnostic(
             Code.IDLE_RANK,
-            f"no stage is on rank {schedule.ranks}{' or behind it' if asked > schedule.ranks + 1 else ''}; p is {asked}",
+            f"no stage is on rank {schedule.ranks}{behind}; p is {asked}",
             (),
             (f"counted are {schedule.ranks} ranks, 0 .. {schedule.ranks}: in the bubble, in 1/p of the model",),
             "place a stage on each rank, or give a smaller p",
