@@ -126,7 +126,7 @@ def test_an_unknown_name_in_a_claim_lists_those_that_there_are() -> None:
     (found,) = pipesched.verify(gpipe("let share = 1\nclaim bubbel == share")).diagnostics
     assert found.code == "PS201" and found.help is not None
     assert found.help.startswith("did you mean `bubble`? a claim knows makespan, span, bubble, span_bubble, work(r)")
-    assert found.help.endswith("tM, p, m, share")
+    assert found.help.endswith("tM, tK, p, m, share")
 
 
 def gpipe(more: str) -> pipesched.Source:

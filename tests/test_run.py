@@ -217,6 +217,21 @@ class TestWhatItTells:
             assert [x["name"] for x in slices if x["pid"] == rank] == list(map(str, order))
         assert main(["calibrate", str(trace)]) == 0
 
+    def test_a_rank_that_both_routes_cross_at_one_stage_has_it_once(self, tmp_path: Path, capsys: Captured) -> None:
+        """At odd p the rank in the middle has the same stage on both routes: one set of weights, one gradient."""
+        file = tmp_path / "crossing.ps"
+        file.write_text(
+            "schedule crossing(p, m)\n"
+            "route down: stage s in 0 .. p on rank s for microbatch 0 .. m // 2\n"
+            "route up: stage s in 0 .. p on rank p - 1 - s for microbatch m // 2 .. m\n"
+            "rank r { repeat m // 2 { F[down]  F[up] }  repeat m // 2 { B[up]  B[down] } }\n",
+            "utf-8",
+        )
+        found = run_json(capsys, str(file), "--p", "3", "--m", "4", "--pace", "0")
+
+        assert found["gradients"]["error"] <= 1e-12
+        assert found["peak"]["counted"] == found["peak"]["predicted"]
+
     @pytest.mark.parametrize("format", ["text", "json"])
     def test_a_fault_is_an_error(self, format: str, capsys: Captured) -> None:
         """Exit status 1, the code, and the place."""

@@ -13,7 +13,7 @@ from torch import nn
 
 import pipesched
 from pipesched.compile import lower
-from pipesched.runtime.building import look, shown
+from pipesched.runtime.building import check_modules, look, shown
 from pipesched.runtime.messages import SYNC, Message, Tags
 from pipesched.source import Source
 from pipesched.stream import Instruction, Stream, loads
@@ -77,6 +77,17 @@ def test_what_is_refused(fault: str) -> None:
     with ranks_of(2) as ranks:
         first, _ = ranks.run(2, faults.refused, stream_of("1f1b", p=2, m=4), fault, timeout=1)
     assert REFUSED[fault] in first
+
+
+def test_a_stage_on_two_routes_of_a_rank_is_one_module() -> None:
+    """Two would each have a part of the gradient."""
+    parts = {"a": "0 .. 1", "b": "1 .. m"}
+    routes = [f"route {name}: stage 0 on rank 0 for microbatch {part}" for name, part in parts.items()]
+    text = "\n".join(["schedule x(m)", *routes, "rank 0 { F[a]  F[b]  B[a]  B[b] }"])
+    stream, module = loads(pipesched.emit(Source("x.ps", text), m=2)), nn.Linear(2, 2)
+    check_modules(stream, {(0, 0): module, (1, 0): module}, 0, None)
+    with pytest.raises(ValueError, match="stage 0 on several routes: give one module"):
+        check_modules(stream, {(0, 0): module, (1, 0): nn.Linear(2, 2)}, 0, None)
 
 
 @pytest.mark.parametrize("fault", list(REFUSED_EVERYWHERE))

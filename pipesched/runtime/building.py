@@ -40,7 +40,7 @@ def check_modules(
 
     Raises:
         RunError: PS831, what the stream says that is not executed.
-        ValueError: which stages are missing or too many; both sizes.
+        ValueError: which stages are missing or too many, or are two modules on one rank; both sizes.
     """
     if wrong := beyond(stream):
         help = "run a schedule without it, or the stream on a runtime of yours"
@@ -50,6 +50,9 @@ def check_modules(
     if set(modules) != set(stream.held_by(rank)):
         held, given = list(stream.held_by(rank)), sorted(modules)
         raise ValueError(f"rank {rank} holds the (route, stage) {held}; modules were given for {given}")
+    for stage in {stage for _, stage in modules}:
+        if len({id(module) for (_, s), module in modules.items() if s == stage}) > 1:
+            raise ValueError(f"rank {rank} has stage {stage} on several routes: give one module for all of them")
     if len(stream.ranks) > 1 and dist.get_world_size(group) != len(stream.ranks):
         raise ValueError(f"the stream has {len(stream.ranks)} ranks, the group {dist.get_world_size(group)}")
 

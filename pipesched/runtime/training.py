@@ -87,11 +87,13 @@ def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
     )
     stream = _stream(job, rank)
     net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype), stream.reads)
-    modules = {held: net.stage(held[1]).to(device) for held in stream.held_by(rank)}
-    for held, module in modules.items():
-        module.requires_grad_(held[1] not in stream.frozen)
+    held_by = stream.held_by(rank)
+    stages = {stage: net.stage(stage).to(device) for _, stage in held_by}  # one where two routes have it on this rank
+    modules = {held: stages[held[1]] for held in held_by}
+    for stage, module in stages.items():
+        module.requires_grad_(stage not in stream.frozen)
     alive = Alive()
-    for module in modules.values():
+    for module in stages.values():
         alive.watch(module)
     local = Local(job, rank, device, stream, net, modules)
     with _torch_engine(local) if job.engine == "torch" else _own_engine(local, end) as (step, times):
