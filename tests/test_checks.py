@@ -61,3 +61,9 @@ def test_a_name_of_programs_is_told_where_it_is_known(name: str, where: str) -> 
     text = f"schedule t(p, m)\nstage s in 0 .. p on rank s\nrank r {{ repeat m {{ F  B }} }}\nclaim {name} == 0\n"
     (found,) = pipesched.verify(pipesched.Source("x.ps", text), p=2, m=2).diagnostics
     assert found.code == "PS201" and found.help is not None and where in found.help
+
+
+def test_an_r_that_runs_twice_is_told_of_no_gradient() -> None:
+    """What is computed again adds none."""
+    (found,) = pipesched.verify(pipesched.Source("-", "rank 0: F0.0 R0.0 R0.0 B0.0\n")).diagnostics
+    assert found.code == "PS302" and found.help == "keep one: one R is enough"

@@ -108,7 +108,8 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
         name = schedule[before] if how == "again" else f"{schedule[i]} and {schedule[before]}"
         what = f"{name} runs twice" if how == "again" else f"{name} both run"
-        help = "keep one: each microbatch adds its gradient once"
+        recomputes = schedule.op[i] == Op.R
+        help = "keep one: one R is enough" if recomputes else "keep one: each microbatch adds its gradient once"
         yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
 
 
