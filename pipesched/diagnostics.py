@@ -73,6 +73,7 @@ class Code(enum.StrEnum):
     SWAPPED = "PS403"
     PEER = "PS404"
     SENT_TWICE = "PS405"
+    NOT_UNDER_WAY = "PS406"
 
     OVER_CAP = "PS501"
 

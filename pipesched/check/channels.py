@@ -4,8 +4,9 @@
     PS405   one message sent or received twice
     PS402   a send without its receive, or a receive without its send
     PS403   the i-th send and the i-th receive of a channel carry different messages: no error, wrong data
+    PS406   a WAIT of a send or a reduction that is not under way
 
-The last one is the most dangerous: torch's messages have no tags, so a receive takes whatever comes first.
+PS403 is the most dangerous: torch's messages have no tags, so a receive takes whatever comes first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from pipesched.analysis.pairing import Pairing
 from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import Ints
+from pipesched.model.columns import Ints, among
 from pipesched.model.ops import Op, Result
 from pipesched.model.program import Program
 from pipesched.schedule_analysis import Analysis
@@ -32,6 +33,39 @@ def check_channels(analysis: Analysis) -> Iterator[Diagnostic]:
     yield from _again(program)
     yield from _unmatched(program, pairing)
     yield from _swapped(program, pairing)
+
+
+_AWAITED = {Op.WAIT_SEND_F: Op.SEND_F, Op.WAIT_SEND_B: Op.SEND_B, Op.WAIT_REDUCE_GRAD: Op.REDUCE_GRAD}
+
+
+def check_waits(program: Program) -> Iterator[Diagnostic]:
+    """PS406; O(instructions log instructions). Each WAIT ends one send, or one reduction, of its rank."""
+    begins, waits = among(program.op, _AWAITED.values()), among(program.op, _AWAITED)
+    if not waits.any():
+        return
+    index = np.flatnonzero(begins | waits)
+    awaited = np.array([_AWAITED.get(op, op) for op in Op])[program.op[index]]
+    other = program.stage[index] if program.other is None else program.other[index]
+    columns = (other, program.microbatch[index], program.stage[index], awaited, program.rank[index])
+    order = np.lexsort((index, *columns))
+    index, alike = index[order], np.stack(columns)[:, order]
+    group = np.append(0, np.cumsum(np.any(alike[:, 1:] != alike[:, :-1], axis=0)))
+    under_way = np.cumsum(np.where(waits[index], -1, 1))
+    start = np.searchsorted(group, group)
+    zero = -group * (len(index) + 1)  # so far below that of the group before that its least does not count here
+    level = under_way - np.append(0, under_way)[start] + zero
+    least = np.minimum(np.append(0, np.minimum.accumulate(level)[:-1]), zero)
+    early = np.sort(index[waits[index] & (level < least)])
+    for i, more in limited(early.tolist()):
+        x = program[i]
+        name = str(x).replace("WAIT_", "")
+        yield Diagnostic(
+            Code.NOT_UNDER_WAY,
+            f"{x} on rank {int(program.rank[i])} waits for a {name} that is not under way",
+            (label(program, i, f"no {name} before it that is not waited for already"),),
+            notes(more),
+            f"put it after its {name}, or remove it",
+        )
 
 
 _RESULT = np.array([op.kind.result or 0 for op in Op])

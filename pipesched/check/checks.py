@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.check.channels import check_channels
+from pipesched.check.channels import check_channels, check_waits
 from pipesched.check.complete import check_complete, check_placement
 from pipesched.check.dataflow import check_dataflow
 from pipesched.check.deadlock import check_deadlock
@@ -102,6 +102,12 @@ PROGRAM_CHECKS = [
         ("PS402", "PS403", "PS404", "PS405"),
         lambda x: check_channels(x.analysis),
         Needs.MESSAGES,
+    ),
+    Check(
+        "each WAIT after its send or its reduction; for torch by torch's rules",
+        ("PS406",),
+        lambda x: () if x.for_torch else check_waits(x.own),
+        Needs.OWN,
     ),
     Check(
         "no rank waits for ever under the communication model",
