@@ -21,7 +21,7 @@ from pipesched.formats.stream_strict import end_of, items_of, place_of
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Nowhere, Place
 from pipesched.model.ops import Op
-from pipesched.model.placement import Placement
+from pipesched.model.placement import RANKS, Placement
 from pipesched.model.program import Program
 from pipesched.source import Source
 from pipesched.stream import BATCH, DEFAULTS, FIELDS, Stream, header
@@ -84,10 +84,15 @@ def _as_written(source: Source) -> tuple[Program, Stream] | None:
 
 
 def _columns(source: Source) -> tuple[Program, Stream] | None:
-    """The program of a text as far as JSON and numpy look at it, with what stands before it, or None."""
+    """The program of a text as far as JSON and numpy look at it, with what stands before it, or None.
+
+    So too of many ranks some of which are empty: the strict reader counts them first.
+    """
     try:
         data = json.loads(source.text)
         head = header(data)
+        if len(data["ranks"]) > RANKS and not all(data["ranks"]):
+            return None
         ranks = [_rank(rank) for rank in data["ranks"]]
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

@@ -153,6 +153,8 @@ def _refused(program: Program, at: Ints, why: str, version: int) -> Iterator[Dia
 def _rank(program: Program, rank: int) -> str:
     """The lines of a rank, with what stands between them."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
+    if here.start == here.stop:
+        return ""
     op, microbatch, group = program.op[here], program.microbatch[here], program.group[here]
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)
     route = np.where(microbatch >= 0, program.placement.route_of[inside], 0)
