@@ -86,7 +86,7 @@ def _as_written(source: Source) -> tuple[Program, Stream] | None:
 def _columns(source: Source) -> tuple[Program, Stream] | None:
     """The program of a text as far as JSON and numpy look at it, with what stands before it, or None.
 
-    So too of many ranks some of which are empty: the strict reader counts them first.
+    None as well for many ranks some of which are empty: the strict reader refuses those at once.
     """
     try:
         data = json.loads(source.text)
