@@ -295,3 +295,19 @@ def _keys(value: object) -> set[str]:
     own = {key: x for key, x in value.items() if not key.endswith("_decimal")}
     inner = (_keys(x) for key, x in own.items() if key not in ("parameters", "costs", "assumed_costs", "diagnostics"))
     return set(own).union(*inner)
+
+
+@pytest.mark.parametrize(
+    ("line", "program", "said"),
+    [
+        ("frozen 0", "repeat m { F } repeat m { B }", "frozen 0: weights of these stages are not trained"),
+        ("", "repeat m { F }", "forward-only: nothing is trained"),
+        ("", "if r < p { repeat m { F } repeat m { B } }", None),
+    ],
+)
+def test_a_schedule_that_does_less_is_not_compared_in_silence(line: str, program: str, said: str | None) -> None:
+    """Frozen stages, and no backward at all, stand below the table and in the JSON: the makespan is of less work."""
+    text = f"schedule less(p, m)\nstage s in 0 .. p on rank s\n{line}\nrank r {{ {program} }}\n"
+    made = pipesched.compare(pipesched.Source("less.ps", text), "1f1b", p=2, m=4)
+    assert ([f"less: {said}"] if said else []) == [x for x in made.text().split("\n") if x.startswith("less: ")]
+    assert [row["work_remarks"] for row in made.to_json()["rows"]] == [[said] if said else [], []]

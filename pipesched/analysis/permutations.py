@@ -1,14 +1,15 @@
 """The worst makespan and the worst peak over all orders in which microbatches can come, each with its own costs.
 
-The order of operations stays; microbatch i gets the costs of entry e(i), and e is a permutation. Then
+The order of operations stays; microbatch i gets the costs of entry e(i), where e is a permutation. The makespan is the
+length of the longest of very many paths; a peak is the greatest of what is held at the positions of a rank.
 
-    makespan   the longest path; a path is a matrix, what it has of each microbatch with each entry       many
-    peak       the most at a position; what is held there is one too                                      few
+For one path, or one position, let C[i, j] be what it has of microbatch i with the costs of entry j. Its worst
+permutation is an assignment, found by sorting where C[i, j] = a[i] * b[j]. So peaks are exact. For makespans,
 
-and for one matrix the worst permutation is an assignment: largest with largest where C[i, j] = a[i] * b[j], so for
-peaks mostly. Peaks are exact. Of makespans few permutations are all tried; else there is, from below, the assignment
-of a longest path, which has a longest path of its own that is no shorter, and so on; and a bound (`_Prices`). Of very
-long lists there is the order as it is, and what it would be if every microbatch were the worst for every operation.
+    few permutations      each is tried
+    many                  from below: the assignment of a longest path, then that of its own longest path, until none is
+                          longer; from above: prices (`_Prices`)
+    very long lists       from below: the order as it is; from above: every operation with its worst entry
 """
 
 from __future__ import annotations

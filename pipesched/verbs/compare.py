@@ -31,7 +31,7 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status,
 from pipesched.examine import Options
 from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Value, exact
+from pipesched.model.numbers import Value, exact, ranges
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
@@ -69,7 +69,8 @@ _UNITS = {
 class Row:
     """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
     own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
-    what it follows from. remarks: that in words, and what else is to be said of the costs.
+    what it follows from. remarks: that in words, and what else is to be said of the costs. work: what a schedule does
+    not do that others do, and the ranks that do none of it.
     """
 
     source: str
@@ -90,6 +91,7 @@ class Row:
     own_costs: bool = False
     assumed: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    work: tuple[str, ...] = ()
 
     @property
     def fault(self) -> Diagnostic | None:
@@ -213,7 +215,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
-    """What is wrong or refused; that costs differ, where files have their own; and what was assumed of them."""
+    """What is wrong or refused; that costs differ, where files have their own; what was assumed; what is not done."""
     for row in comparison.rows:
         if row.fault is not None:
             title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])
@@ -223,7 +225,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
     said: dict[str, list[str]] = {}
     for row in comparison.rows:
-        for remark in row.remarks:
+        for remark in (*row.remarks, *row.work):
             said.setdefault(remark, []).append(row.name)
     for remark, names in said.items():
         yield render.clean(f"{', '.join(dict.fromkeys(names))}: {remark}")
@@ -237,6 +239,7 @@ def _row_json(row: Row) -> dict[str, object]:
         **exact(costs=row.costs),
         "assumed_costs": dict(row.assumed),
         "cost_remarks": list(row.remarks),
+        "work_remarks": list(row.work),
         **exact(makespan=row.makespan, span=row.span, idle=row.idle, bubble=row.bubble, span_bubble=row.span_bubble),
         **exact(bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
         "messages": row.messages,
@@ -280,7 +283,17 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         bool(set(loaded.own_costs.given) - set(options.costs.given if options.costs else ())),
         costs.assumed_of(kinds := costs_used(schedule, costs)),
         tuple(loaded.costs(options.costs).remarks(kinds)),
+        tuple(_work(schedule, report)),
     )
+
+
+def _work(schedule: Schedule, report: Report) -> Iterator[str]:
+    """What keeps the figures of a schedule from being those of a full training step on all ranks."""
+    if schedule.forward_only:
+        yield "forward-only: nothing is trained"
+    if frozen := schedule.placement.frozen:
+        yield f"frozen {ranges(frozen)}: weights of these stages are not trained"
+    yield from (one.message for one in report.diagnostics if one.code is Code.IDLE_RANK)
 
 
 def scaled(loaded: Loaded, asked: Costs | None, *, per_stage: bool) -> Costs:
