@@ -25,27 +25,21 @@ def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
     It has none where operations overlap, are missing, or run on other ranks, and where a fused problem meets a split
     backward.
     """
-    known = {
-        (int(op), int(route), int(stage)): q
-        for q, (op, route, stage) in enumerate(zip(problem.op, problem.route, problem.stage, strict=True))
-    }
     if bool(schedule.joined.any()) or schedule.microbatches != problem.placement.microbatches:
         return None
-    route_of = schedule.placement.route_of.tolist()
-    orders: list[list[int]] = []
-    used = [0] * problem.sequences
-    for rank in range(schedule.ranks):
-        order: list[int] = []
-        for i in range(int(schedule.start[rank]), int(schedule.start[rank + 1])):
-            op, stage, route = int(schedule.op[i]), int(schedule.stage[i]), route_of[int(schedule.microbatch[i])]
-            for part in (Op.I, Op.W) if op == Op.B and not problem.fused else (op,):
-                q = known.get((int(part), route, stage), -1)
-                if q < 0 or int(problem.rank[q]) != rank or used[q] >= int(problem.length[q]):
-                    return None
-                order.append(int(problem.first[q]) + used[q])
-                used[q] += 1
-        orders.append(order)
-    return orders if used == problem.length.tolist() else None
+    halves = np.where((schedule.op == Op.B) & (not problem.fused), 2, 1)
+    at = np.repeat(np.arange(len(schedule)), halves)
+    op = schedule.op[at].copy()
+    op[halves[at] == 2] = np.tile(np.array([Op.I, Op.W], dtype=op.dtype), int((halves == 2).sum()))
+    known = np.full((len(Op) + 1, problem.placement.routes, problem.placement.stages), -1)
+    known[problem.op, problem.route, problem.stage] = np.arange(problem.sequences)
+    q = known[op, schedule.placement.route_of[schedule.microbatch[at]], schedule.stage[at]]
+    complete = not (q < 0).any() and np.array_equal(np.bincount(q, minlength=problem.sequences), problem.length)
+    if not complete or (problem.rank[q] != schedule.rank[at]).any():
+        return None
+    number = np.empty_like(q)
+    number[np.argsort(q, kind="stable")] = np.arange(len(q))
+    return [order.tolist() for order in np.split(number, np.searchsorted(schedule.rank[at], range(1, schedule.ranks)))]
 
 
 def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Schedule:

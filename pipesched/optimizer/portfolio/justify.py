@@ -76,7 +76,7 @@ def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
             least = len(states)
             if states and states[-1] > room:
                 return None
-            while least and states[least - 1] <= room:
+            while least >= max(k, 1) and states[least - 1] <= room:
                 least -= 1
             k = max(k, least + 1 if least else 0)  # it comes after a state that leaves room, too
             if k == 0 and change > net.cap[rank]:
