@@ -335,6 +335,7 @@ def run(
     target: Target,
     *,
     net: str = "mlp",
+    samples: Sequence[int] | str | None = None,
     steps: int = 3,
     backend: str = "gloo",
     device: str = "cpu",
@@ -354,8 +355,8 @@ def run(
 ) -> Rehearsal:
     """A small model trained on p local processes with a schedule, compared with its prediction.
 
-    timeout: seconds that are a stall. pace: milliseconds of a cost of 1. trace: keep when each instruction began and
-    ended, as `result.trace`. faults: ``--fault``, each KIND@RANK[:N].
+    samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace: milliseconds of a cost of
+    1. trace: keep when each instruction began and ended, as `result.trace`. faults: ``--fault``, each KIND@RANK[:N].
 
     Raises:
         PipeschedError: everything that is wrong with the schedule; PS225; PS820 to PS837, what ended the run.

@@ -96,6 +96,18 @@ class TestWhatItTells:
         assert min(map(paced.measured, steps)) >= 0.3
         assert min(paced.measured(step) / paced.explained(stream, step) for step in steps) <= 1.5
 
+    @pytest.mark.parametrize("net", ["mlp", "transformer"])
+    def test_microbatches_of_different_sizes(self, net: str, capsys: Captured) -> None:
+        """Gradients to 1e-12, and other losses than with even ones; a number for each microbatch, from 1, or PS225."""
+        sizes = ("zb_v", "--p", "2", "--m", "4", "--net", net, "--steps", "2", "--pace", "0")
+        found = run_json(capsys, *sizes, "--samples", "4,3,1,7")
+        assert found["gradients"]["error"] <= 1e-12
+        assert found["losses"] == pytest.approx(found["undivided_losses"], rel=1e-12)
+        assert found["losses"] != run_json(capsys, *sizes)["losses"]
+        for wrong in ("4,3,1", "4,3,0,7"):
+            assert main(["run", *sizes, "--samples", wrong]) == 2
+            assert "error[PS225]" in capsys.readouterr().err
+
     def test_what_is_counted_knows_of_no_memory_costs(self, capsys: Captured) -> None:
         """A run counts stages, so what it is held against does too, whatever M says; assumed costs are named."""
         found = run_json(capsys, "1f1b", "--p", "2", "--m", "3", "--cost", "M=[5,1/2],F=1,I=1", "--pace", "0")

@@ -14,6 +14,7 @@ from tests import (
     test_runtime_again,
     test_runtime_evaluate,
     test_runtime_frozen,
+    test_runtime_packed,
     test_runtime_readers,
     test_runtime_slices,
     test_runtime_steps,
@@ -163,7 +164,8 @@ ROWS: dict[str, tuple[Any, str]] = {
     "slices of sequences": (test_runtime_slices.test_gradients_are_those_of_whole_sequences, "split"),
     "recomputation": (test_runtime_again.test_gradients_and_live_activations, "zb_h1"),
     "forward only": (test_runtime_steps.test_forward_only, ""),
-    "changing shapes": (test_shapes_that_change, "step"),
+    "packed sequences": (test_runtime_packed.test_gradients_and_live_tokens, "split"),
+    "other shapes than expected": (test_shapes_that_change, "step"),
     "hooks on weights": (test_what_is_refused, "hooks on weights"),
 }
 

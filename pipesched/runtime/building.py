@@ -12,7 +12,7 @@ import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import permutations, zip_longest
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.distributed as dist
@@ -23,10 +23,15 @@ from pipesched.runtime.exchange import everybody
 from pipesched.runtime.messages import Message
 from pipesched.runtime.reduce import Held, Tied, holders
 from pipesched.runtime.replicas import replicated
-from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, entering, specs, taken, tensors_of
+from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, entering, specs, taken, tensors_of, text
 from pipesched.runtime.supported import unsupported
 from pipesched.runtime.transport import Channel
 from pipesched.stream import BATCH, Stream
+
+Example: TypeAlias = Tensor | Sequence[Tensor] | Sequence[Boundary]
+"""One microbatch of the model's input, or what `boundaries_of` returned for it."""
+Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
+"""What stages of this rank make of what enters, from dry forwards of before."""
 
 
 class NotReplicated(UserWarning):
@@ -112,9 +117,9 @@ def check_tied(stream: Stream, notes: Sequence[Mapping[str, Any]], tied: Tied) -
     stages = [notes[rank]["shown"][_key((0, stage))] for stage, rank in enumerate(ranks)]
     sharing = [weight[-1] for note in notes for weights in note["weights"].values() for weight in weights]
     together = [[(stage, name) for stage, name in group] for group in sharing if len(group) > 1]
-    for text in look(stages, ranks, [*tied, *together]):
+    for found in look(stages, ranks, [*tied, *together]):
         help = "if they are one weight, name them in `Runtime(tied=…)`: each rank has only its part of the gradient"
-        warnings.warn(f"{text}; {help}", LooksTied, stacklevel=3)
+        warnings.warn(f"{found}; {help}", LooksTied, stacklevel=3)
 
 
 def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
@@ -157,64 +162,93 @@ def _text(weight: Sequence[Any] | None) -> str:
 def infer_boundaries(
     stream: Stream,
     modules: Mapping[Held, nn.Module],
-    example: Tensor | Sequence[Tensor] | Sequence[Boundary] | None,
-    keywords: Mapping[str, Any],
+    examples: Sequence[Example] | None,
+    keywords: Sequence[Mapping[str, Any]],
     rank: int,
     group: dist.ProcessGroup | None,
     device: torch.device,
-) -> tuple[Boundary, ...]:
-    """The model's input and what each stage but the last makes: as given, or by a forward from rank to rank.
+    known: Known,
+) -> list[tuple[Boundary, ...]]:
+    """Of each example the model's input and what each stage but the last makes: as given, or by forwards from rank to
+    rank, which `known` spares where the same stage got the same before.
+
+    keywords: of each example.
 
     Raises:
         RunError: PS824 on every rank, a stage that failed or gave no tensors.
         ValueError: the example is missing, or has not one boundary a stage.
     """
-    if example is not None and not isinstance(example, Tensor) and not isinstance(next(iter(example), None), Tensor):
-        given = tuple(cast("Sequence[Boundary]", example))
-        if len(given) != stream.stages:
-            raise ValueError(
-                f"{len(given)} boundaries for {stream.stages} stages: give the input and what each but the last makes"
-            )
-        return given
+    given = [_given(example, stream.stages) for example in examples or ()]
+    if given and None not in given:
+        return cast("list[tuple[Boundary, ...]]", given)
     ranks = stream.placement[0].ranks
-    found: list[Boundary] = []
+    found: list[tuple[Boundary, ...]] = [() for _ in keywords]
     for stage in range(stream.stages):
         maker = ranks[max(stage - 1, 0)]
-        made: Boundary | str | None = None
+        made: list[Boundary] | str | None = None
         if maker == rank:
-            own = cast("Tensor | Sequence[Tensor] | None", example)
-            made = _made(stage - 1, stream.read(stage - 1), found, modules, own, keywords, device)
+            own = cast("Sequence[Tensor | Sequence[Tensor]] | None", examples)
+            made = _made(stage - 1, stream.read(stage - 1), found, modules, own, keywords, device, known)
         if len(stream.ranks) > 1:
-            sent = [spec.plain() for spec in made] if isinstance(made, tuple) else made
+            sent = made if isinstance(made, str | None) else [[spec.plain() for spec in row] for row in made]
             received = everybody(sent, group)[maker]
-            made = printable(received) if isinstance(received, str) else tuple(map(TensorSpec.of_plain, received))
+            if isinstance(received, str):
+                made = printable(received)
+            else:
+                made = [tuple(map(TensorSpec.of_plain, row)) for row in received]
         if isinstance(made, str):
             raise RunError(Fault(BOUNDARY, made, Place(maker), (), "run the stages one after the other on one rank"))
         assert made is not None
-        found.append(made)
-    return tuple(found)
+        found = [(*row, boundary) for row, boundary in zip(found, made, strict=True)]
+    return found
+
+
+def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
+    """An example that is what `boundaries_of` returned.
+
+    Raises:
+        ValueError: it has not one boundary a stage.
+    """
+    if isinstance(example, Tensor) or isinstance(next(iter(example), None), Tensor):
+        return None
+    given = tuple(cast("Sequence[Boundary]", example))
+    if len(given) != stages:
+        raise ValueError(
+            f"{len(given)} boundaries for {stages} stages: give the input and what each but the last makes"
+        )
+    return given
 
 
 def _made(
     stage: int,
     read: Sequence[int],
-    found: Sequence[Boundary],
+    found: Sequence[Sequence[Boundary]],
     modules: Mapping[Held, nn.Module],
-    example: Tensor | Sequence[Tensor] | None,
-    keywords: Mapping[str, Any],
+    examples: Sequence[Tensor | Sequence[Tensor]] | None,
+    keywords: Sequence[Mapping[str, Any]],
     device: torch.device,
-) -> Boundary | str:
-    """What a stage makes, the model's input of stage -1, or why it is nothing. found: of those before it."""
-    if stage < 0 and example is None:
+    known: Known,
+) -> list[Boundary] | str:
+    """What a stage makes of each example, the model's input of stage -1, or why it is nothing. found: of those before
+    it.
+    """
+    if stage < 0 and examples is None:
         return "there is no example of the model's input on the rank of stage 0"
-    inputs = None if stage < 0 else entering(found, read)
+    given: object = "its example"
     try:
-        if inputs is None:
-            return specs(tensors_of(example, "the example"))
-        return dry_forward(modules[0, stage], inputs, device, f"the output of stage {stage}", keywords)
+        if stage < 0:
+            return [specs(tensors_of(example, "the example")) for example in examples or ()]
+        made = []
+        for row, words in zip(found, keywords, strict=True):
+            inputs = entering(row, read)
+            given = text(inputs)
+            if words or (stage, inputs) not in known:
+                what = f"the output of stage {stage}"
+                known[stage, inputs] = dry_forward(modules[0, stage], inputs, device, what, words)
+            made.append(known[stage, inputs])
     except Exception as error:  # it is sent to the other ranks, which would wait for this one
-        given = "its example" if inputs is None else [inputs]
         return f"stage {max(stage, 0)} cannot run on {given}: {type(error).__name__}: {error}"
+    return made
 
 
 def channels_of(stream: Stream, tied: Tied) -> set[Channel]:

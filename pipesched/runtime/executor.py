@@ -26,6 +26,8 @@ from torch import Tensor, nn
 
 from pipesched.runtime.backward import Gradients
 from pipesched.runtime.building import (
+    Example,
+    Known,
     channels_of,
     check_copies,
     check_modules,
@@ -37,12 +39,13 @@ from pipesched.runtime.building import (
     split_batch,
     split_keywords,
 )
+from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError
 from pipesched.runtime.fingerprints import agree
 from pipesched.runtime.frozen import check_frozen, wanting
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
 from pipesched.runtime.reduce import Held, Reduction, Tied
 from pipesched.runtime.replicas import check_replicas, replicated
-from pipesched.runtime.shapes import Boundary, entering, gradients
+from pipesched.runtime.shapes import Boundary, entering, gradients, text
 from pipesched.runtime.stages import Keywords, Loss, Stage
 from pipesched.runtime.supported import check_supported
 from pipesched.runtime.transport import Channels
@@ -78,7 +81,7 @@ class Runtime:
         loss: Loss | None = None,
         *,
         rank: int,
-        example: Tensor | Sequence[Tensor] | Sequence[Boundary] | None = None,
+        example: Example | None = None,
         example_keywords: Keywords | None = None,
         group: dist.ProcessGroup | None = None,
         device: torch.device | str = "cpu",
@@ -99,6 +102,7 @@ class Runtime:
             `evaluate` without targets.
         example: one microbatch of the model's input, needed where stage 0 lives: boundaries are found by one forward
             without a trace. Or what `boundaries_of` returned: the input, and what each stage but the last makes.
+            All microbatches have these shapes until `expect` says others.
         example_keywords: the keyword inputs of one microbatch, where a stage takes any.
         group: of the ranks of the stream, in their order; None: the default one, or none for a single rank.
         device: where the modules are. With NCCL it is also torch's current device.
@@ -133,9 +137,10 @@ class Runtime:
             if rank == 0:
                 check_tied(stream, notes, tied)
                 check_replicated(notes)
-        keywords = example_keywords or {}
-        self.boundaries = infer_boundaries(stream, modules, example, keywords, rank, group, self._device)
-        tags = Tags.of(stream, max(map(len, self.boundaries)))
+        self._modules, self._known = dict(modules), Known()
+        (agreed,) = self._agreed(None if example is None else [example], [example_keywords or {}])
+        self.boundaries = [agreed] * stream.microbatches
+        tags = Tags.of(stream, max(map(len, agreed)))
         channels, shared = channels_of(stream, tied), shared_by_batches(stream)
         self._channels = Channels(rank, group, self._device, tags, channels, shared=shared, blocking=blocking)
         self._reduction = Reduction(stream, modules, rank, self._channels, tied)
@@ -185,8 +190,8 @@ class Runtime:
         keywords: keyword inputs, given to the stages of this rank that take them; each is cut as a batch if it is a
             tensor or a list, else the same for every microbatch. No gradient flows into them.
         Adds to ``.grad`` of every weight what one backward through the undivided model adds, with loss = mean over
-        the microbatches. A weight that no microbatch used gets zeros where a copy or a tie is exchanged, or
-        replicas are averaged by a DDP without `find_unused_parameters`.
+        the microbatches, whatever their shapes (`expect`). A weight that no microbatch used gets zeros where a copy or
+        a tie is exchanged, or replicas are averaged by a DDP without `find_unused_parameters`.
 
         Raises:
             RunError: PS824, what a stage gave is not what the next one expects.
@@ -200,6 +205,32 @@ class Runtime:
         self._channels.finish()
         total, _ = self._summed()
         return total / self.stream.microbatches
+
+    def expect(self, examples: Any = None, keywords: Keywords | None = None) -> None:
+        """The shapes of each microbatch from now on, where microbatches differ. A collective of all ranks, outside of a
+        step; no message of a step is added, so every verdict stays.
+
+        examples: m microbatches of the model's input, as `step` takes them, needed where stage 0 lives: what each stage
+            makes is found by one forward without a trace, of a shape that the stage has not had before. Or, on every
+            rank and without a word between ranks, m times what `boundaries_of` returns.
+        keywords: as `step` takes them.
+
+        Raises:
+            RunError: PS824 on every rank, a stage that failed, or gives other tensors than for the example of
+                `Runtime(example=…)`: their number and dtypes stay.
+        """
+        count = self.stream.microbatches
+        made = self._agreed(split_batch(examples, count, "examples"), split_keywords(keywords, count, self._modules))
+        for microbatch, boundaries in enumerate(made):
+            for stage, (old, new) in enumerate(zip(self.boundaries[0], boundaries, strict=True)):
+                if [spec.dtype for spec in old] != [spec.dtype for spec in new]:
+                    what = f"the output of stage {stage - 1}" if stage else "the model's input"
+                    message = f"{what} is {text(new)} for microbatch {microbatch}; it was {text(old)} before"
+                    help = "shapes may change, the number and the dtypes of tensors stay"
+                    raise RunError(Fault(BOUNDARY, message, Place(self.rank), (), help))
+        self.boundaries = made
+        for (_, number), stage_of in self._stages.items():
+            stage_of.entering, stage_of.leaving = self._around(number)
 
     def evaluate(self, inputs: Any = None, targets: Any = None, keywords: Keywords | None = None) -> Evaluation:
         """The forwards of all m microbatches alone, in the order of the stream: outputs, and losses for targets.
@@ -338,17 +369,18 @@ class Runtime:
         arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
         made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))
         for source in self.stream.read(x.stage):
-            able = gradients(self.boundaries[source + 1])
+            able = gradients(self.boundaries[x.microbatch][source + 1])
             part = tuple(islice(made, len(able)))
             if source < 0:
-                self._deliver(self._input(x), part)
+                self._deliver(x, part)
             elif source in self._wanting:
                 whole = (spec.zeros(self._device) if y is None else y for spec, y in zip(able, part, strict=True))
                 self._put(GRADIENT, x, source, tuple(whole))
 
-    def _deliver(self, inputs: tuple[Tensor, ...], made: Gradients) -> None:
+    def _deliver(self, x: Instruction, made: Gradients) -> None:
         """The gradients of the model's own input, where it asks for one, as undivided training gives them."""
-        able = [given for given, spec in zip(inputs, self.boundaries[0], strict=True) if spec.differentiable]
+        entering = zip(self._input(x), self.boundaries[x.microbatch][0], strict=True)
+        able = [given for given, spec in entering if spec.differentiable]
         for given, grad in zip(able, made, strict=True):
             if given.requires_grad and grad is not None:
                 torch.autograd.backward(given, grad / self.stream.microbatches, retain_graph=self._read_twice)
@@ -397,25 +429,37 @@ class Runtime:
             self._posted += 1
 
     def _boundary(self, message: Message) -> Boundary:
+        boundaries = self.boundaries[message.microbatch]
         if message.kind == ACTIVATION:
-            return self.boundaries[message.stage + 1]
-        return gradients(self.boundaries[message.taker + 1])
+            return boundaries[message.stage + 1]
+        return gradients(boundaries[message.taker + 1])
+
+    def _agreed(self, examples: Sequence[Example] | None, keywords: Sequence[Keywords]) -> list[tuple[Boundary, ...]]:
+        """The boundaries of some microbatches, the same on every rank."""
+        group = self._group
+        return infer_boundaries(
+            self.stream, self._modules, examples, keywords, self.rank, group, self._device, self._known
+        )
+
+    def _around(self, stage: int) -> tuple[list[Boundary], list[Boundary] | None]:
+        """What enters a stage and what leaves it, by microbatch; of the last stage the loss leaves."""
+        read, last = self.stream.read(stage), stage + 1 == self.stream.stages
+        leaving = None if last else [boundaries[stage + 1] for boundaries in self.boundaries]
+        return [entering(boundaries, read) for boundaries in self.boundaries], leaving
 
     def _stage(self, held: Held, module: nn.Module) -> Stage:
         number = held[1]
-        leaving = self.boundaries[number + 1] if number + 1 < self.stream.stages else None
         read = self.stream.read(number)
         back = {y.op for x in self.instructions for y in x.parts or (x,) if (y.route, y.stage) == held} & {"B", "I"}
         frozen = number in self.stream.frozen
         return Stage(
             module,
             number,
-            entering(self.boundaries, read),
-            leaving,
+            *self._around(number),
             self._device,
             split="I" in back and not frozen,
             train=bool(back),
-            asks=[source in self._wanting for source in read for _ in self.boundaries[source + 1]],
+            asks=[source in self._wanting for source in read for _ in self.boundaries[0][source + 1]],
             frozen=frozen,
         )
 

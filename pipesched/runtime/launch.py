@@ -63,16 +63,17 @@ class Break:
 class Job:
     """One run. stream: its text; others: the text that some ranks get instead, by rank.
 
-    timeout: seconds without any progress that are a stall. pace: the seconds that a compute takes at least, by kind
-    (F, I, W, B, FB) and stage, and by microbatch where that differs. agree: whether ranks compare their streams first.
-    trace: whether to record when each instruction began and ended. engine: pipesched, or torch, which may get a CSV
-    with messages in the place of the stream's computes; judge: ``module:function``, of what torch made of the order;
-    options: of torch's class.
+    samples: of each microbatch, where they are not those of the net. timeout: seconds without any progress that are a
+    stall. pace: the seconds that a compute takes at least, by kind (F, I, W, B, FB) and stage, and by microbatch where
+    that differs. agree: whether ranks compare their streams first. trace: whether to record when each instruction began
+    and ended. engine: pipesched, or torch, which may get a CSV with messages in the place of the stream's computes;
+    judge: ``module:function``, of what torch made of the order; options: of torch's class.
     """
 
     stream: str
     ranks: int
     net: str = "mlp"
+    samples: tuple[int, ...] = ()
     dtype: str = "float64"
     steps: int = 2
     backend: str = "gloo"
@@ -98,6 +99,7 @@ class Job:
         """The job of a line."""
         data: dict[str, Any] = json.loads(text)
         data["others"] = {int(rank): stream for rank, stream in data["others"].items()}
+        data["samples"] = tuple(data["samples"])
         data["breaks"] = tuple(Break(**given) for given in data["breaks"])
         return cls(**data)
 

@@ -93,7 +93,8 @@ def _joined(given: tuple[Tensor, ...]) -> Tensor:
 class Net:
     """A model of some stages, and what it is trained on.
 
-    reads: the stages that a stage reads, where it is not the one before it; -1 is the input.
+    reads: the stages that a stage reads, where it is not the one before it; -1 is the input. samples: of each
+    microbatch, where they are not `BATCH`.
 
     In float64 an error of the order and an error of rounding are 12 digits apart.
     """
@@ -103,6 +104,7 @@ class Net:
     seed: int = 0
     dtype: torch.dtype = torch.float64
     reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    samples: tuple[int, ...] = ()
 
     def read(self, stage: int) -> tuple[int, ...]:
         """The stages that a stage reads, in the order in which it takes them."""
@@ -131,13 +133,18 @@ class Net:
         return nn.Sequential(*parts)
 
     def batch(self, step: int, microbatches: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of one step: `BATCH` samples a microbatch, along the first dimension."""
+        """Inputs and targets of one step: the samples of all microbatches, along the first dimension."""
         drawn = torch.Generator().manual_seed(7_919 * (step + 1) + self.seed)
+        count = sum(self.samples) or microbatches * BATCH
         if self.name == "mlp":
-            both = torch.randn((2, microbatches * BATCH, WIDTH), generator=drawn, dtype=self.dtype)
+            both = torch.randn((2, count, WIDTH), generator=drawn, dtype=self.dtype)
             return both[0], both[1]
-        words = torch.randint(WORDS, (microbatches * BATCH, TOKENS + 1), generator=drawn)
+        words = torch.randint(WORDS, (count, TOKENS + 1), generator=drawn)
         return words[:, :-1].contiguous(), words[:, 1:].contiguous()
+
+    def cut(self, batch: Tensor) -> tuple[Tensor, ...]:
+        """Inputs or targets by microbatch."""
+        return torch.split(batch, list(self.samples) or BATCH)
 
     @property
     def loss(self) -> Loss:

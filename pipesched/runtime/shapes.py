@@ -5,9 +5,9 @@
 What stage s makes is boundary[s + 1], whoever reads it; a stage that reads several takes the tensors of each in turn.
 
 A receive needs its buffer before the message comes, and no transport can be trusted with a size that is wrong: too
-short leaves stale values, too long kills the process, another dtype is read as if it were the right one. All
-microbatches of a program have the same boundaries. Gradients pass for the tensors that can have one, the others
-(token ids, masks) go forward only.
+short leaves stale values, too long kills the process, another dtype is read as if it were the right one. Each
+microbatch has boundaries of its own, which differ in shapes alone (`Runtime.expect`). Gradients pass for the tensors
+that can have one, the others (token ids, masks) go forward only.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
     got = specs(found)
     if got != expected:
         message = f"{what} is {text(got)}; the other end expects {text(expected)}"
-        help = "every microbatch has the shapes of the example; see `Runtime(example=…)`"
+        help = "every microbatch has the shapes of `Runtime(example=…)`; `Runtime.expect(inputs)` says others"
         if [spec.shape for spec in got] == [spec.shape for spec in expected]:
             help = "it is the dtype: autocast that is around `Runtime.step` belongs around `Runtime(…)`, too"
         raise RunError(Fault(BOUNDARY, message, place, (), help))

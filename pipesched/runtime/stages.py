@@ -44,16 +44,16 @@ class Lost:
 class Stage:
     """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
 
-    train: whether a forward keeps what a backward needs. asks: of each tensor that enters, whether its stage wants a
-    gradient. frozen: whether the weights do not, so that I is the whole backward.
+    entering, leaving: by microbatch. train: whether a forward keeps what a backward needs. asks: of each tensor that
+    enters, whether its stage wants a gradient. frozen: whether the weights do not, so that I is the whole backward.
     """
 
     def __init__(
         self,
         module: nn.Module,
         number: int,
-        entering: Boundary,
-        leaving: Boundary | None,
+        entering: Sequence[Boundary],
+        leaving: Sequence[Boundary] | None,
         device: torch.device,
         *,
         split: bool,
@@ -79,7 +79,7 @@ class Stage:
         with self._noticing() as once:
             leaves, output = self._run(microbatch, inputs, keywords)
         outputs = tensors_of(output, f"the output of stage {self.number}")
-        check(outputs, self.leaving, f"activation {microbatch} of stage {self.number}")
+        check(outputs, self.leaving[microbatch], f"activation {microbatch} of stage {self.number}")
         if self.train:
             self.live[microbatch] = Saved(leaves, tuple(map(self._root, outputs)), once=next(iter(once), None))
         return tuple(tensor.detach() for tensor in outputs)
@@ -145,14 +145,15 @@ class Stage:
         arrived: the gradients of the outputs that can have one; None on the last stage.
         """
         saved = self._kept(microbatch)
-        saved.arrived = (None,) if arrived is None else self._spread(arrived)
+        saved.arrived = (None,) if arrived is None else self._spread(microbatch, arrived)
         with self._as_computed():
             if op == "B" or self.frozen:
                 found = backward.full(saved)
                 del self.live[microbatch]
             else:
                 found = backward.for_input(saved, self.module)
-        return tuple(made for spec, made in zip(self.entering, found, strict=True) if spec.differentiable)
+        entering = self.entering[microbatch]
+        return tuple(made for spec, made in zip(entering, found, strict=True) if spec.differentiable)
 
     def backward_weights(self, microbatch: int) -> None:
         """W: the gradients of the weights, from what I left."""
@@ -175,7 +176,7 @@ class Stage:
         return self.live[microbatch]
 
     def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], Any]:
-        check(inputs, self.entering, f"the input of stage {self.number}, microbatch {microbatch},")
+        check(inputs, self.entering[microbatch], f"the input of stage {self.number}, microbatch {microbatch},")
         leaves = tuple(self._leaf(x, asks) for x, asks in zip(inputs, self.asks, strict=True))
         with torch.set_grad_enabled(self.train), passed_by(self._wrappers):
             return leaves, self.module(*leaves, **taken(self.module, keywords))
@@ -190,9 +191,10 @@ class Stage:
         """What the backward begins with. torch's split backward cannot detach a view, so it gets a copy."""
         return value.clone() if self.split and value._is_view() and value.requires_grad else value
 
-    def _spread(self, arrived: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    def _spread(self, microbatch: int, arrived: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
         """Gradients at the places of their outputs."""
         assert self.leaving is not None
-        check(arrived, gradients(self.leaving), f"the gradient for stage {self.number}")
+        leaving = self.leaving[microbatch]
+        check(arrived, gradients(leaving), f"the gradient for stage {self.number}")
         rest = iter(arrived)
-        return tuple(next(rest) if spec.differentiable else None for spec in self.leaving)
+        return tuple(next(rest) if spec.differentiable else None for spec in leaving)

@@ -86,7 +86,7 @@ def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
         job.backend, init_method=f"file://{folder}/meet", rank=rank, world_size=job.ranks, timeout=_GROUP_TIMEOUT
     )
     stream = _stream(job, rank)
-    net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype), stream.reads)
+    net = Net(job.net, stream.stages, job.seed, getattr(torch, job.dtype), stream.reads, job.samples)
     held_by = stream.held_by(rank)
     stages = {stage: net.stage(stage).to(device) for _, stage in held_by}  # one where two routes have it on this rank
     modules = {held: stages[held[1]] for held in held_by}
@@ -143,23 +143,26 @@ def _own_engine(local: Local, end: End) -> Iterator[Engine]:
             one.before(instruction, index)
 
     inputs, _ = local.net.batch(0, local.stream.microbatches)
-    example = inputs.chunk(local.stream.microbatches)[0].to(local.device)
+    examples = local.net.cut(inputs.to(local.device))
     runtime = Runtime(
         local.stream,
         local.modules,
         finite(local.net.loss),
         rank=local.rank,
-        example=example,
+        example=examples[0],
         device=local.device,
         before=before,
     )
+    if job.samples:
+        runtime.expect(examples)
     recorder = Recorder(runtime, job.pace)
 
     def step(inputs: Tensor | None, targets: Tensor | None) -> tuple[float, Mapping[int, Tensor]]:
+        given, wanted = (None if x is None else local.net.cut(x) for x in (inputs, targets))
         dist.barrier()  # so that ranks begin together, as a timeline does
         if not local.stream.forward_only:
-            return float(runtime.step(inputs, targets)), {}
-        found = runtime.evaluate(inputs, targets)
+            return float(runtime.step(given, wanted)), {}
+        found = runtime.evaluate(given, wanted)
         assert found.loss is not None
         return float(found.loss), found.outputs
 
@@ -266,7 +269,7 @@ class Undivided:
         """The mean loss and the outputs of one step, which leaves the gradients."""
         total, outputs = 0.0, []
         inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
-        for x, target in zip(inputs.chunk(self._microbatches), targets.chunk(self._microbatches), strict=True):
+        for x, target in zip(self._net.cut(inputs), self._net.cut(targets), strict=True):
             with torch.set_grad_enabled(self._trains):
                 made = {-1: x}
                 for number, stage in enumerate(self.stages):

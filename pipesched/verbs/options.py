@@ -176,6 +176,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     ),
     "run": (
         Option("net", Choice("mlp", "transformer"), default="mlp"),
+        Option("samples", values.counts, "Samples of each microbatch [default: 4 each].", "N0,N1,..."),
         Option("steps", whole, "Training steps.", "N", 3),
         Option("backend", text, "Of torch.distributed: gloo, nccl.", "NAME", "gloo"),
         Option("device", Choice("cpu", "cuda"), default="cpu"),

@@ -34,9 +34,12 @@ MAX_STEPS = 10_000
 
 @dataclass(frozen=True)
 class Request:
-    """How to run. timeout: seconds that are a stall. pace: milliseconds of a cost of 1. faults: KIND@RANK[:N]."""
+    """How to run. samples: of each microbatch, where they differ. timeout: seconds that are a stall. pace: milliseconds
+    of a cost of 1. faults: KIND@RANK[:N].
+    """
 
     net: str = "mlp"
+    samples: tuple[int, ...] | None = None
     steps: int = 3
     backend: str = "gloo"
     device: str = "cpu"
@@ -56,6 +59,8 @@ class Request:
             raise fail(Code.USAGE, f"a pace of {self.pace:g} ms; 0 to a minute can be given")
         if self.engine == "torch" and (self.trace or self.faults):
             raise fail(Code.USAGE, "--trace and --fault are for our own engine", help="leave out --engine torch")
+        if self.engine == "torch" and self.samples:
+            raise fail(Code.USAGE, "--samples is for our own engine", help="leave out --engine torch")
         _ = self.breaks
 
     @property
@@ -102,11 +107,15 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     """What the processes do.
 
     Raises:
-        PipeschedError: PS225, a fault on a rank that is not there, a pace beyond the timeout.
+        PipeschedError: PS225, a fault on a rank that is not there, a pace beyond the timeout, samples for too few.
     """
     ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):
         raise fail(Code.USAGE, f"a fault on a rank beyond the last, which is {ranks - 1}")
+    assert emission.order is not None
+    count, samples = emission.order.placement.microbatches, request.samples or ()
+    if samples and len(samples) != count:
+        raise fail(Code.USAGE, f"--samples has {len(samples)} entries for {count} microbatches")
     ours = request.engine == "pipesched"
     pace = predicted.computes(emission.report.stages) if ours else {}
     lasting = (x if isinstance(x, tuple) else (x,) for row in pace.values() for x in row)
@@ -118,6 +127,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
         text,
         ranks,
         request.net,
+        samples,
         steps=request.steps,
         backend=request.backend,
         device=request.device,

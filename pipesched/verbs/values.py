@@ -174,12 +174,12 @@ def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
 
 def ranks(value: object) -> tuple[int, ...]:
     """The rank of each stage: ``[0, 1, 1, 0]``, or as a text ``0,1,1,0``."""
-    what = "a list of ranks such as 0,1,1,0"
-    with suppress(ValueError):
-        found = tuple(map(whole, value.split(",") if isinstance(value, str) else _listed(value, what)))
-        if all(0 <= rank < 10**9 for rank in found):
-            return found
-    raise Not(value, what)
+    return _wholes(value, "a list of ranks such as 0,1,1,0", range(10**9))
+
+
+def counts(value: object) -> tuple[int, ...]:
+    """Counts from 1: ``[4, 3, 7]``, or as a text ``4,3,7``."""
+    return _wholes(value, "a list of counts such as 4,3,7", range(1, 10**6))
 
 
 def stages(value: object) -> tuple[int, ...]:
@@ -198,6 +198,14 @@ def placement(value: object) -> str | tuple[int, ...]:
     """``linear``, ``loop``, ``vee``, ranks by stage, or the name of a file whose placement counts."""
     named = isinstance(value, str) and not re.fullmatch(r"[\d\s,]+", value, re.ASCII)
     return str(value) if named else ranks(value)
+
+
+def _wholes(value: object, what: str, able: range) -> tuple[int, ...]:
+    with suppress(ValueError):
+        found = tuple(map(whole, value.split(",") if isinstance(value, str) else _listed(value, what)))
+        if all(number in able for number in found):
+            return found
+    raise Not(value, what)
 
 
 def _listed(value: object, what: str) -> Iterable[object]:
