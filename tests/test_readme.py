@@ -1,7 +1,7 @@
 """Every block of every README is executed: ```console lines are run and compared, ```python blocks are doctests.
 
-``ps`` and ``text`` blocks of the language reference and of the gallery, ``json`` blocks and ``py`` scripts have tests
-of their own; the two ``sh`` lines of the README are run by .ci/run. Tables between ``<!-- name -->`` and
+``ps`` and ``text`` blocks of the language reference and of the gallery, ``json`` blocks, ``py`` scripts and ``toml``
+files have tests of their own; ``sh`` lines are run by .ci/run. Tables between ``<!-- name -->`` and
 ``<!-- end -->`` are made from the product.
 After a change of output that is meant: ``python -m tests.test_readme [WORD]`` writes the new output into the blocks,
 or into those with WORD in them, and all tables.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import json
 import os
 import re
 import shlex
@@ -32,7 +33,7 @@ from pipesched.views.views import VIEWS
 from tests.readers.typed import typed
 
 TOP = Path(__file__).resolve().parent.parent
-PAGES = ("**/README.md", ".github/CONTRIBUTING.md", "pipesched/explain/words.md")
+PAGES = ("**/README.md", "emit/torchtitan.md", ".github/CONTRIBUTING.md", "pipesched/explain/words.md")
 READMES = sorted(
     str(path.relative_to(TOP))
     for page in PAGES
@@ -43,7 +44,7 @@ BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MEASURED = re.compile(r"[\d.]+(?= ms measured)|(?<=largest error )[\de.-]+(?=,)|(?<= ms )\([+-][\d.]+ %\)")
 TABLE = re.compile(r"(?<=^<!-- )(?!end )(\w+)( -->\n)(.*?)(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"`[^`\n]*`|\]\(([^)\s]+)\)")
-KNOWN = {"console", "python", "py", "ps", "text", "sh", "json"}
+KNOWN = {"console", "python", "py", "ps", "text", "sh", "json", "toml"}
 
 
 def blocks(readme: str, kind: str) -> list[str]:
@@ -117,12 +118,20 @@ def targets() -> str:
     return "\n".join(["| `--target` | | |", "|---|---|---|", *rows])
 
 
+def torchtitan() -> str:
+    """A row for each recorded run of torchtitan's trainer."""
+    runs = json.loads((TOP / "tests" / "data" / "torchtitan.json").read_text("utf-8"))["runs"]
+    rows = [f"| {' | '.join([name, *steps])} |" for name, steps in runs.items()]
+    return "\n".join(["| loss / gradient norm | step 1 | step 2 | step 3 | step 4 |", "|---|---|---|---|---|", *rows])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "options": options,
     "readers": readers,
     "checks": checks,
     "targets": targets,
+    "torchtitan": torchtitan,
 }
 
 

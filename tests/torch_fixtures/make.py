@@ -24,6 +24,7 @@ EARLY = (
     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0RECV_B1,0B0,0B1,0REDUCE_GRAD\n"
     "1RECV_F0,1RECV_F1,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD\n"
 )
+FIRST_TWO_SWAPPED = [*(f"F{i}" for i in (1, 0, 2, 3, 4, 5, 6, 7)), *(f"B{i}" for i in range(8))]
 TWO_WAY = "0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n"
 WAITS = (
     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0F2,0SEND_F2,0RECV_B1,0B1,0WAIT_SEND_F1,0RECV_B2,0B2,"
@@ -175,6 +176,7 @@ def orders() -> dict[str, str]:
         "a07_backward_twice": edit(ONE_F_ONE_B, 1, 4, "0B0"),
         "a09_microbatch_beyond": ONE_F_ONE_B.replace("F2", "F5").replace("B2", "B5"),
         "a10_last_stage_order": "0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n",
+        "a10_first_two_swapped": "".join(",".join(f"{s}{x}" for x in FIRST_TWO_SWAPPED) + "\n" for s in (0, 1)),
         "a12_last_stage_order": "0F0,0F1,0F2,0B0,0B2,0B1\n1F0,1B0,1F2,1B2,1F1,1B1\n",
         "a12_last_stage_order_comms": lowered("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n", [0, 1], 2),
         "a13_rows_swapped": "".join(reversed(ONE_F_ONE_B.splitlines(keepends=True))),
