@@ -19,6 +19,7 @@ the object of ``--json``, `exit_status` how the command ends. Other keywords are
     release        when activations are freed: ``W``, ``I``, ``split:x``, ``torch`` or ``I=a,W=b``
     torch_version, stages, placement    of a torch CSV
     max_ops        refuse more operations
+    framework_path, framework_time    where the framework of a target ``FRAMEWORK:NAME`` is, and how long it may take
 """
 
 from __future__ import annotations
@@ -74,7 +75,14 @@ def _maker(name: str) -> Callable[..., Any]:
 lists.provide(picture=_maker("notebook"), graph=_maker("graph"), table=_maker("table"))
 
 
-def load(target: Target, *, max_ops: int = MAX_OPS, **parameters: Parameter) -> Schedule:
+def load(
+    target: Target,
+    *,
+    max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
+    **parameters: Parameter,
+) -> Schedule:
     """A schedule at the sizes given (p=4, m=8, …). Where the file names its messages, they are `schedule.program`.
 
     Raises:
@@ -109,6 +117,8 @@ def verify(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
     fsdp: bool = False,
     require_proof: bool = False,
     **parameters: Parameter,
@@ -150,6 +160,8 @@ def emit(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
     **parameters: Parameter,
 ) -> str:
     """The text of a verified schedule as ``stream``, ``stream-1``, ``torch-csv`` (computes alone) or ``torch-comms``.
@@ -188,6 +200,8 @@ def show(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
     **parameters: Parameter,
 ) -> Picture:
     """A schedule as a picture: ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
@@ -216,6 +230,8 @@ def why(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
     **parameters: Parameter,
 ) -> Why:
     """Where the idle time of a schedule comes from: the split by rank, the growth, the critical path, every gap.
@@ -242,6 +258,8 @@ def compare(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
     **parameters: Parameter | Sequence[Sequence[int]],
 ) -> Comparison:
     """Schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
@@ -255,7 +273,7 @@ def compare(
     given, _ = _read("compare", locals() | {"parameters": {}})
     from pipesched.verbs import compare as verb
 
-    grid = {name: options.value(name, values.sizes, size) for name, size in parameters.items()}
+    grid, given["settings"] = _apart(parameters, lambda _: values.sizes)
     compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
     listed = lists_of(compared)
     values.count(grid, [listed] * len(compared))
@@ -276,6 +294,8 @@ def diff(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
     **parameters: Parameter,
 ) -> Difference:
     """What differs between two orders: the fewest operations to move, what only one has, and what that costs.
@@ -351,6 +371,8 @@ def run(
     placement: Sequence[int] | None = None,
     frozen: Sequence[int] | str | None = None,
     max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
     **parameters: Parameter,
 ) -> Rehearsal:
     """A small model trained on p local processes with a schedule, compared with its prediction.
@@ -388,8 +410,17 @@ def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict
     Raises:
         PipeschedError: PS225, PS809.
     """
-    sizes = {name: options.value(name, values.parameter_of(name), x) for name, x in arguments.pop("parameters").items()}
-    return options.read(command, arguments), sizes
+    sizes, settings = _apart(arguments.pop("parameters"), values.parameter_of)
+    return {**options.read(command, arguments), "settings": settings}, sizes
+
+
+def _apart(
+    parameters: Mapping[str, Any], reader: Callable[[str], Callable[[object], Any]]
+) -> tuple[dict[str, Any], dict[str, str | float]]:
+    """The parameters that are sizes, as they are read, and the settings of a framework."""
+    found = {name: None if name in ("p", "v", "m") else values.setting(x) for name, x in parameters.items()}
+    settings = {name: x for name, x in found.items() if x is not None}
+    return {n: options.value(n, reader(n), x) for n, x in parameters.items() if n not in settings}, settings
 
 
 def _file(target: object, given: Mapping[str, Any], sizes: dict[str, Value]) -> tuple[Source, Options]:

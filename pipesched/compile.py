@@ -40,6 +40,9 @@ def load(source: Source, options: Options) -> Loaded:
         PipeschedError: PS1xx, PS2xx, PS8xx, everything that keeps it from being one.
     """
     row = reader_of(source)
+    if options.settings and "settings" not in row.takes:
+        name, setting = next(iter(options.settings.items()))
+        raise fail(Code.USAGE, f"parameter {name} is {setting!r}, which is no whole number")
     loaded = row.read(source, **{name: getattr(options, name) for name in row.takes})
     if isinstance(loaded, Source):
         return load(loaded, options)

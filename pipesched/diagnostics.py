@@ -126,6 +126,13 @@ class Code(enum.StrEnum):
     OUTSIDE_COLLECTIVE = "PS837"
     NO_SCHEDULE = "PS842"
 
+    FRAMEWORK = "PS850"
+    GENERATOR = "PS851"
+    GENERATOR_TIME = "PS852"
+    NO_ORDER = "PS853"
+    FENCE = "PS854"
+    FRAMEWORK_NAME = "PS855"
+
     TWO_RANKS = "PS901"
     IDLE_RANK = "PS902"
     FORWARD_ONLY = "PS903"
@@ -158,6 +165,8 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
     Code.UNKNOWN_SCHEDULE: 2,
     Code.TOO_LARGE: 2,
     Code.NEEDS: 2,
+    Code.FRAMEWORK: 2,
+    Code.FRAMEWORK_NAME: 2,
 }
 
 

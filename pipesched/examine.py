@@ -43,7 +43,8 @@ class Options:
 
     comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
     the stages of an order that are not trained. require_proof: it is an error unless it is an answer that is proved
-    optimal.
+    optimal. settings: the options of a framework that are no sizes; framework_path: where it is; framework_time: the
+    seconds that it may take.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -58,6 +59,9 @@ class Options:
     placement: tuple[int, ...] | None = None
     frozen: tuple[int, ...] | None = None
     require_proof: bool = False
+    settings: Mapping[str, str | float] = field(default_factory=dict)
+    framework_path: str | None = None
+    framework_time: float = 60
 
     @property
     def microbatches(self) -> int | None:
@@ -153,18 +157,19 @@ class Examination:
             frozen=schedule.placement.frozen,
             permuted=self._permuted() if sound else None,
             title=schedule.title,
+            notes=loaded.notes,
         )
 
     @property
     def judged(self) -> checks.Subject:
         """What the checks judge."""
         loaded, options = self.loaded, self.options
-        explicit = options.torch_version is not None
+        explicit = (options.torch_version or loaded.torch_version) is not None
         return checks.Subject(
             self.analysis,
             self.caps or (),
             for_torch=loaded.torch or explicit,
-            torch=options.torch_version or DEFAULT,
+            torch=options.torch_version or loaded.torch_version or DEFAULT,
             explicit=explicit,
             fsdp=options.fsdp,
             written=loaded.unit is None and loaded.program is None,

@@ -11,11 +11,14 @@ from pipesched import files
 from pipesched.aliases import NEAR, known_as, plain
 from pipesched.assets import asset
 from pipesched.diagnostics import Code, fail
+from pipesched.frameworks.frameworks import FRAMEWORKS, call
 from pipesched.source import Source
 
 
 def read(target: str) -> Source:
     """The text of a path, of stdin (``-``), or of a built-in schedule by its name or by what others call it.
+
+    ``FRAMEWORK:NAME`` is a `Call`, which is executed when it is loaded; a file of that name wins.
 
     Raises:
         PipeschedError: PS809 unreadable, PS810 neither a file nor a built-in schedule.
@@ -28,6 +31,9 @@ def read(target: str) -> Source:
             raise fail(
                 Code.UNREADABLE, "the name of a file is empty", help="`pipesched list` shows the built-in schedules"
             )
+        called = None if path.exists() else call(target)
+        if called is not None:
+            return called
         if path.exists() or "/" in target or path.suffix:
             return Source(target, files.read(target).decode("utf-8"))
     except files.NotText as error:
@@ -62,6 +68,8 @@ def _stdin() -> bytes:
 def _meant(target: str) -> str:
     if near := NEAR.get(plain(target[:60])):
         return near
+    if ":" in target:
+        return f"frameworks are {', '.join(FRAMEWORKS)}: `python:module:function`"
     named = {plain(name): name for name in built_in()}
     close = [named[name] for name in get_close_matches(plain(Path(target).stem)[:60], named, 1, 0.5)]
     return f"did you mean `{close[0]}`?" if close else "`pipesched list` shows the built-in schedules"

@@ -6,6 +6,7 @@
     stream      .json   its first line: ``{``                  a program
     torch-csv   .csv    its first cell: ``0F0``                a schedule; a program where it has messages
     ps          .ps     nothing: its reader explains best      a schedule with its costs and claims
+    framework   -       a name, ``python:module:function``     a schedule or a program, as its code gives it
 
 A row names the options that its function takes. A reader is imported with the first text that needs it. To add one is
 to add its file in `formats/` and its row here.
@@ -22,6 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.frameworks.frameworks import Call
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
@@ -33,6 +35,7 @@ from pipesched.model.ops import COMPUTES, KIND
 from pipesched.model.placement import Placement, most_ranks
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
+from pipesched.model.torch_versions import TorchVersion
 from pipesched.source import Source
 
 Order: TypeAlias = Schedule | Program
@@ -46,12 +49,14 @@ _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a file holds. unit: of a .ps file. torch: it is a torch CSV."""
+    """What a file holds. unit: of a .ps file. torch: it is a torch CSV. notes: on how a framework came to it."""
 
     source: str
     schedule: Schedule
     unit: Unit | None = None
     torch: bool = False
+    torch_version: TorchVersion | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def program(self) -> Program | None:
@@ -91,6 +96,8 @@ class Reader:
 
 def reader_of(source: Source) -> Reader:
     """The row of a text: by the ending of its name, else by its first line that says something."""
+    if isinstance(source, Call):
+        return FRAMEWORK
     named = [row for row in READERS if row.ending and source.name.lower().endswith(row.ending)]
     if len(named) == 1:
         return named[0]
@@ -163,6 +170,34 @@ def _answer(source: Source) -> Source:
     from pipesched.formats import answer_read
 
     return answer_read.read(source).schedule
+
+
+def _framework(
+    source: Source,
+    *,
+    parameters: Mapping[str, Value],
+    settings: Mapping[str, str | float],
+    max_ops: int,
+    framework_path: str | None,
+    framework_time: float,
+) -> Loaded:
+    from pipesched.formats import recorded
+    from pipesched.frameworks import host
+
+    assert isinstance(source, Call)
+    asked = {**parameters, **settings, "most": max_ops}
+    answer = host.record(source, asked, path=framework_path, limit=framework_time)
+    text, version = recorded.written(source, answer)
+    sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}
+    row = reader_of(text)
+    given: dict[str, Any] = {"torch_version": version} if row is TORCH_CSV else {}
+    made = row.read(
+        replace(text, name=source.name), parameters=sizes, microbatches=sizes.get("m"), max_ops=max_ops, **given
+    )
+    assert isinstance(made, Loaded)
+    own = {"p": made.schedule.ranks, "m": made.schedule.microbatches, **parameters}
+    named = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
+    return replace(made, schedule=named, torch_version=version, notes=answer.notes)
 
 
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
@@ -243,5 +278,14 @@ TORCH_CSV = Reader(
     (*ROWS, "torch_version", "stages", "placement"),
 )
 PS = Reader("ps", "a .ps file", ".ps", lambda *_: True, _ps, ("parameters", "max_ops"))
+
+FRAMEWORK = Reader(
+    "framework",
+    "a schedule that a framework gives",
+    None,
+    lambda *_: False,
+    _framework,
+    ("parameters", "settings", "max_ops", "framework_path", "framework_time"),
+)
 
 READERS = (ORDER, ANSWER, STREAM, TORCH_CSV, PS)

@@ -152,7 +152,7 @@ class Report:
     subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
     frozen: the stages that are not. permuted: where the file has lists by microbatch. verdict: of an optimizer's
     answer. not_judged: its entries that nothing was compared with. title: what people call the schedule, where that is
-    not its name.
+    not its name. notes: on how a framework came to it.
     """
 
     name: str | None
@@ -168,6 +168,7 @@ class Report:
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
     title: str = ""
+    notes: tuple[str, ...] = ()
 
     ranks = _Known(lambda parts: parts.ranks)
     stages = _Known(lambda parts: parts.stages)
@@ -267,6 +268,7 @@ class Report:
             "claims": [_claim_json(claim) for claim in self.claims],
             "proved": None if self.verdict is None else self.verdict.proved,
             "optimum": _verdict_json(self.verdict, self.not_judged),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def _title(self, name: str | None) -> list[str]:
@@ -281,7 +283,8 @@ class Report:
 
     def _count(self, color: bool) -> str:
         counted = render.tally(self.diagnostics)
-        return render.paint(f"{counted} in {render.clean(self.source)}" if self.source else counted, "bold", color)
+        head = render.paint(f"{counted} in {render.clean(self.source)}" if self.source else counted, "bold", color)
+        return "\n".join([head, *(_INDENT + note for note in self.notes)])
 
     def _short_facts(self) -> list[str]:
         memory, time = self.parts.memory, self.parts.time
@@ -306,7 +309,7 @@ class Report:
             lines += [_queued_text(model, queued, time.makespan) for model, queued in self._queued]
         lines += [_permuted_text(self.permuted)] if self.permuted else []
         lines += [_claims_text(self.claims)] if self.claims else []
-        lines += _verdict_text(self.verdict, self.not_judged)
+        lines += [*_verdict_text(self.verdict, self.not_judged), *self.notes]
         warned = render.tally(self.diagnostics)
         head = self._head(color, self.title or self.name or self.source) + (f", {warned}" if warned else "")
         return "\n".join([head, *(_INDENT + line for line in lines)])

@@ -7,16 +7,18 @@ columns in characters, as editors do.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 
 @dataclass(frozen=True)
 class Source:
-    """A named text, as the user gave it."""
+    """A named text, as the user gave it. made_at: by offset, the line of a program that made what begins there."""
 
     name: str
     text: str
+    made_at: Mapping[int, str] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def line_starts(self) -> list[int]:

@@ -103,9 +103,10 @@ def _read_target(text: str) -> str:
         PipeschedError: PS225, a size where a file belongs.
     """
     from pipesched.aliases import taken_for
+    from pipesched.frameworks.frameworks import call
 
     size = re.fullmatch(r"([A-Za-z_]\w*)\s*[=:]\s*([\w.,]*)", text)
-    if os.path.exists(text):
+    if os.path.exists(text) or call(text) is not None:
         return text
     if size is not None and not size[1].lower() == "c":  # a drive
         raise fail(Code.USAGE, f"{short(text)} is a size, not a file", help=f"write `{as_option(size[1], size[2])}`")
@@ -133,6 +134,8 @@ def grid(given: Mapping[str, Any]) -> dict[str, Sizes]:
     """
     found = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     for name, size in given["definitions"]:
+        if not isinstance(size, Sizes):
+            continue
         if name in found and not (size.lists and found[name].lists):
             help = f"several lists: `-D {name}=@FILE` once for each" if name not in ("p", "v", "m") else None
             raise fail(Code.USAGE, f"parameter {name} is given twice", help=help)

@@ -32,7 +32,7 @@ class TorchSchedule(Protocol):
 
 
 _HELP = "give rows of cells or words, a dict from rank to actions, or a schedule of torch"
-_WORD = re.compile(rf"{KIND}\d|send:|recv:|rank\b")
+_WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
 
 def written(order: object) -> Source | None:

@@ -64,7 +64,7 @@ class WordOrigin:
             self._ranks[rank] = self._starts(self._lines[rank])
         start = int(self._ranks[rank][index - self._start[rank]])
         part = _PART.match(self._source.text, start)
-        return Place(self._source.span(start, part.end() if part else start))
+        return Place(self._source.span(start, part.end() if part else start), self._source.made_at.get(start, ""))
 
     def _starts(self, line: int) -> Ints:
         """Where the instructions of a line begin."""

@@ -55,7 +55,8 @@ class CellOrigin:
         cell = next(cells(self._source.line(rank + 1)[int(begin[at]) :]))
         part = parts(cell)[step - (int(after[at - 1]) if at else 0)]
         offset += int(begin[at])
-        return Place(self._source.span(offset + part.start, offset + part.end))
+        made_at = self._source.made_at.get(offset, "")
+        return Place(self._source.span(offset + part.start, offset + part.end), made_at)
 
     def _cells(self, rank: int) -> tuple[Ints, Ints]:
         """Where each cell of a row begins, and how many operations it and those before it hold."""

@@ -25,7 +25,7 @@ from pipesched.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A span, and the bindings under which it made the operation (``k = 5, i = 2``, or empty)."""
+    """A span, and the bindings under which it made the operation (``k = 5, i = 2``), the line that did, or nothing."""
 
     span: Span | None = None
     bindings: str = ""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.frameworks.frameworks import Call
 from pipesched.inputs import built_in, read
 from pipesched.language.evaluate import MAX_OPS, at_size, placement_at
 from pipesched.model.numbers import Value
@@ -70,9 +71,9 @@ def lists(sources: Iterable[Source]) -> frozenset[str]:
 
 
 def _takes(source: Source) -> tuple[str, ...] | None:
-    """The parameters that a file has; None where it cannot be read, which is reported when it is loaded."""
+    """The parameters that a file has; None for all, and where it cannot be read, which is told when it is loaded."""
     if reader_of(source) is not PS:
-        return ("p", "m")
+        return None if isinstance(source, Call) else ("p", "m")
     try:
         return tuple(checked(source).defaults)
     except PipeschedError:

@@ -27,7 +27,7 @@ from pipesched.optimizer.search.state import MOST_SEED, Limits
 from pipesched.readers import Loaded
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
-from pipesched.verbs.options import costs
+from pipesched.verbs.options import costs, settings_of
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Request:
 
     source: Source | None = None
     parameters: Mapping[str, Value] = field(default_factory=dict)
+    settings: Mapping[str, str | float] = field(default_factory=dict)
     placement: Asked = None
     mem_cap: tuple[Fraction, ...] | None = None
     release: Release = AT_W
@@ -65,6 +66,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[st
     return Request(
         source,
         sizes,
+        given.get("settings") or settings_of(given.get("definitions", ())),
         place(given["placement"], sizes),
         given["mem_cap"],
         given["release"],
@@ -100,7 +102,7 @@ def target_of(request: Request) -> Target:
 
 def _target_at(source: Source, request: Request) -> Target:
     """A schedule's placement, sizes, costs and kind of backward."""
-    loaded = load(source, Options(request.parameters, max_ops=MAX_OPS))
+    loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
     schedule = loaded.schedule
     if request.placement is not None:
         raise fail(Code.USAGE, "a placement is given, and a schedule, which has one", help="leave one of them out")

@@ -9,7 +9,7 @@ end in the same requests. What only a terminal needs (files to write, colour, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -82,7 +82,11 @@ _TORCH = (
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
     Option("frozen", values.stages, "Stages of a CSV or an order that are not trained; both ends.", "S|A,B|A..B"),
 )
-_ALL, _READ = (*SIZES, _LIMIT, *_CHECKS, *_TORCH), (_LIMIT, *_TORCH)
+_FRAMEWORK = (
+    Option("framework_path", text, "Where a framework is installed: a folder of packages, an environment.", "DIR"),
+    Option("framework_time", values.seconds, "Seconds that its code may take.", "SECONDS", 60),
+)
+_ALL, _READ = (*SIZES, _LIMIT, *_CHECKS, *_TORCH, *_FRAMEWORK), (_LIMIT, *_TORCH, *_FRAMEWORK)
 
 FORMATS = ("text", "concise", "json", "github")
 _PER_CENT = "Significant digits of per cent [default: one decimal]."
@@ -262,4 +266,10 @@ def compile_options(given: Mapping[str, Any], sizes: Mapping[str, Value]) -> Opt
     """
     from pipesched.compile import Options
 
-    return request(Options, given, parameters=dict(sizes), costs=costs(given))
+    settings = given.get("settings") or settings_of(given.get("definitions", ()))
+    return request(Options, given, parameters=dict(sizes), costs=costs(given), settings=settings)
+
+
+def settings_of(definitions: Iterable[tuple[str, values.Sizes | str | float]]) -> dict[str, str | float]:
+    """The definitions that are no sizes."""
+    return {name: given for name, given in definitions if not isinstance(given, values.Sizes)}

@@ -38,7 +38,11 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
     Raises:
         PipeschedError: PS225, one is.
     """
-    given = [*options.parameters, *(name for name in ("stages", "placement") if getattr(options, name) is not None)]
+    given = [
+        *options.parameters,
+        *options.settings,
+        *(name for name in ("stages", "placement") if getattr(options, name) is not None),
+    ]
     if given:
         raise fail(Code.USAGE, f"{', '.join(given)} given for a {type(target).__name__}, which has its sizes already")
     return Loaded(target.name, target if isinstance(target, Schedule) else target.schedule)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"(?:[A-Za-z_/]|\.\.?/)[\w./+:-]{0,300}", re.ASCII)
+_DECIMAL = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,15}")
 _FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
 MOST_CAPS = 200
 MOST_RUNS = 10_000
@@ -345,12 +347,24 @@ def _range(part: str) -> tuple[int, int]:
     return ends
 
 
-def definition(value: str) -> tuple[str, Sizes]:
-    """``name=value``, the value as for a size."""
+def setting(value: object) -> str | float | None:
+    """An option of a framework that is no size: yes or no, a decimal, a name; None for whatever else."""
+    if isinstance(value, bool | float) or not isinstance(value, str):
+        return value if isinstance(value, bool | float) else None
+    if _WORD.fullmatch(value):
+        return {"true": True, "false": False}.get(value, value)
+    return float(value) if _DECIMAL.fullmatch(value) else None
+
+
+def definition(value: str) -> tuple[str, Sizes | str | float]:
+    """``name=value``, the value as for a size, or a setting."""
     name, equals, size = (part.strip() for part in value.partition("="))
     if not equals or not _NAME.fullmatch(name):
         raise Not(value, "name=value")
-    return name, Sizes((), (_list_file(size[1:]),)) if size.startswith("@") else sizes(size)
+    if size.startswith("@"):
+        return name, Sizes((), (_list_file(size[1:]),))
+    given = None if name in ("p", "v", "m") else setting(size)
+    return name, sizes(size) if given is None else given
 
 
 def _list_file(path: str) -> tuple[int, ...]:

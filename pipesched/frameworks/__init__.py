@@ -1,0 +1,1 @@
+"""Schedules that a framework gives: its own code, executed in a process of its own."""

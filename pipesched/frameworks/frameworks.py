@@ -1,0 +1,61 @@
+"""FRAMEWORKS: where a schedule comes from that no file holds, a row each: ``FRAMEWORK:NAME``, with options by ``-D``.
+
+    python:module:function      anybody's function, from the current folder or a package
+
+A row's recorder is a module that runs in a process of its own (`recording`), beside the framework and without the rest
+of us. To add a framework is to add its recorder and its row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipesched.source import Source
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework that gives schedules.
+
+    title: what is executed. package: what must be installed, empty where nothing need be. recorder: our module that
+    runs it. tried: the versions that it was tried with, as the beginnings of their numbers. names: what stands after
+    the colon. options: what ``-D`` takes, besides p, v and m, and what each means; where there are none, its recorder
+    knows them.
+    """
+
+    name: str
+    title: str
+    package: str
+    recorder: str
+    tried: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, repr=False)
+class Call(Source):
+    """The name of a schedule that a framework gives; its text is the name."""
+
+    @property
+    def framework(self) -> Framework:
+        """The row that is named."""
+        return FRAMEWORKS[self.text.partition(":")[0]]
+
+
+def call(target: str) -> Call | None:
+    """The call that a target names, None where it names no framework."""
+    name, colon, _ = target.partition(":")
+    return Call(target, target) if colon and name in FRAMEWORKS else None
+
+
+_ROWS = (
+    Framework(
+        "python",
+        "a function that gives rows of cells or words, a dict from rank to actions, or yields them",
+        "",
+        "python_function",
+        names=("module:function", "path/to/file.py:function"),
+    ),
+)
+FRAMEWORKS: Mapping[str, Framework] = {row.name: row for row in _ROWS}

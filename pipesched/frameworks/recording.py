@@ -1,0 +1,307 @@
+"""The process in which a framework runs: a keeper, which needs the standard library alone, and in it the recorder.
+
+    host ── request ──> keeper ── fork ──> recorder: fences, import, record(name, options) -> Recorded
+         <── answer ───        <── answer, and what it prints
+
+The keeper ends with its time limit, or when the host is gone; then every process that the recorder began ends too. The
+fences keep slips in, not malice: a socket and a file outside of the temporary folder are refused, HOME and the current
+folder are temporary. A generator is its author's code, and runs as the user.
+
+It may be another interpreter than the host's, so nothing here or in a recorder is newer than Python 3.9.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import sysconfig
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from types import FrameType
+from typing import Any, NoReturn
+
+LARGEST = 256 * 2**20  # bytes of an answer
+SAID = 4096  # of what it prints, the last bytes
+FOLDERS: list[str] = []  # in which modules are looked for before the installed packages
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CHANGES = {"os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.link", "os.symlink", "os.truncate", "os.chmod"}
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+@dataclass
+class Recorded:
+    """What a recorder gives.
+
+    rows: a row a rank, of words of the order notation or of cells of torch's CSV, as a text or as a list. places: for
+    each word or cell of each row where the framework made it, as file (`shown`) and line, or None; brackets are words.
+    version: of the framework; empty where it has none. notes: what was assumed.
+
+    A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the sizes p, v and
+    m that were given, those of ``-D``, and `most`, the most operations. It raises `Unknown` for a name, a size or an
+    option that it does not have, `Nonsense` for what is no order, and lets every error of the framework pass.
+    """
+
+    rows: list[Any]
+    places: list[list[tuple[str, int] | None]] | None = None
+    version: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class Unknown(Exception):
+    """A name or an option that the framework does not have; help: what it has."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.help = help
+
+
+class Nonsense(Exception):
+    """What a generator gave is no order."""
+
+
+class Refused(PermissionError):
+    """A fence."""
+
+
+def needed(options: Mapping[str, Any], *names: str) -> list[int]:
+    """The sizes of these names, which must be given: p, m, …."""
+    for name in names:
+        if name not in options:
+            raise Unknown(f"{name} is not given", f"give it: `--{name} N`")
+    return [int(options[name]) for name in names]
+
+
+def version_of(package: str) -> str:
+    """The version of an installed package, empty where it says none."""
+    try:
+        return installed(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def main() -> None:
+    """Keeps a recorder: the request is a line of stdin, which stays open as long as the host lives."""
+    request = json.loads(sys.stdin.readline())
+    folder = tempfile.mkdtemp(prefix="pipesched-")
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    answer, answers = os.pipe()
+    said, says = os.pipe()
+    recorder = os.fork()
+    if recorder == 0:
+        os.setpgid(0, 0)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(says, 1)
+        os.dup2(says, 2)
+        for descriptor in (answer, said, says):
+            os.close(descriptor)
+        _record(request, folder, answers)
+    os.close(answers)
+    os.close(says)
+    try:
+        ended, made, told = _keep(recorder, answer, said, request["limit"])
+    finally:
+        _end(recorder)
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps({"ended": ended, "said": told.decode("utf-8", "replace")}), flush=True)
+    sys.stdout.buffer.write(made)
+    sys.stdout.flush()
+
+
+def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, bytes, bytes]:
+    """How a recorder ended, its answer and the last of what it printed."""
+    until, made, told = time.monotonic() + limit, bytearray(), bytearray()
+    pipes = select.poll()
+    for descriptor in (0, answer, said):
+        pipes.register(descriptor, select.POLLIN | select.POLLHUP)
+    ended = ""
+    while True:
+        for descriptor, _ in pipes.poll(20):
+            block = os.read(descriptor, 2**20)
+            if descriptor == said:
+                told += block
+                del told[:-SAID]
+            elif descriptor == answer:
+                made += block
+            elif not block:
+                os._exit(_end(recorder))  # nobody is there to be answered
+            if not block:
+                pipes.unregister(descriptor)
+            if len(made) > LARGEST:
+                return "large", b"", bytes(told)
+        if ended:
+            return ended, bytes(made), bytes(told)
+        if time.monotonic() > until:
+            return "limit", b"", bytes(told)
+        done, status = os.waitpid(recorder, os.WNOHANG)
+        if done:  # once more around for what is still in the pipes
+            ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
+
+
+def _end(recorder: int) -> int:
+    """Ends the recorder and all that it began, wherever that went: orphans are children of the keeper."""
+    for _ in range(1000):
+        with suppress(OSError):
+            os.killpg(recorder, signal.SIGKILL)
+        for process in _descendants():
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            break
+        time.sleep(0.002)
+    return 0
+
+
+def _descendants() -> list[int]:
+    """The processes below this one, where the system lists them."""
+    parent = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as stream:
+                    parent[int(name)] = int(stream.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    found = [os.getpid()]
+    for process in found:
+        found += [child for child, above in parent.items() if above == process]
+    return found[1:]
+
+
+def _prctl(option: int, value: int) -> None:
+    """Of Linux; elsewhere the process group has to be enough."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _record(request: dict[str, Any], folder: str, answers: int) -> NoReturn:
+    """The recorder: one answer, then the end, without what others want to do at the exit."""
+    refused: list[dict[str, Any]] = []
+    status = 1
+    try:
+        with os.fdopen(answers, "w", encoding="utf-8") as stream:
+            answer = _answer(request, folder, refused)
+            json.dump({**answer, "refused": refused[:3]}, stream)
+            status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _answer(request: dict[str, Any], folder: str, refused: list[dict[str, Any]]) -> dict[str, Any]:
+    """What was recorded, or what kept it from being."""
+    try:
+        os.chdir(folder)
+        os.environ.update(HOME=folder, TMPDIR=folder, CUDA_VISIBLE_DEVICES="")
+        tempfile.tempdir = folder
+        sys.dont_write_bytecode = True
+        _find(request["path"])
+        _fence(folder, refused)
+        recorder = import_module(f"pipesched.frameworks.{request['recorder']}")
+        made = recorder.record(request["name"], request["options"])
+        found = asdict(made)
+        json.dumps(found)
+    except (Exception, SystemExit) as error:
+        return {"error": _kind(error), "message": _said(error), "help": getattr(error, "help", None), **_place(error)}
+    return found
+
+
+def _find(path: list[str]) -> None:
+    """Folders before the installed packages, and behind the standard library, whose modules stay what they are."""
+    FOLDERS[:] = path
+    at = next((i for i, entry in enumerate(sys.path) if "-packages" in entry), len(sys.path))
+    sys.path[at:at] = path
+
+
+def _fence(folder: str, refused: list[dict[str, Any]]) -> None:
+    """Refuses sockets, and changes of files elsewhere than in a folder."""
+    inside = os.path.realpath(folder) + os.sep
+
+    def elsewhere(path: Any) -> bool:
+        if not isinstance(path, (str, bytes)):
+            return False
+        whole = os.path.realpath(os.fsdecode(path))
+        return not (whole + os.sep).startswith((inside, "/dev/", "/proc/self/"))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        what = ""
+        if event == "socket.__new__":
+            what = "opens a socket"
+        elif event == "open":
+            path, _, flags = arguments
+            if isinstance(flags, int) and flags & _WRITES and elsewhere(path):
+                what = f"writes to {os.fsdecode(path)}"
+        elif event in _CHANGES:
+            changed = [path for path in arguments[:2] if elsewhere(path)]
+            if changed:
+                what = f"changes {os.fsdecode(changed[0])}"
+        if what:
+            refused.append({"message": what, **_frame(sys._getframe(1))})
+            raise Refused(what)
+
+    sys.addaudithook(hook)
+
+
+def _kind(error: BaseException) -> str:
+    kinds = {"Unknown": Unknown, "Nonsense": Nonsense, "fence": Refused, "absent": ImportError, "exit": SystemExit}
+    return next((name.lower() for name, kind in kinds.items() if isinstance(error, kind)), "raised")
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:400]
+    if isinstance(error, (Unknown, Nonsense, Refused)):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _place(error: BaseException) -> dict[str, Any]:
+    """The innermost line of an error that is neither ours nor the standard library's."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        return _at(error.filename, error.lineno or 1)
+    theirs = [(frame, line) for frame, line in frames if _theirs(frame.f_code.co_filename)]
+    return _at(theirs[-1][0].f_code.co_filename, theirs[-1][1]) if theirs else {}
+
+
+def _frame(frame: FrameType | None) -> dict[str, Any]:
+    """Where a frame stands, or the next one around it that is neither ours nor the standard library's."""
+    while frame is not None and not _theirs(frame.f_code.co_filename):
+        frame = frame.f_back
+    return {} if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _at(file: str, line: int) -> dict[str, Any]:
+    return {"file": file, "shown": shown(file), "line": line}
+
+
+def _theirs(file: str) -> bool:
+    library = sysconfig.get_path("stdlib") + os.sep
+    installed = ("site-packages", "dist-packages")
+    standard = file.startswith(library) and not any(name in file for name in installed)
+    return not (file.startswith((_HERE, "<")) or standard)
+
+
+def shown(file: str) -> str:
+    """A file as people name it: from the folder of its package on."""
+    around = [entry + os.sep for entry in sys.path if entry and file.startswith(entry + os.sep)]
+    return file[len(max(around, key=len)) :] if around else file

@@ -1,0 +1,161 @@
+"""Generators that go wrong, each in one way, and a few that are right: what `python:slips.py:NAME` executes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+
+def rows(p: int, m: int) -> list[str]:
+    """Forwards, then backwards, as cells of torch's CSV."""
+    return [",".join(f"{r}{kind}{i}" for kind in "FB" for i in range(m)) for r in range(p)]
+
+
+def lists(p: int, m: int) -> list[list[str | None]]:
+    return [[*(f"F{r}.{i}" for i in range(m)), None, *(f"B{r}.{i}" for i in range(m))] for r in range(p)]
+
+
+def by_rank(p: int, m: int) -> Mapping[int, list[str | None]]:
+    return {r: [*(f"{r}F{i}" for i in range(m)), None, *(f"{r}B{i}" for i in range(m))] for r in reversed(range(p))}
+
+
+def steps(p: int, m: int, rank: int) -> Iterator[list[str]]:
+    """A generator of steps, each a list of instructions."""
+    for kind in "FB":
+        for i in range(m):
+            yield [f"{kind}{rank}.{i}"]
+
+
+class Action:
+    """It prints as torch's actions do."""
+
+    def __init__(self, kind: str, stage: int, microbatch: int) -> None:
+        self.kind, self.stage, self.microbatch = kind, stage, microbatch
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+
+class Held:
+    """It has the order of every rank, as a schedule of torch."""
+
+    def __init__(self, p: int, m: int) -> None:
+        self.pipeline_order = {r: [Action(kind, r, i) for kind in "FB" for i in range(m)] for r in range(p)}
+
+
+def whole(p: int, m: int) -> str:
+    return "\n".join(rows(p, m))
+
+
+def forgets(p: int, m: int, rank: int) -> Iterator[str]:
+    for i in range(m):
+        yield f"F{rank}.{i}"  # forgets marks this line
+    for i in range(m - 1):
+        yield f"B{rank}.{i}"
+
+
+def options(p: int, m: int, *, deep: bool = False, kind: str = "", share: float = 0.0) -> list[str]:
+    assert (deep, kind, share) == (True, "half", 0.5), (deep, kind, share)
+    return rows(p, m)
+
+
+def number() -> int:
+    return 42
+
+
+def words() -> list[str]:
+    return ["to be", "or not"]
+
+
+def no_rank_one() -> Mapping[int, str]:
+    return {0: "0F0,0B0", 2: "1F0,1B0"}
+
+
+def endless(p: int, rank: int) -> Iterator[str]:
+    while True:
+        yield f"F{rank}.0"
+
+
+def never_ends() -> None:
+    while True:
+        time.sleep(60)
+
+
+def deaf() -> None:
+    """It ignores whoever asks it to end."""
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)
+    never_ends()
+
+
+def raises() -> None:
+    print("about to raise")
+    raise KeyError("no schedule")  # raises marks this line
+
+
+def leaves() -> None:
+    sys.exit(3)
+
+
+def dies() -> None:
+    os._exit(0)
+
+
+def crashes() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def prints(p: int, m: int) -> list[str]:
+    """It prints what looks like an answer, wherever it can."""
+    for descriptor in (1, 2):
+        os.write(descriptor, b'{"rows": ["rank 0: F9.9"], "ended": "status 0"}\n' * 10_000)
+    return rows(p, m)
+
+
+def needs() -> None:
+    import no_such_package  # noqa: F401  # needs marks this line
+
+
+def opens_a_socket() -> None:
+    socket.socket()  # opens_a_socket marks this line
+
+
+def tries_a_socket(p: int, m: int) -> list[str]:
+    with contextlib.suppress(OSError):
+        socket.socket()
+    return rows(p, m)
+
+
+def writes_home(p: int, m: int) -> list[str]:
+    """Into what it takes for its home and its folder."""
+    for folder in (Path.home(), Path.cwd(), Path(os.environ["TMPDIR"])):
+        (folder / "left_behind").write_text("here")
+    return rows(p, m)
+
+
+def writes_away(file: str = "") -> None:
+    Path(file).write_text("here")
+
+
+def removes(file: str = "") -> None:
+    Path(file).unlink()
+
+
+def orphans(file: str = "", p: int = 1, m: int = 1) -> list[str]:
+    """It leaves a process in a session of its own, which writes a file as long as it lives."""
+    beat = f"import time\nfor i in range(600):\n    open({file!r}, 'a').write('.')\n    time.sleep(0.05)"
+    subprocess.Popen([sys.executable, "-c", beat], start_new_session=True)
+    time.sleep(0.3)
+    return rows(p, m)
+
+
+def waits_with_orphans(file: str = "") -> None:
+    orphans(file)
+    never_ends()
