@@ -25,7 +25,7 @@ from pipesched.assets import asset
 from pipesched.compile import Options
 from pipesched.diagnostics import PipeschedError
 from pipesched.formats import order_text, order_write, stream_read, stream_write
-from pipesched.model.ops import RECEIVES, SENDS, Instruction, Op
+from pipesched.model.ops import RECEIVES, SENDS, SHAPES, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -38,6 +38,7 @@ from tests.makers import strategies
 EMIT = Path(__file__).resolve().parent.parent / "emit"
 TARGET = {1: "stream-1", 2: "stream"}
 EACH = pytest.mark.parametrize("version", TARGET)
+MESSAGES = [op for op in (*SENDS, *RECEIVES) if op not in SHAPES]  # those that a stream can say
 GOLDEN = {
     "gpipe": {"p": 2, "m": 3},
     "1f1b": {"p": 3, "m": 4},
@@ -133,7 +134,7 @@ def random_program(seed: int) -> Program:
         op = rng.choice(kinds)
         stage = rng.randrange(stages) if op is not Op.STEP else -1
         microbatch = rng.randrange(microbatches) if op < Op.REDUCE_GRAD else -1
-        message = op in (*SENDS, *RECEIVES)
+        message = op in MESSAGES
         peer = rng.randrange(ranks) if message or op is Op.SYNC else -1
         communicator = rng.choice((0, 0, 1, 12)) if message else 0
         skips = [t for s in reads for t in reads[s] if s == stage and 0 <= t < s - 1]
@@ -150,9 +151,9 @@ def random_program(seed: int) -> Program:
     for _ in range(ranks):
         made: list[Instruction] = []
         for batch in range(rng.randint(0, 9)):
-            made += [one(*Op)] if rng.random() < 0.5 else []
+            made += [one(*(op for op in Op if op not in SHAPES))] if rng.random() < 0.5 else []
             made += [one(Op.F), one(Op.I, Op.B, second=True)] if rng.random() < 0.3 else []
-            made += [one(*SENDS, *RECEIVES, group=batch) for _ in range(rng.randint(0, 3))]
+            made += [one(*MESSAGES, group=batch) for _ in range(rng.randint(0, 3))]
         lists.append(made)
     table = np.array([[rng.randrange(ranks) for _ in range(stages)] for _ in range(routes)], dtype=np.int32)
     route_of = np.sort(np.array([rng.randrange(routes) for _ in range(microbatches)], dtype=np.int32))
@@ -163,7 +164,7 @@ def random_program(seed: int) -> Program:
     program = Program.from_instructions(lists, placement, "ä b")
     flat = [x for own in lists for x in own]
     far = [x.other if x.other >= 0 else x.stage + x.op.kind.of for x in flat]
-    ends = [end if x.op in (*SENDS, *RECEIVES) else -1 for x, end in zip(flat, far, strict=True)]
+    ends = [end if x.op in MESSAGES else -1 for x, end in zip(flat, far, strict=True)]
     return program if placement.chain else replace(program, other=np.array(ends, dtype=np.int32))
 
 

@@ -11,6 +11,7 @@ if the graph has a cycle or an event that can never fire (communication theory: 
     posted      done <- start of both ends;  end of the consumer <- done;  end of the list <- done of its sends
     queued      posted, and done <- done of what is before it in the queue
     buffered    done(S_i) <- start, done(R_i-k);  done(R_i) <- start, done(S_i);  end <- done
+    a shape     end <- done, under each of them
 
 All members of a batch start with its first one, and it ends with the last of its messages; nothing else ties them. In
 a queue a batch is one element: what waits for one of its messages waits for all of them.
@@ -29,8 +30,8 @@ import numpy as np
 
 from pipesched.analysis.communication import Model
 from pipesched.analysis.pairing import Pairing, fresh, pair
-from pipesched.model.columns import Bools, Ints, computes
-from pipesched.model.ops import SAME, Does, Op, Result
+from pipesched.model.columns import Bools, Ints, among, computes
+from pipesched.model.ops import SAME, SHAPES, Does, Op, Result
 from pipesched.model.program import Program
 
 
@@ -131,7 +132,7 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
         way[sends] = between + np.arange(len(sends))
         nodes += len(sends)
         edges += _buffer_edges(pairing, program, way, done, model.capacity)
-    blocking = np.flatnonzero(sync) if model.posted else ends
+    blocking = np.flatnonzero(sync | among(program.op, SHAPES)) if model.posted else ends
     edges.append((done[blocking], head[blocking]))
     over = done
     if model.queued:
@@ -208,7 +209,7 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
     return table[:, 0], table[:, 1]
 
 
-_POSTED = {op: (op.send, op.result) for op in Op if op.send or op.receive}
+_POSTED = {op: (op.send, op.result) for op in Op if (op.send or op.receive) and not op.kind.shape}
 _AWAITED = {  # a receive by the computes that use it, a send by its wait
     op: (not op.compute, op.result) for op in Op if op.kind.of != SAME and (op.compute or op.kind.does is Does.WAIT)
 }

@@ -200,7 +200,7 @@ class Buffers:
 def buffers(program: Program) -> Buffers:
     """What the lists of a program say; O(instructions). A message that is never used stays in hand."""
     received, unsent = (np.zeros(len(program), dtype=np.int64) for _ in range(2))
-    for op in (*SENDS, *RECEIVES):
+    for op in [op for op in (*SENDS, *RECEIVES) if not op.kind.shape]:
         computes = (MAKERS if op.send else USERS)[op.result]
         message = np.flatnonzero(program.op == op)
         compute = _first(program, computes, message)

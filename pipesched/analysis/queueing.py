@@ -7,7 +7,7 @@ Under strict the queue of a rank is its own list: a rank computes nothing while 
 and pair-stream a rank computes on, and waits where a compute needs a receive; the messages of one batch are served
 together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send is over as soon as
 there is room, and the message is there tC later. The ideal timeline (`analysis.timeline`) has no receives to post and
-no queues, so it is never longer.
+no queues, so it is never longer. The message of a shape takes no time.
 
 All of that is the event graph of the model with times at its events, so one pass over its events is a run.
 """
@@ -18,8 +18,9 @@ import numpy as np
 
 from pipesched.analysis.events import EventGraph
 from pipesched.analysis.timeline import slot_costs
-from pipesched.model.columns import computes
+from pipesched.model.columns import among, computes
 from pipesched.model.costs import Ticks
+from pipesched.model.ops import SHAPES
 
 
 def makespan(graph: EventGraph, ticks: Ticks) -> int | None:
@@ -29,6 +30,6 @@ def makespan(graph: EventGraph, ticks: Ticks) -> int | None:
     program, size = graph.program, len(graph.program)
     cost = np.zeros(graph.nodes, dtype=np.int64)
     cost[np.flatnonzero(computes(program.op))] = slot_costs(program.computes, ticks)
-    sent = np.flatnonzero(graph.way >= 0)
+    sent = np.flatnonzero((graph.way >= 0) & ~among(program.op, SHAPES))
     cost[graph.way[sent]] = ticks.delays(program.stage[sent], program.microbatch[sent])
     return max(graph.times(cost)[size : size + program.ranks], default=0)

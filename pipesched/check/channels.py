@@ -68,13 +68,14 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
         )
 
 
-_RESULT = np.array([op.kind.result or 0 for op in Op])
-_OF_KIND = np.array([len(Result) * (op.receive * op.kind.of + 1) + (op.kind.result or 0) for op in Op])
-"""By kind of message: what its result, and the distance to its producer, add to the number."""
+_RESULTS = 2 * len(Result)
+_RESULT = np.array([(op.kind.result or 0) + len(Result) * op.kind.shape for op in Op])
+_OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op]) + _RESULT
+"""By kind of message: what its result or the shape of it, and the distance to its producer, add to the number."""
 
 
 def message_of(program: Program, index: Ints) -> Ints:
-    """The message of sends and receives as one number: (producing stage, result, microbatch).
+    """The message of sends and receives as one number: (producing stage, result or its shape, microbatch).
 
     RECV_F carries the stage that receives, so its producer is the stage before; RECV_B the stage after. Where the file
     says what stages read, a message is named by the stages at both of its ends.
@@ -84,15 +85,16 @@ def message_of(program: Program, index: Ints) -> Ints:
     if program.other is not None:
         sends, other = program.sends[index], program.other[index]
         ends = np.where(sends, stage, other) * program.placement.stages + np.where(sends, other, stage)
-        return np.asarray((len(Result) * ends + _RESULT[program.op[index]]) * wide + program.microbatch[index] + 1)
-    return np.asarray((len(Result) * stage + _OF_KIND[program.op[index]]) * wide + program.microbatch[index] + 1)
+        return np.asarray((_RESULTS * ends + _RESULT[program.op[index]]) * wide + program.microbatch[index] + 1)
+    return np.asarray((_RESULTS * stage + _OF_KIND[program.op[index]]) * wide + program.microbatch[index] + 1)
 
 
 def _name(program: Program, index: int) -> str:
     """What the message holds, and which stage it is for where that is not the next one."""
     x = program[index]
     reader = f" for stage {x.stage if x.op.receive else x.other}" if program.other is not None and x.other >= 0 else ""
-    return f"the {x.op.result.words} of stage {x.source}, microbatch {x.microbatch}{reader}"
+    what = "shape of the " * x.op.kind.shape + x.op.result.words
+    return f"the {what} of stage {x.source}, microbatch {x.microbatch}{reader}"
 
 
 def _peers(program: Program) -> Iterator[Diagnostic]:

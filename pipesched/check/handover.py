@@ -43,7 +43,7 @@ def check_handover(program: Program, schedule: Schedule, dependencies: Dependenc
         pair, _ = _names(other[here], program.stage[here], stages, known)
         here, pair = here[pair >= 0], pair[pair >= 0]
         received = first(here, pair * microbatches + program.microbatch[here], len(known) * microbatches)
-        which = among(schedule.op[needed.consumer], USERS[receive.result])
+        which = among(schedule.op[needed.consumer], USERS[receive.result]) & (not receive.kind.shape)
         where = received[names[which] * microbatches + schedule.microbatch[needed.consumer[which]]]
         yield from _unreceived(program, schedule, index, needed.producer[which], needed.consumer[which], where, receive)
         makers = at[among(program.op[at], MAKERS[send.result])]

@@ -26,7 +26,7 @@ from pipesched.check.findings import label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import among, computes
 from pipesched.model.numbers import ranges
-from pipesched.model.ops import Op, Result
+from pipesched.model.ops import SHAPES, Op, Result
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import ACTIONS, NEWEST
@@ -87,6 +87,9 @@ def check_torch_target(schedule: Schedule, program: Program | None, *, messages:
         )
     if program is not None:
         yield from _batches(program)
+        if bool(among(program.op, SHAPES).any()):
+            why, note = "it sends shapes", "torch's runtime knows the shapes of a step from its first microbatch"
+            yield _refused(schedule, why, note, "emit its computes alone: `--target torch-csv`")
 
 
 def _no_chain(schedule: Schedule) -> Iterator[Diagnostic]:

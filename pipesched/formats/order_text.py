@@ -5,6 +5,7 @@
     send:F0.1>1   recv:F0.1<0                      the output of F0.1, to rank 1, from rank 0
     send:B3.0>1   recv:B3.0<1                      the gradient that stage 3 made (by its B or its I)
     wait:F0.1                                      until that send is done
+    sendshape:F0.1>1   recvshape:F0.1<0            the shape alone of that output
     reduce:2   wait:2   sync:2=5   step            gradients of stage 2; the copies of stage 2 here and on rank 5
     unshard:2   reshard:2                          the parameters of stage 2
     ( send:F0.1>1 recv:B1.0<1 )                    one fused batch: emit/v2/README.md has all words

@@ -32,6 +32,10 @@ WORDS: Mapping[Op, str] = {
     Op.STEP: "step",
     Op.UNSHARD: "unshard:{stage}",
     Op.RESHARD: "reshard:{stage}",
+    Op.SEND_SHAPE_F: "sendshape:F{made}.{microbatch}>{peer}{communicator}",
+    Op.RECV_SHAPE_F: "recvshape:F{made}.{microbatch}<{peer}{communicator}",
+    Op.SEND_SHAPE_B: "sendshape:B{made}.{microbatch}>{peer}{communicator}",
+    Op.RECV_SHAPE_B: "recvshape:B{made}.{microbatch}<{peer}{communicator}",
 }
 """made: the stage that made what is sent. communicator: ``@1``, or nothing for 0."""
 

@@ -58,7 +58,8 @@ class Kind:
 
     result: what a compute takes, what is sent, received or waited for. of: the stage that has it or gets it, counted
     from its own. own: the result of its own stage that a compute uses besides, and all that it takes where there is no
-    such stage. makes: the results of a compute. words: what people call it. colour: its class in pictures.
+    such stage. makes: the results of a compute. words: what people call it. colour: its class in pictures. shape: a
+    message holds the shape of the result alone, which the receiver must know before it can make room for it.
     """
 
     does: Does
@@ -68,6 +69,7 @@ class Kind:
     makes: tuple[Result, ...] = ()
     words: str = ""
     colour: str = ""
+    shape: bool = False
 
 
 class Op(enum.IntEnum):
@@ -94,6 +96,11 @@ class Op(enum.IntEnum):
     STEP = Kind(Does.LOCAL)  # the caller's optimizer
     UNSHARD = Kind(Does.LOCAL)  # parameters of a stage are gathered (FSDP)
     RESHARD = Kind(Does.LOCAL)  # and freed again
+
+    SEND_SHAPE_F = Kind(Does.SEND, ACTIVATION, BEHIND, shape=True)
+    RECV_SHAPE_F = Kind(Does.RECEIVE, ACTIVATION, BEFORE, shape=True)
+    SEND_SHAPE_B = Kind(Does.SEND, GRADIENT, BEFORE, shape=True)
+    RECV_SHAPE_B = Kind(Does.RECEIVE, GRADIENT, BEHIND, shape=True)
 
     def __new__(cls, kind: Kind | int) -> Self:
         """A row of the table; `Op(number)` finds it again."""
@@ -142,6 +149,8 @@ LETTERS: Final = "".join(op.name for op in COMPUTES)
 """A letter each, in the order of the table, which is that of everything sorted by kind."""
 SENDS: Final = tuple(op for op in Op if op.send)
 RECEIVES: Final = tuple(op for op in Op if op.receive)
+SHAPES: Final = tuple(op for op in Op if op.kind.shape)
+"""Those of them that hold a shape. The program waits in each, under every model: it reads the shape to go on."""
 KIND: Final = f"[{LETTERS}]"
 """One of them, as a regular expression."""
 BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
