@@ -5,6 +5,8 @@
     stream-1     .json   the same in version 1, where that can say it           runtimes that read no other
     torch-csv    .csv    the computes                                           torchtitan, NeMo AutoModel
     torch-comms  .csv    torch's sends, receives, sharding and reductions too   a runtime of torch of one version
+    deepspeed    .py     a PipeSchedule, and what makes the engine use it       DeepSpeed's PipelineEngine
+    primus       .json   the SchedulerNodes of every rank                       Primus's ScheduleRunner
 
 A row imports what it needs when it is asked: the command line lists the rows and loads nothing. To add a target is to
 add its writer in `formats/` and its row here.
@@ -13,9 +15,10 @@ add its writer in `formats/` and its row here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.safe import safe
@@ -33,7 +36,7 @@ class Target(ABC):
     """What is written.
 
     title: for the help text. ending: of its files. messages: whether sends and receives are in it. torch: whether it is
-    for torch, of a version.
+    for torch, of a version. blocks: whether its sends wait for their receives, whatever model is asked for.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Target(ABC):
     ending: str
     messages: bool
     torch: ClassVar[bool] = False
+    blocks: ClassVar[bool] = False
 
     @abstractmethod
     def require(self, schedule: Schedule, program: Program | None) -> None:
@@ -112,13 +116,49 @@ class Torch(Target):
         return torch_trainer.settings(order, path)
 
 
+@dataclass(frozen=True)
+class Trainer(Target):
+    """The instructions of a trainer's own engine. writer: the module that writes them."""
+
+    blocks = True
+    writer: Callable[[], Any]
+
+    def require(self, schedule: Schedule, program: Program | None) -> None:
+        self.writer().require(schedule, program)
+
+    def pieces(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:
+        return cast("Iterator[str]", self.writer().pieces(order))
+
+    def by_rank(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:
+        return cast("Iterator[str]", self.writer().by_rank(order))
+
+    def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
+        return cast("list[str]", self.writer().settings(order, path))
+
+
+def _deepspeed() -> ModuleType:
+    from pipesched.formats import deepspeed_write
+
+    return deepspeed_write
+
+
+def _primus() -> ModuleType:
+    from pipesched.formats import primus_write
+
+    return primus_write
+
+
 _COMPUTES = "the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr"
+_DEEPSPEED = "a Python module that makes DeepSpeed's pipeline engine run it, of one stage a rank"
+_PRIMUS = "the nodes of Primus's schedule table, as JSON"
 _COMMS = "torch's sends, receives, sharding and reductions too, for --torch-version"
 ROWS = (
     Stream("stream", "every instruction, as JSON: emit/README.md", ".json", messages=True),
     Stream("stream-1", "the same in version 1, for readers of before", ".json", messages=True, version=1),
     Torch("torch-csv", _COMPUTES, ".csv", messages=False),
     Torch("torch-comms", _COMMS, ".csv", messages=True),
+    Trainer("deepspeed", _DEEPSPEED, ".py", messages=True, writer=_deepspeed),
+    Trainer("primus", _PRIMUS, ".json", messages=True, writer=_primus),
 )
 
 TARGETS: Mapping[str, Target] = {row.name: row for row in ROWS}

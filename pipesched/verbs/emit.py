@@ -74,7 +74,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     What is wrong is in the report: with the file, with what is made from it, or that the target cannot run it (PS814).
     """
     target = TARGETS[to]
-    own = replace(options, torch_version=_written_for(source))
+    own = replace(options, torch_version=_written_for(source), comm=None if target.blocks else options.comm)
     try:
         loaded = compile.load(source, own)
         target.require(loaded.schedule, loaded.program if target.messages else None)
