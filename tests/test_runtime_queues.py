@@ -2,14 +2,16 @@
 
 gloo is a rendezvous at every size, so a queue that waits for one message after the other is what a stream of NCCL
 promises at least: one-stream a queue a rank and communicator, pair-stream a queue for each peer too; under strict the
-rank itself waits, and each operation of a batch goes on alone.
+rank itself waits, and each operation of a batch goes on alone. A hundred programs here; as many as you like with
+
+    python -m tests.test_runtime_queues --cases 5000
 """
 
 from __future__ import annotations
 
+import argparse
 import random
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,67 +22,43 @@ from pipesched.analysis.communication import parse_model
 from pipesched.model.program import Program
 from tests.depth import deep
 from tests.oracles.simulate import partners
-from tests.runtime.harness import Ranks, ranks_of
-from tests.runtime.queued import queued
+from tests.runtime.queued import Players, players
 from tests.test_batches import batched
 
 MODELS = ("strict", "one-stream", "pair-stream", "async")
-AT_ONCE = 4
-TIMEOUT = 1.0  # seconds without progress that count as a hang: hundreds of times what a message takes
-SAFE, DEADLOCKED = deep(80), deep(28)
+CASES = deep(100)
 ORDERS = Path(__file__).parent / "orders" / "megatron"
 
 
-def drawn(wanted: bool, count: int) -> list[tuple[Program, str, tuple[int, ...]]]:
-    """So many programs that end, or do not, each under a model; those with batches come first."""
-    found = []
-    for seed in range(100 * count):
-        rng = random.Random(seed)
-        case, model = batched(seed), rng.choice(MODELS)
-        stops = termination.stops(case, parse_model(model))
-        if (set(stops) == {-1}) == wanted and (case.group >= 0).any():
-            found.append((case, model, stops))
-        if len(found) == count:
-            return found
-    raise AssertionError("too few")
-
-
-def play(ranks: Ranks, case: Program, model: str) -> tuple[int, ...]:
+def play(processes: Players, case: Program, model: str) -> tuple[int, ...]:
     """Where real ranks stop; what they received before must be what was sent to them."""
-    lists = [case.instructions(rank) for rank in range(case.ranks)]
-    results = ranks.run(case.ranks, queued, lists, model, TIMEOUT, timeout=TIMEOUT, limit=TIMEOUT + 30)
-    partner = partners(lists)
-    for rank, (_, got) in enumerate(results):
-        for place, number in got.items():
-            there, i = partner[rank, place]
-            assert number == 1000 * there + i, (rank, place, number)
-    return tuple(stop for stop, _ in results)
+    places = processes.play(case, model)
+    partner = partners([case.instructions(rank) for rank in range(case.ranks)])
+    for rank, place in enumerate(places):
+        for at, number in place.got.items():
+            there, i = partner[rank, at]
+            assert number == 1000 * there + i, (rank, at, number)
+    return tuple(place.at for place in places)
 
 
-@pytest.fixture(scope="module")
-def ranks() -> Iterator[Ranks]:
-    with ranks_of(6) as made:
-        yield made
+def differences(seeds: Iterable[int]) -> Iterator[tuple[int, bool, object]]:
+    """Of each program whether it hangs, and the difference if there is one. Those of one size have one set of ranks."""
+    cases = {seed: (batched(seed), random.Random(seed).choice(MODELS)) for seed in seeds}
+    for size in sorted({case.ranks for case, _ in cases.values()}):
+        with players(size) as processes:
+            for seed, (case, model) in cases.items():
+                if case.ranks == size:
+                    stops = termination.stops(case, parse_model(model))
+                    found = play(processes, case, model)
+                    hangs = set(stops) != {-1}
+                    yield seed, hangs, None if found == stops else (model, found, stops)
 
 
-def test_programs_that_end_do(ranks: Ranks) -> None:
-    """Under each model, with batches and communicators."""
-    for number, (case, model, stops) in enumerate(drawn(True, SAFE)):
-        assert play(ranks, case, model) == stops, (number, model)
-
-
-def test_programs_that_hang_do_where_predicted() -> None:
-    """Every rank at the instruction where the analysis stops it. What hangs needs no CPU, so a few do at a time."""
-    cases = list(enumerate(drawn(False, DEADLOCKED)))
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(_hang, [cases[i::AT_ONCE] for i in range(AT_ONCE)]):
-            pass
-
-
-def _hang(given: list[tuple[int, tuple[Program, str, tuple[int, ...]]]]) -> None:
-    with ranks_of(4) as ranks:
-        for number, (case, model, stops) in given:
-            assert play(ranks, case, model) == stops, (number, model)
+def test_programs_end_or_hang_where_predicted() -> None:
+    """With batches and communicators, under each model: every rank at the instruction where the analysis stops it."""
+    found = list(differences(range(CASES)))
+    assert [(seed, difference) for seed, _, difference in found if difference] == []
+    assert CASES // 8 < sum(hangs for _, hangs, _ in found) < CASES
 
 
 @pytest.mark.parametrize(
@@ -96,10 +74,24 @@ def _hang(given: list[tuple[int, tuple[Program, str, tuple[int, ...]]]]) -> None
         ("p4_v2_m4_batched", "strict", True),
     ],
 )
-def test_megatrons_orders(ranks: Ranks, name: str, model: str, ends: bool) -> None:
+def test_megatrons_orders(name: str, model: str, ends: bool) -> None:
     """The flush of the warm-up hangs on four real ranks with one queue each; batches of m = p do not."""
     case = pipesched.load(ORDERS / f"{name}.order").program
     assert case is not None
-    stops = play(ranks, case, model)
+    with players(case.ranks) as processes:
+        stops = play(processes, case, model)
     assert (set(stops) == {-1}) == ends
     assert stops == termination.stops(case, parse_model(model))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=5000)
+    parser.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
+    total, hung, wrong = 0, 0, 0
+    for seed, hangs, difference in differences(range(given.first, given.first + given.cases)):
+        total, hung, wrong = total + 1, hung + hangs, wrong + (difference is not None)
+        if difference is not None or total % 100 == 0:
+            print(f"{total} programs, {hung} hang, {wrong} differences", seed, difference or "", flush=True)
+    print(f"{total} programs, {hung} hang, {wrong} differences")
