@@ -1,6 +1,7 @@
 """FRAMEWORKS: where a schedule comes from that no file holds, a row each: ``FRAMEWORK:NAME``, with options by ``-D``.
 
     python:module:function      anybody's function, from the current folder or a package
+    megatron:interleaved        Megatron-core's own pipeline code, on tokens
 
 A row's recorder is a module that runs in a process of its own (`recording`), beside the framework and without the rest
 of us. To add a framework is to add its recorder and its row here.
@@ -56,6 +57,14 @@ _ROWS = (
         "",
         "python_function",
         names=("module:function", "path/to/file.py:function"),
+    ),
+    Framework(
+        "megatron",
+        "the pipeline code of an installed megatron-core, on tokens",
+        "megatron-core",
+        "megatron",
+        tried=("0.9.0", "0.10.0", "0.12.1", "0.14.0", "0.16.1"),
+        names=("1f1b", "interleaved"),
     ),
 )
 FRAMEWORKS: Mapping[str, Framework] = {row.name: row for row in _ROWS}

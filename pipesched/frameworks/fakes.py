@@ -1,0 +1,145 @@
+"""Files of a framework run as they are, among modules that are not there.
+
+    a file that is named     as it is; what it imports comes the same way
+    standard library         as it is
+    any other module         a Fake: any attribute, any call, any base class; a decorator gives what it decorates
+
+A Fake carries no value. What would hang on one (a branch, a length, a number, a call that moves data) is `Undecided`,
+with the name of the Fake: nothing of an order is made up. Afterwards `sys.modules` is as it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from inspect import isfunction
+from pathlib import Path
+from types import FrameType, ModuleType, TracebackType
+from typing import Any, NoReturn
+
+
+class Undecided(Exception):
+    """The code asks something that is not there to decide, by this name."""
+
+    help = "its order hangs on what is not executed: leave out the option that leads there"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not there to decide")
+
+
+class Fake(ModuleType):
+    """A module, or anything in one. `inert`: it may be called, which does nothing."""
+
+    def __init__(self, name: str, *, inert: bool = True) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+        self._inert = inert
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        full = f"{self.__name__}.{name}"
+        made = _loaded(full)
+        made = Fake(full, inert=self._inert) if made is None else made
+        setattr(self, name, made)
+        return made
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if len(given) == 1 and not named and isfunction(given[0]):
+            return given[0]  # it decorates
+        if not self._inert:
+            raise Undecided(f"{self.__name__}()")
+        return self
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        return ()
+
+    def __enter__(self) -> Fake:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def _same(self, *others: object) -> Fake:
+        return self
+
+    __add__ = __radd__ = __iadd__ = __sub__ = __mul__ = __rmul__ = __truediv__ = __itruediv__ = _same
+    __or__ = __ror__ = __getitem__ = _same
+
+    def _undecided(self, *others: object) -> NoReturn:
+        raise Undecided(self.__name__)
+
+    __bool__ = __len__ = __iter__ = __int__ = __index__ = __float__ = _undecided
+    __lt__ = __le__ = __gt__ = __ge__ = __instancecheck__ = __contains__ = _undecided
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, int | float | str) and self._undecided())
+
+
+def _loaded(name: str) -> ModuleType | None:
+    """The module of that name, while modules are loaded: an attribute of its package."""
+    finder = next((x for x in sys.meta_path if isinstance(x, Finder)), None)
+    if finder is None:
+        return None
+    return import_module(name) if name in finder.files else sys.modules.get(name)
+
+
+class Finder(MetaPathFinder, Loader):
+    """While it is entered, files come from `files`, the modules of `made` are those, and all else is a Fake.
+
+    silent: packages whose Fakes must not be called.
+    """
+
+    def __init__(self, files: Mapping[str, Path], made: Mapping[str, ModuleType], silent: tuple[str, ...] = ()) -> None:
+        self.files, self._made, self._silent = files, made, silent
+        self.faked: list[str] = []
+        self._kept: dict[str, ModuleType] = {}
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name in self.files:
+            return spec_from_file_location(name, self.files[name])
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            return None
+        return ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        self.faked.append(spec.name)
+        if spec.name in self._made:
+            return self._made[spec.name]
+        return Fake(spec.name, inert=not any(spec.name.startswith(name) for name in self._silent))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """A Fake has nothing to run."""
+
+    def __enter__(self) -> Finder:
+        self._kept = {name: module for name, module in sys.modules.items() if _foreign(name)}
+        self._forget()
+        sys.meta_path.insert(0, self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.meta_path.remove(self)
+        self._forget()
+        sys.modules.update(self._kept)
+
+    def _forget(self) -> None:
+        for name in [name for name in sys.modules if _foreign(name)]:
+            del sys.modules[name]
+
+
+def _foreign(name: str) -> bool:
+    """Whether a module is neither ours nor the standard library's."""
+    return name.partition(".")[0] not in (*sys.stdlib_module_names, "pipesched", "__main__", "__mp_main__")
+
+
+def lines(folder: str) -> Iterator[tuple[str, int]]:
+    """The lines of a folder's files that are being run, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(folder):
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back

@@ -1,0 +1,523 @@
+"""Megatron-core's own pipeline code, executed on tokens: what each rank computes, posts and waits for.
+
+    megatron:1f1b          forward_backward_pipelining_without_interleaving
+    megatron:interleaved   forward_backward_pipelining_with_interleaving
+
+The files of `REAL` run as they are installed; torch and all else are Fakes. Two functions are ours: `forward_step` and
+`backward_step`, which would compute, note what they are given. torch.distributed is that of one rank: it notes what is
+posted, and by which line. A tensor is a token: what it holds is known when it is used, so that what the schedule
+*takes* a message for is written down, and not what arrives.
+
+Ranks run one after the other, since no branch of this code depends on data. Options are those of the release's own
+ModelParallelConfig, by its names, and `forward_only` of the functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from pipesched.frameworks.fakes import Fake, Finder, Undecided, lines
+from pipesched.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, needed, shown
+
+FUNCTIONS = {
+    "1f1b": "forward_backward_pipelining_without_interleaving",
+    "interleaved": "forward_backward_pipelining_with_interleaving",
+}
+REAL = (
+    "parallel_state",
+    "enums",
+    "utils",
+    "model_parallel_config",
+    "pipeline_parallel.schedules",
+    "pipeline_parallel.p2p_communication",
+    "pipeline_parallel.utils",
+)
+SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
+"""Fakes that would send or compute: none may be called."""
+TORCH = "2.13.0"
+
+
+@dataclass(eq=False)
+class Token:
+    """A tensor. label: ("F", stage, microbatch) that made it, known of what is received once it is used.
+
+    of: where it holds the shape of another one, that. shape: where it was made with a shape that was received, that.
+    """
+
+    label: tuple[str, int, int] | None = None
+    of: Token | None = None
+    shape: Token | None = None
+    device = dtype = _base = data = None
+
+    def size(self) -> Size:
+        return Size(self)
+
+    def tolist(self) -> Dimensions:
+        return Dimensions(self)
+
+
+class Size(tuple[int, ...]):
+    """torch.Size, which remembers its tensor."""
+
+    def __new__(cls, of: Token | None = None) -> Size:
+        made = super().__new__(cls, (1, 1, 1))
+        made.of = of
+        return made
+
+    of: Token | None
+
+
+class Dimensions(list[int]):
+    """What a received tensor of three numbers says."""
+
+    def __init__(self, token: Token) -> None:
+        super().__init__((1, 1, 1))
+        self.token = token
+
+
+def _empty(shape: object = None, *given: object, **named: object) -> Token:
+    made = Token()
+    if isinstance(shape, Dimensions):
+        made.shape = shape.token
+        shape.token.of = made
+    return made
+
+
+def _tensor(value: object, *given: object, **named: object) -> Any:
+    return Token(of=value.of) if isinstance(value, Size) else Fake("torch.tensor")
+
+
+class Module:
+    """A chunk of the model."""
+
+    def __init__(self, chunk: int, config: object, kind: object) -> None:
+        self.chunk, self.config, self.model_type = chunk, config, kind
+
+    def parameters(self) -> list[object]:
+        return []
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group as one of its ranks sees it."""
+
+    name: str
+    members: int = 1
+    here: int = 0
+
+    def size(self) -> int:
+        return self.members
+
+    def rank(self) -> int:
+        return self.here
+
+
+PIPELINE, WORLD = "pipeline", "world"
+COMMUNICATORS = {PIPELINE: 0, WORLD: 1}
+
+
+@dataclass(eq=False)
+class Event:
+    """What a rank does. what: compute, send, recv, wait, reduce. place: the framework's lines, innermost first."""
+
+    what: str
+    place: tuple[tuple[str, int], ...] = ()
+    label: tuple[str, int, int] | None = None  # of a compute
+    token: Token | None = None
+    peer: int = -1
+    communicator: int = 0
+    batch: int = -1
+    awaited: Event | None = None
+    stage: int = -1  # of a reduction
+
+
+class Request:
+    """What a post gives back."""
+
+    def __init__(self, rank: Rank, posts: list[Event]) -> None:
+        self.rank, self.posts = rank, posts
+
+    def wait(self) -> None:
+        self.rank.wait(self.posts)
+
+    def __getattr__(self, name: str) -> Any:
+        raise Undecided(f"Work.{name}")
+
+
+@dataclass(eq=False)
+class Rank:
+    """torch.distributed of one rank, which writes down what it is asked to do."""
+
+    folder: str
+    ranks: int
+    here: int
+    events: list[Event] = field(default_factory=list)
+    under_way: dict[Event, None] = field(default_factory=dict)
+    batches: Iterator[int] = field(default_factory=count)
+
+    def place(self) -> tuple[tuple[str, int], ...]:
+        return tuple(lines(self.folder))
+
+    def post(self, what: str, tensor: object, peer: int, group: object, batch: int = -1) -> Event:
+        token = tensor[0] if isinstance(tensor, list | tuple) else tensor
+        if not isinstance(token, Token):
+            raise Undecided(f"a tensor to {what}")
+        name = group.name if isinstance(group, Group) else PIPELINE if group is None else str(group)
+        if name not in COMMUNICATORS:
+            raise Undecided(f"the process group {name}")
+        event = Event(what, self.place(), None, token, peer, COMMUNICATORS[name], batch)
+        self.events.append(event)
+        self.under_way[event] = None
+        return event
+
+    def isend(self, tensor: object = None, dst: int = -1, group: object = None) -> Request:
+        return Request(self, [self.post("send", tensor, dst, group)])
+
+    def irecv(self, tensor: object = None, src: int = -1, group: object = None) -> Request:
+        return Request(self, [self.post("recv", tensor, src, group)])
+
+    def p2p_op(self, op: Callable[..., object], tensor: object, peer: int, group: object = None) -> Any:
+        return op.__name__[1:], tensor, peer, group, self.place()
+
+    def batch_isend_irecv(self, ops: Iterable[tuple[Any, ...]]) -> list[Request]:
+        batch = next(self.batches)
+        posts = []
+        for what, tensor, peer, group, place in ops:
+            posts.append(self.post(what, tensor, peer, group, batch))
+            posts[-1].place = place
+        return [Request(self, posts)]
+
+    def wait(self, posts: Iterable[Event]) -> None:
+        for post in posts:
+            if post in self.under_way:
+                del self.under_way[post]
+                self.events.append(Event("wait", self.place(), awaited=post))
+
+    def synchronize(self, *given: object) -> None:
+        """All that was posted is over."""
+        self.wait([*self.under_way])
+
+    def take(self, tensor: object, label: tuple[str, int, int]) -> None:
+        """A compute uses what it takes for this."""
+        if tensor is None:
+            return
+        if not isinstance(tensor, Token):
+            raise Undecided("the input of a stage")
+        if tensor.label not in (None, label):
+            raise Nonsense(f"rank {self.here} takes {_name(tensor.label)} for {_name(label)}, without a message")
+        tensor.label = label
+
+    def compute(self, label: tuple[str, int, int]) -> None:
+        self.events.append(Event("compute", self.place(), label))
+
+    def made(self, token: Token) -> None:
+        """A compute has made this."""
+
+    def finalize(self, model: Iterable[Module], *given: object, **named: object) -> None:
+        """The gradients of all chunks are complete."""
+        for module in model:
+            self.events.append(Event("reduce", self.place(), stage=module.chunk * self.ranks + self.here))
+
+
+class _Version(tuple[int, ...]):
+    """packaging.version.Version."""
+
+    def __new__(cls, text: object) -> _Version:
+        parts = str(text).split("+")[0].split(".")
+        return super().__new__(cls, [int("".join(c for c in part if c.isdigit()) or 0) for part in parts[:3]])
+
+
+@dataclass(eq=False)
+class Core:
+    """The modules of one release, loaded once."""
+
+    folder: Path
+    version: str
+    schedules: ModuleType
+    state: ModuleType
+    configuration: type
+    torch: Fake
+    faked: list[str]
+    pairs: bool
+
+    def options(self) -> dict[str, object]:
+        """What may be given, with its default: all but the sizes, which have names of their own."""
+        own = {x.name: None if x.default is MISSING else x.default for x in fields(self.configuration)}
+        return {"forward_only": False, **{name: x for name, x in own.items() if name not in SIZES}}
+
+
+SIZES = ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "pipeline_dtype")
+
+
+def record(name: str, options: Mapping[str, Any]) -> Recorded:
+    """Every rank of a schedule of the installed release."""
+    core = installed()
+    given = {key: value for key, value in options.items() if key not in ("p", "v", "m", "most")}
+    if name not in FUNCTIONS:
+        raise Unknown(f"megatron has no schedule {name}", f"it has {' and '.join(FUNCTIONS)}")
+    ranks, microbatches = needed(options, "p", "m")
+    chunks = int(options.get("v", 1))
+    if (name == "1f1b") != (chunks == 1):
+        said = "1f1b has one stage a rank, interleaved several"
+        raise Unknown(f"{said}; v is {chunks}", "give --v 2, or more, to interleaved alone")
+    if 2 * ranks * chunks * microbatches > int(options.get("most", 10**9)):
+        raise Unknown("more operations than the limit", "--max-ops raises it")
+    settings = {key: _setting(core, key, value) for key, value in given.items()}
+    rows, places, asked = [], [], set[str]()
+    for here in range(ranks):
+        rank = Rank(str(core.folder), ranks, here)
+        asked |= run(core, name, (ranks, chunks, microbatches), settings, rank)
+        found = words(rank)
+        rows.append([word for word, _ in found])
+        places.append([_place(lines) for _, lines in found])
+    return Recorded(rows, places, core.version, _notes(asked))
+
+
+@cache
+def installed() -> Core:
+    """The first release on the path, loaded once."""
+    places = (Path(entry or ".").absolute() / "megatron" / "core" for entry in (*FOLDERS, *sys.path))
+    folder = next((place for place in places if (place / "pipeline_parallel" / "schedules.py").is_file()), None)
+    if folder is None:
+        raise ImportError("no module megatron.core with a pipeline_parallel/schedules.py")
+    if not hasattr(sys, "stdlib_module_names"):
+        raise Unknown("megatron-core is executed by Python 3.10 or later")
+    return load(folder)
+
+
+def _setting(core: Core, name: str, value: object) -> object:
+    """The value of an option, as the type of its default wants it."""
+    known = core.options()
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        said = f"did you mean {near[0]}?" if near else "options are the fields of its ModelParallelConfig"
+        raise Unknown(f"megatron-core {core.version} has no option {name}", said)
+    if isinstance(known[name], bool) and value not in (0, 1):
+        raise Unknown(f"{name} is true or false, not {value}")
+    return bool(value) if isinstance(known[name], bool) else value
+
+
+@cache
+def _place(found: tuple[tuple[str, int], ...]) -> tuple[str, int] | None:
+    """The call that posted, and the line of the schedule from which that came, as one text."""
+    if not found:
+        return None
+    file, line = found[0]
+    outer = next(((outer, at) for outer, at in found if outer.endswith("schedules.py")), found[0])
+    if outer == found[0]:
+        return shown(file), line
+    return f"{shown(file)}:{line}, from {Path(outer[0]).name}", outer[1]
+
+
+def _notes(asked: set[str]) -> list[str]:
+    off = f"; options of other configurations, taken as off: {', '.join(sorted(asked))}" if asked else ""
+    return [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
+
+
+def load(folder: Path) -> Core:
+    """The pipeline code of a release."""
+    torch, distributed, packaging = Fake("torch"), Fake("torch.distributed", inert=False), Fake("packaging.version")
+    network = Fake("torch.nn")
+    torch.__version__ = TORCH  # type: ignore[attr-defined]
+    torch.distributed, torch.nn, torch.Size, torch.Tensor, torch.int = distributed, network, Size, Token, int  # type: ignore[attr-defined]
+    torch.empty, torch.tensor, network.Module = _empty, _tensor, Module  # type: ignore[attr-defined]
+    packaging.Version = _Version  # type: ignore[attr-defined]
+    distributed.ProcessGroup = Group  # type: ignore[attr-defined]
+    distributed.get_backend = lambda group=None: "nccl"  # type: ignore[attr-defined]
+    distributed.get_global_rank = lambda group, rank: rank  # type: ignore[attr-defined]
+    distributed.is_initialized = distributed.is_available = lambda: True  # type: ignore[attr-defined]
+    distributed.get_process_group_ranks = lambda group: [*range(group.size())]  # type: ignore[attr-defined]
+    made = {"torch": torch, "torch.distributed": distributed, "torch.nn": network, "packaging.version": packaging}
+    files = {f"megatron.core.{name}": folder / f"{name.replace('.', '/')}.py" for name in REAL}
+    with Finder({name: path for name, path in files.items() if path.is_file()}, made, SILENT) as finder:
+        schedules, state, configuration = (
+            import_module(f"megatron.core.{name}")
+            for name in ("pipeline_parallel.schedules", "parallel_state", "model_parallel_config")
+        )
+    return Core(
+        folder,
+        _release(folder),
+        schedules,
+        state,
+        configuration.ModelParallelConfig,
+        torch,
+        finder.faked,
+        _gives_pairs(schedules),
+    )
+
+
+def _release(folder: Path) -> str:
+    about: dict[str, object] = {}
+    exec((folder / "package_info.py").read_text(encoding="utf-8"), about)
+    return str(about["__version__"])
+
+
+def _gives_pairs(schedules: ModuleType) -> bool:
+    """Whether forward_step returns a number of tokens too."""
+    tree = ast.parse(inspect.getsource(schedules.forward_step))
+    return any(isinstance(x, ast.Return) and isinstance(x.value, ast.Tuple) for x in ast.walk(tree))
+
+
+def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
+    """One rank of the real function; returns the options of other configurations that it read, all taken as off."""
+    ranks, chunks, microbatches = sizes
+    _enter(core, rank, chunks if name == "interleaved" else None)
+    asked: set[str] = set()
+
+    class Configuration(core.configuration):  # type: ignore[name-defined, misc]
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            asked.add(name)
+            return False
+
+    given = {
+        "pipeline_model_parallel_size": ranks,
+        "virtual_pipeline_model_parallel_size": chunks if name == "interleaved" else None,
+        "pipeline_dtype": 1,
+        **{key: value for key, value in options.items() if key != "forward_only"},
+    }
+    config = Configuration(**given)
+    config.hidden_size = 1
+    config.finalize_model_grads_func = rank.finalize
+    kind = getattr(core.schedules.ModelType, "encoder_or_decoder", None)
+    models = [Module(chunk, config, kind) for chunk in range(chunks)]
+    function = getattr(core.schedules, FUNCTIONS[name])
+    kept = core.schedules.forward_step, core.schedules.backward_step
+    core.schedules.forward_step = _forward(core, rank)  # type: ignore[attr-defined]
+    core.schedules.backward_step = _backward(core, rank)  # type: ignore[attr-defined]
+    try:
+        function(
+            forward_step_func=None,
+            data_iterator=[None] * chunks if name == "interleaved" else None,
+            model=models if name == "interleaved" else models[0],
+            num_microbatches=microbatches,
+            seq_length=1,
+            micro_batch_size=1,
+            forward_only=bool(options.get("forward_only", False)),
+        )
+    finally:
+        core.schedules.forward_step, core.schedules.backward_step = kept  # type: ignore[attr-defined]
+    return asked
+
+
+def _enter(core: Core, rank: Rank, chunks: int | None) -> None:
+    """torch.distributed and parallel_state are those of this rank; groups other than the pipeline's have one rank."""
+    distributed, state = core.torch.distributed, core.state
+    world, pipeline = Group(WORLD, rank.ranks, rank.here), Group(PIPELINE, rank.ranks, rank.here)
+    distributed.group = SimpleNamespace(WORLD=world)
+    distributed.isend, distributed.irecv = rank.isend, rank.irecv
+    distributed.P2POp, distributed.batch_isend_irecv = rank.p2p_op, rank.batch_isend_irecv
+    distributed.get_world_size = lambda group=None: (group or world).size()
+    distributed.get_rank = lambda group=None: (group or world).rank()
+    core.torch.cuda.synchronize = rank.synchronize
+    for name, value in vars(state).items():
+        if "_GROUP" in name and name.isupper() and (value is None or isinstance(value, Group)):
+            setattr(state, name, Group(name))
+    for name, value in {
+        "_PIPELINE_MODEL_PARALLEL_GROUP": pipeline,
+        "_PIPELINE_GLOBAL_RANKS": [*range(rank.ranks)],
+        "_MODEL_PARALLEL_GROUP": Group("model", rank.ranks, rank.here),
+        "_PIPELINE_MODEL_PARALLEL_DECODER_START": None,
+        "_PIPELINE_MODEL_PARALLEL_SPLIT_RANK": None,
+        "_VIRTUAL_PIPELINE_MODEL_PARALLEL_WORLD_SIZE": chunks,
+        "_VIRTUAL_PIPELINE_MODEL_PARALLEL_RANK": None if chunks is None else 0,
+    }.items():
+        setattr(state, name, value)
+
+
+def _forward(core: Core, rank: Rank) -> Callable[..., Any]:
+    signature, latest = inspect.signature(core.schedules.forward_step), dict[int, int]()
+
+    def forward_step(*given: Any, **named: Any) -> Any:
+        bound = signature.bind(*given, **named).arguments
+        chunk = bound["model"].chunk
+        latest[chunk] = microbatch = bound.get("current_microbatch", latest.get(chunk, -1) + 1)
+        stage = chunk * rank.ranks + rank.here
+        rank.take(_one(bound["input_tensor"]), ("F", stage - 1, microbatch))
+        rank.compute(("F", stage, microbatch))
+        made = Token(("F", stage, microbatch))
+        rank.made(made)
+        output = [made] if isinstance(bound["input_tensor"], list) else made
+        return (output, Fake("num_tokens")) if core.pairs else output
+
+    return forward_step
+
+
+def _backward(core: Core, rank: Rank) -> Callable[..., Any]:
+    signature = inspect.signature(core.schedules.backward_step)
+
+    def backward_step(*given: Any, **named: Any) -> Any:
+        bound = signature.bind(*given, **named).arguments
+        _, stage, microbatch = _one(bound["output_tensor"]).label
+        rank.take(_one(bound["output_tensor_grad"]), ("B", stage + 1, microbatch))
+        rank.compute(("B", stage, microbatch))
+        made = None  # the first stage makes no gradient for another
+        if _one(bound["input_tensor"]) is not None:
+            made = Token(("B", stage, microbatch))
+            rank.made(made)
+        return [made] if isinstance(bound["input_tensor"], list) else made
+
+    return backward_step
+
+
+def _one(tensor: Any) -> Any:
+    return tensor[0] if isinstance(tensor, list | tuple) else tensor
+
+
+# The words of a rank
+
+
+def words(rank: Rank) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+    """A word an event, in the order notation, with its place. What is received is waited for by what uses it."""
+    found: list[tuple[str, tuple[tuple[str, int], ...]]] = []
+    batch = -1
+    for event in rank.events:
+        inside = event.batch
+        if inside != batch:
+            found += [(")", ())] * (batch >= 0) + [("(", ())] * (inside >= 0)
+            batch = inside
+        if word := _word(rank, event):
+            found.append((word, event.place))
+    return found + [(")", ())] * (batch >= 0)
+
+
+def _word(rank: Rank, event: Event) -> str | None:
+    if event.what == "compute":
+        return _name(event.label)
+    if event.what == "reduce":
+        return f"reduce:{event.stage}"
+    if event.awaited is not None:
+        awaited = event.awaited
+        return None if _shape(awaited) or awaited.what == "recv" else f"wait:{_message(rank, awaited)}"
+    arrow, at = ">" if event.what == "send" else "<", f"@{event.communicator}" if event.communicator else ""
+    return f"{event.what}{_shape(event)}:{_message(rank, event)}{arrow}{event.peer}{at}"
+
+
+def _shape(event: Event) -> str:
+    return "" if event.token is None or event.token.of is None else "shape"
+
+
+def _message(rank: Rank, event: Event) -> str:
+    token = event.token
+    label = None if token is None else (token.of or token).label
+    if label is None:
+        raise Nonsense(f"rank {rank.here} posts a {event.what} that nothing uses, at {_place(event.place)}")
+    return _name(label)
+
+
+def _name(label: tuple[str, int, int] | None) -> str:
+    assert label is not None
+    kind, stage, microbatch = label
+    return f"{kind}{stage}.{microbatch}"
