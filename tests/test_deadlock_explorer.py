@@ -73,7 +73,7 @@ def random_cases(first: int, last: int) -> Iterator[Program]:
     return (random_program(random.Random(seed)) for seed in range(first, last))
 
 
-@pytest.mark.parametrize("first", range(0, deep(1000), CHUNK))
+@pytest.mark.parametrize("first", range(0, deep(750), CHUNK))
 def test_the_static_stops_and_capacity_are_those_of_all_interleavings(first: int) -> None:
     """In every model the program is confluent, each rank stops where the analysis says, and the capacity is least."""
     for case in random_cases(first, first + CHUNK):
@@ -162,7 +162,7 @@ LARGER: dict[str, Callable[[], Iterator[Program]]] = {
 def test_every_program_of_a_small_shape(shape: str) -> None:
     """All programs of the shape, or of a large one every so many; `--exhaustive` leaves none out."""
     cases = list(SHAPES[shape]())
-    for case in cases[:: 1 + len(cases) // deep(500)]:
+    for case in cases[:: 1 + len(cases) // deep(350)]:
         assert not differences(case), told(case)
 
 

@@ -20,7 +20,7 @@ from tests.makers.instances import linear, problem_of_case
 from tests.oracles.walk import Case, least, random_case
 
 TOP = Path(__file__).resolve().parent.parent
-CASES = [random_case(seed) for seed in range(deep(60))]
+CASES = [random_case(seed) for seed in range(deep(36))]
 """Among them, of each kind some: two routes, zero costs, every release rule, no schedule at all."""
 
 

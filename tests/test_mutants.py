@@ -43,7 +43,7 @@ from tests.oracles import simulate, symbolic
 
 ORDERS = Path(__file__).parent / "orders"
 HARMLESS = {"PS302", "PS303", "PS307", "PS309", "PS405", "PS602"}
-CASES, CHUNK = deep(1250), 250
+CASES, CHUNK = deep(750), 250
 
 
 def built_in(name: str, **sizes: int) -> Callable[[], Schedule | Program]:
