@@ -197,7 +197,7 @@ def _framework(
     assert isinstance(made, Loaded)
     own = {"p": made.schedule.ranks, "m": made.schedule.microbatches, **parameters}
     named = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
-    return replace(made, schedule=named, torch_version=version, notes=answer.notes)
+    return replace(made, schedule=named, torch_version=given.get("torch_version"), notes=answer.notes)
 
 
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:

@@ -1,5 +1,6 @@
 """FRAMEWORKS: where a schedule comes from that no file holds, a row each: ``FRAMEWORK:NAME``, with options by ``-D``.
 
+    torch:Interleaved1F1B       a schedule class of the installed torch
     python:module:function      anybody's function, from the current folder or a package
     megatron:interleaved        Megatron-core's own pipeline code, on tokens
 
@@ -21,8 +22,7 @@ class Framework:
 
     title: what is executed. package: what must be installed, empty where nothing need be. recorder: our module that
     runs it. tried: the versions that it was tried with, as the beginnings of their numbers. names: what stands after
-    the colon. options: what ``-D`` takes, besides p, v and m, and what each means; where there are none, its recorder
-    knows them.
+    the colon. options: what ``-D`` takes, besides p, v and m, and what each means. open: its recorder knows of more.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Framework:
     tried: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    open: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,11 +53,37 @@ def call(target: str) -> Call | None:
 
 _ROWS = (
     Framework(
+        "torch",
+        "a schedule class of torch.distributed.pipelining: the program that it runs",
+        "torch",
+        "torch_schedule",
+        ("2.10", "2.11", "2.12", "2.13", "2.14", "2.15"),
+        (
+            "GPipe",
+            "1F1B",
+            "LoopedBFS",
+            "Interleaved1F1B",
+            "InterleavedZeroBubble",
+            "ZBVZeroBubble",
+            "DualPipeV",
+        ),
+        {
+            "lowered": "false: its computes alone, without messages",
+            "defer_pp_recv": "true: receives are posted late (2.13 on)",
+            "max_active_stages": "stages gathered at once under FSDP (2.15)",
+            "unshard_lookahead": "full or auto (2.15)",
+            "defer_reduce_grad_wait": "true: reductions are waited for late (2.15)",
+            "max_outstanding_sends": "sends under way at once (2.15)",
+        },
+        open=True,
+    ),
+    Framework(
         "python",
         "a function that gives rows of cells or words, a dict from rank to actions, or yields them",
         "",
         "python_function",
         names=("module:function", "path/to/file.py:function"),
+        open=True,
     ),
     Framework(
         "megatron",

@@ -48,7 +48,7 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
             nothing that is an order, PS854 it did what is fenced off, PS855 a name or an option that it does not have.
     """
     row, name = call.framework, call.text.partition(":")[2]
-    strangers = [key for key in options if row.options and key not in (*row.options, "p", "v", "m", "most")]
+    strangers = [key for key in options if not row.open and key not in (*row.options, "p", "v", "m", "most")]
     if strangers:
         known = "; ".join(f"-D {key}: {said}" for key, said in row.options.items())
         raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known)
