@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
-from pipesched.analysis.holdings import changes
+from pipesched.analysis.holdings import of_size_1
 from pipesched.analysis.permutations import worst_makespan, worst_peaks
 from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
@@ -206,14 +206,15 @@ class Examination:
         names = tuple(unit.lists)
         if schedule.slices > 1:
             return Permuted(names, "the slices of a sequence keep their order")
-        if makes(schedule.op, Result.RECOMPUTED).any():
-            return Permuted(names, "forwards are run again")
+        again = makes(schedule.op, Result.RECOMPUTED).any()
+        if again and made.costs.kept(schedule.stages, schedule.microbatches).most:
+            return Permuted(names, "forwards that are run again keep K")
         if not _own_entries_alone(unit):
             return Permuted(names, "costs of a microbatch depend on entries of others")
-        sizes, (keeping, passing) = made.memory.sizes, changes(schedule, made.release)
+        sizes = made.memory.sizes
         wide = np.broadcast_to(sizes.whole, (schedule.stages, schedule.microbatches))
         longest = worst_makespan(schedule, made.dependencies, made.timeline, made.ticks)
-        fullest = worst_peaks(schedule, keeping, passing, wide)
+        fullest = worst_peaks(schedule, *of_size_1(schedule, made.release), wide)
         rank = max(range(schedule.ranks), key=lambda r: (fullest[r].value, -r))
         most = replace(fullest[rank], bound=max(one.bound for one in fullest))
         return Permuted(

@@ -90,12 +90,13 @@ def test_the_worst_of_all_permutations(seed: int, monkeypatch: pytest.MonkeyPatc
     assert found.exact and found.value == high
     assert worst.makespan(orders, schedule.stages, costs, found.entries) == high
     change = np.array([[CHANGE.get(op.name, 0)] * schedule.stages for op in COMPUTES])
-    full = worst_peaks(schedule, change, np.zeros_like(change), np.array(costs["M"]))
+    stays = change[schedule.op, schedule.stage]
+    full = worst_peaks(schedule, stays, np.zeros_like(stays), np.array(costs["M"]))
     assert [one.value for one in full] == held and all(one.exact for one in full)
     for rank, one in enumerate(full):
         assert worst.peaks(orders, CHANGE, costs, one.entries)[rank] == one.value
     monkeypatch.setattr(permutations, "LOOKED", 0)
-    for rank, one in enumerate(worst_peaks(schedule, change, np.zeros_like(change), np.array(costs["M"]))):
+    for rank, one in enumerate(worst_peaks(schedule, stays, np.zeros_like(stays), np.array(costs["M"]))):
         assert one.value <= held[rank] <= one.bound
         assert worst.peaks(orders, CHANGE, costs, one.entries)[rank] == one.value
     assert worst_of(schedule, costs).bound >= high
@@ -182,7 +183,7 @@ def test_verify_gives_the_worst_of_a_list(seed: int) -> None:
 @pytest.mark.parametrize(
     ("line", "program", "why"),
     [
-        ("", "repeat m { F } repeat m { R B }", "forwards are run again"),
+        ("costs K = 1", "repeat m { F } repeat m { R B }", "forwards that are run again keep K"),
         ("slices 2", "repeat m { F } repeat m { B }", "the slices of a sequence keep their order"),
     ],
 )
@@ -195,6 +196,38 @@ def test_what_is_not_permuted_says_why(line: str, program: str, why: str) -> Non
     value = json.loads(json.dumps(report.to_json()))
     VALIDATOR.validate(value)
     assert value["permuted"] == {"lists": ["length"], "not_judged": why, "makespan": None, "peak": None}
+
+
+AGAIN = (
+    "repeat m { F } repeat m { R B }",
+    "let w = min(p - 1 - r, m) repeat w { F } repeat m - w { F R I } repeat w { R I W } drain W",
+    "let w = min(p - 1 - r, m) repeat w { F } repeat m - w { F if r == 0 { R } B } repeat w { if r == 0 { R } B }",
+    "F R F F repeat m - 3 { R F } R R B B B repeat m - 3 { B }",
+)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_forwards_that_are_run_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst makespan and peak as played by hand, where some forwards keep nothing until their R."""
+    rng, p, m = random.Random(seed), 1 + seed % 3, 4 + seed % 2
+    length = [rng.randrange(1, 9) for _ in range(m)]
+    text = f"""schedule again(p, m, length[m])
+    stage s in 0 .. p on rank s
+    costs F[s, i] = 2 * length[i], R[s, i] = 2 * length[i] + s, B[s, i] = 4 * length[i], M[s, i] = length[i]
+    rank r {{ {AGAIN[seed % len(AGAIN)]} }}"""
+    report = pipesched.verify(Source("again.ps", text), p=p, m=m, length=length)
+    assert report.ok and report.subject is not None and report.permuted is not None
+    rows = {"F": (2, 0), "R": (2, 1), "B": (4, 0), "I": (2, 0), "W": (2, 0), "C": (0, 0), "M": (1, 0)}
+    costs = {key: [[a * x + b * s for x in length] for s in range(p)] for key, (a, b) in rows.items()}
+    high, held = worst.worst(
+        orders_of(report.subject.schedule), p, m, costs, {"F": 1, "B": -1, "W": -1, "I": 0, "R": 0}
+    )
+    makespan, peak = report.permuted.makespan, report.permuted.peak
+    assert makespan is not None and peak is not None and makespan.exact and peak.exact
+    assert (makespan.value, peak.value) == (high, max(held))
+    monkeypatch.setattr(permutations, "LOOKED", 0)
+    bound = pipesched.verify(Source("again.ps", text), p=p, m=m, length=length).permuted
+    assert bound is not None and bound.peak is not None and bound.peak.value <= max(held) <= bound.peak.bound
 
 
 @pytest.mark.parametrize("forward", ["length[(i + 1) % m]", "length[i] + i", "if length[0] > 2 then length[i] else 1"])

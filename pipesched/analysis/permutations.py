@@ -359,16 +359,17 @@ def _arrangements(counts: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def worst_peaks(schedule: Schedule, keeping: Ints, passing: Ints, sizes: Ints) -> tuple[Worst, ...]:
-    """The most that each rank can hold. keeping, passing: `holdings.changes`; sizes: by stage and entry."""
+    """The most that each rank can hold. keeping, passing: `holdings.of_size_1`; sizes: by stage and entry."""
     long = len(schedule) * schedule.microbatches > LOOKED
     found = []
     for low, high in pairwise(schedule.start.tolist()):
-        op, stage = schedule.op[low:high], schedule.stage[low:high]
-        stages, row = np.unique(stage, return_inverse=True)
-        columns = np.stack((row, schedule.microbatch[low:high], keeping[op, stage], passing[op, stage]), axis=1)
+        stages, row = np.unique(schedule.stage[low:high], return_inverse=True)
+        columns = np.stack((row, schedule.microbatch[low:high], keeping[low:high], passing[low:high]), axis=1)
         if long and high > low:
-            most = np.maximum(keeping, 0).sum(axis=0) + passing.max(axis=0)
-            found.append(_at_the_fullest(columns, most[stages], sizes[stages]))
+            most = np.zeros((2, len(stages)), dtype=np.int64)
+            for part, column in zip(most, columns.T[2:], strict=True):
+                np.maximum.at(part, row, column)
+            found.append(_at_the_fullest(columns, most.sum(axis=0), sizes[stages]))
             continue
         held = _held(columns.tolist(), np.zeros((len(stages), sizes.shape[1]), dtype=np.int64))
         found.append(_fullest(held, sizes[stages]))

@@ -110,6 +110,8 @@ def _wanted(x: Compute, stages: int) -> list[tuple[str, int]]:
             return [("F", x.stage - 1)] if x.stage else []
         case Op.W:
             return [("I", x.stage)]
+        case Op.R:
+            return []  # an F of its own rank, which stands before it
         case _ if x.stage == stages - 1:
             return [("F", x.stage)]
         case _:

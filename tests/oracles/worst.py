@@ -46,13 +46,18 @@ def duration(slot: list[Compute], costs: Table, entries: Sequence[int]) -> int:
 
 
 def peaks(orders: list[list[Compute]], change: Mapping[str, int], costs: Table, entries: Sequence[int]) -> list[int]:
-    """The most that each rank holds. change: by kind, of size 1."""
+    """The most that each rank holds. change: by kind, of size 1. What an F holds goes with it, until its R if any."""
     found = []
     for order in orders:
         held = most = 0
+        again = {(x.stage, x.microbatch) for x in order if x.op.name == "R"}
         for x in order:
-            held += change[x.op.name] * costs["M"][x.stage][entries[x.microbatch]]
+            kind = "F" if x.op.name == "R" else x.op.name
+            size = change[kind] * costs["M"][x.stage][entries[x.microbatch]]
+            held += size
             most = max(most, held)
+            if x.op.name == "F" and (x.stage, x.microbatch) in again:
+                held -= size
         found.append(most)
     return found
 
