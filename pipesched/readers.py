@@ -206,10 +206,12 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     A torch CSV has a B of every stage: where no I is wanted, it is nothing.
 
     Raises:
-        PipeschedError: PS225, a file that says itself which are frozen, or one of torch with its messages; PS803, a
+        PipeschedError: PS225, a file that says itself that others are, or one of torch with its messages; PS803, a
             stage that is not there.
     """
     schedule, program = loaded.schedule, loaded.program
+    if schedule.placement.frozen == stages:
+        return loaded
     if loaded.unit is not None or schedule.placement.frozen:
         known = loaded.unit is not None
         help = "write `frozen s in low .. high` behind its `stage` lines" if known else "leave out `--frozen`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import json
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -194,6 +195,13 @@ def test_costs_can_be_objects() -> None:
     assert pipesched.verify("1f1b", p=3, costs=Costs({"F": Fraction(1, 3)})) == pipesched.verify(
         "1f1b", p=3, costs="F=1/3"
     )
+
+
+def test_a_program_in_memory_keeps_the_names_of_its_routes() -> None:
+    """Those of the stream that it was read from, whatever it is given to."""
+    schedule = pipesched.load(Source("s.json", pipesched.emit("dualpipe", p=2, m=4)))
+    for one in (schedule, schedule.program):
+        assert [route["name"] for route in json.loads(pipesched.emit(one))["placement"]] == ["down", "up"]
 
 
 @pytest.mark.parametrize(

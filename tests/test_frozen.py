@@ -186,6 +186,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
         ("x.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", (0,), Code.USAGE),
         ("x.ps", "schedule f(p, m) stage 0 on rank 0 rank 0 { F B }", (0,), Code.USAGE),
         ("x.json", asset("emit", "v2", "frozen_p3_m2.json").read_text("utf-8"), (1,), Code.USAGE),
+        ("x.json", asset("emit", "v2", "frozen_p3_m2.json").read_text("utf-8"), (0,), None),
         ("x.txt", "rank 0: F0.0\nrank 1: F1.0 B1.0\n", (0,), None),
         ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (0,), Code.FROZEN),
         ("x.txt", "rank 0: F0.0 B0.0\nrank 1: F1.0 B1.0\n", (1,), None),

@@ -80,7 +80,7 @@ _TORCH = (
     Option("torch_version", values.version, f"Rules for a torch CSV [default: {DEFAULT}].", f"{OLDEST}..{NEWEST}"),
     Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
-    Option("frozen", values.stages, "Stages of a CSV or an order that are not trained; both ends.", "S|A,B|A..B"),
+    Option("frozen", values.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
 )
 _FRAMEWORK = (
     Option("framework_path", text, "Where a framework is installed: a folder of packages, an environment.", "DIR"),

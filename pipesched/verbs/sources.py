@@ -106,7 +106,7 @@ def _unpacked(path: str) -> Source:
 def _written(target: Schedule | Program, *, computes: bool) -> Source:
     """A schedule is written down, operation for operation, or with its messages.
 
-    An order names no frozen stages, readers and slices: a program with such is written as a stream.
+    An order names no routes, frozen stages, readers and slices: a program with such is written as a stream.
     """
     from pipesched.formats import order_write, stream_write
     from pipesched.language import writer
@@ -114,7 +114,7 @@ def _written(target: Schedule | Program, *, computes: bool) -> Source:
     program = target if isinstance(target, Program) else target.program
     if program is not None and not computes:
         placement = program.placement
-        if placement.frozen or placement.slices > 1 or not placement.chain:
+        if any(placement.route_names) or placement.frozen or placement.slices > 1 or not placement.chain:
             sizes = whole(target.parameters if isinstance(target, Schedule) else {})
             return Source(f"{target.name}.json", "".join(stream_write.pieces(program, sizes)))
         return Source(f"{target.name}.txt", order_write.write_program(program))
