@@ -322,6 +322,7 @@ def optimize(
     time_limit: float = 60.0,
     engine: str = "auto",
     portfolio: bool = True,
+    certify: bool = False,
     proof: str | None = None,
     seed: int = 0,
     progress: Callable[[State], None] | None = None,

@@ -2,7 +2,8 @@
 
     schedule      complete, every input before its use, within the caps, and its objective is the one that is said
     bound         holds, by facts derived from placement, costs, caps and release rule      `optimum_bound`, `_meetings`
-    refuted       what nothing reaches: by a programme over each rank's counts, run here    `optimum_ranks`
+    refuted       what nothing reaches: by a proof from clauses that are written here       `optimum_lrat`, `_clauses`
+                  or by a programme over each rank's counts, run here                       `optimum_ranks`
                   else an engine's word, about these terms, that a quick try cannot belie   `optimum_rival`
     every         for every m: a part that repeats, and a bound that grows with it          `optimum_every`
 
@@ -20,9 +21,12 @@ this kind of backward.
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import sha256
 
 from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle
@@ -38,6 +42,7 @@ from pipesched.check.optimum_case import (
 )
 from pipesched.check.optimum_certificate import Entries, Unreadable, same
 from pipesched.check.optimum_every import Every, every_fault
+from pipesched.check.optimum_lrat import proof, unpacked, unproved
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_ranks import refutes
 from pipesched.check.optimum_rival import rival
@@ -54,9 +59,13 @@ NOT_JUDGED = ("found_by", "given", "known", "notes", "reason", "seed")
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
 _SHOWN = 120  # characters of a value
+_NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # of a file beside the answer
 
 At = Callable[[int], Schedule]
 """The schedule for another number of microbatches."""
+
+Beside = Callable[[str], bytes]
+"""What a file holds that lies beside the answer; OSError if it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +77,19 @@ class Judgement:
     spent: Idle | None = None
 
 
-def judge(schedule: Schedule, terms: Terms, certificate: Mapping[str, object], at: At | None = None) -> Judgement:
+def judge(
+    schedule: Schedule,
+    terms: Terms,
+    certificate: Mapping[str, object],
+    at: At | None = None,
+    beside: Beside | None = None,
+) -> Judgement:
     """PS710, what the certificate says does not hold; PS711, its verdict does not follow; PS713, there is a better
-    schedule; PS715, it is not for every m; and all that is wrong with the schedule itself. at: needed for every m.
+    schedule; PS715, it is not for every m; and all that is wrong with the schedule itself. at: needed for every m;
+    beside: for a proof in a file of its own.
     """
     try:
-        case = _Certified(schedule, terms, certificate)
+        case = _Certified(schedule, terms, certificate, beside)
         if case.wrong:
             return Judgement(tuple(case.wrong))
         verdict = case.verdict(at)
@@ -123,8 +139,11 @@ def _different(verdict: Verdict, entries: Entries) -> Iterator[Diagnostic]:
 class _Certified(Case):
     """A schedule, and what its certificate says of it."""
 
-    def __init__(self, schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -> None:
+    def __init__(
+        self, schedule: Schedule, terms: Terms, certificate: Mapping[str, object], beside: Beside | None
+    ) -> None:
         super().__init__(schedule, terms)
+        self.beside = beside
         self.entries = Entries(certificate, self.ticks.scale)
 
     def verdict(self, at: At | None) -> Verdict:
@@ -173,12 +192,15 @@ class _Certified(Case):
         """What is out of reach by a programme over counts, or by an engine's word."""
         if "refuted" not in self.entries:
             return formula
-        refuted = self.entries.part("refuted").only("value", "engine", "ranks", "terms")
+        refuted = self.entries.part("refuted").only("value", "engine", "ranks", "terms", "proof")
         engine, bound, scale = refuted.text("engine"), refuted.ticks("value"), self.ticks.scale
         require(self._about(refuted))
         lower = Fraction((bound // self.tick + 1) * self.tick, scale)
         if lower <= formula.lower:
             return formula
+        if "proof" in refuted:
+            why = self._proof(refuted.part("proof"), bound)
+            return Verdict(formula.objective, self.value, lower, why, "a proof")
         alone = f", on rank {refuted.wholes('ranks')[0]} alone" if "ranks" in refuted else ""
         if refutes(self.facts, bound, span=self.span):
             why = f"within {shown(Fraction(bound, scale))} some rank has no time for its work, taking ranks one by one"
@@ -186,6 +208,32 @@ class _Certified(Case):
         self._belied(engine, bound)
         why = f"{engine_name(engine)} refuted {shown(Fraction(bound, scale))}{alone}, which nobody checked"
         return Verdict(formula.objective, self.value, lower, why, engine_name(engine), word=engine)
+
+    def _proof(self, given: Entries, bound: int) -> str:
+        """What is shown by a proof that is followed here."""
+        given.only("lrat") if "lrat" in given else given.only("file", "sha256")
+        try:
+            steps = proof(unpacked(self._packed(given)))
+        except OSError:
+            raise Unreadable(f"its proof is in {given.text('file')}, which cannot be read beside it") from None
+        except ValueError:
+            raise Unreadable("its proof is no text of LRAT that is packed by xz, or too long") from None
+        require(unproved(steps, self.facts, bound, span=self.span))
+        within = shown(Fraction(bound, self.ticks.scale))
+        return (
+            f"within {within} the rules of a schedule contradict each other: {len(steps):,} steps, followed one by one"
+        )
+
+    def _packed(self, given: Entries) -> bytes:
+        if "lrat" in given:
+            return b64decode(given.text("lrat"), validate=True)
+        name = given.text("file")
+        if self.beside is None or not _NAME.fullmatch(name):
+            raise Unreadable(f"its proof is in another file, {name[:40]!r}, and there is none")
+        packed = self.beside(name)
+        if sha256(packed).hexdigest() != given.text("sha256"):
+            raise Unreadable(f"its proof is not what is in {name}")
+        return packed
 
     def _about(self, refuted: Entries) -> str:
         """That a refutation is a known engine's, about these terms, and no contradiction to the schedule."""

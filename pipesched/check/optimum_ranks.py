@@ -16,11 +16,11 @@ their I have ended. Budgeted in steps of the programme, so the answer is the sam
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from pipesched.check.optimum_paths import UNKNOWN, Facts, Line, heads, tails
+from pipesched.check.optimum_paths import UNKNOWN, Facts, Line
+from pipesched.check.optimum_windows import Windows
 from pipesched.model.ops import Op
 
 STEPS = 500_000
@@ -46,12 +46,12 @@ def refutes(facts: Facts, bound: int, *, span: bool, steps: int = STEPS) -> bool
     if span:
         frames = [*((rank, [rank]) for rank in ranks), *((rank, ranks) for rank in ranks)]
     try:
-        return any(_refuted(_Windows(facts, bound, frame), asked, left) for frame, asked in frames)
+        return any(_refuted(Windows(facts, bound, frame), asked, left) for frame, asked in frames)
     except _OutOfStepsError:
         return False
 
 
-def _refuted(windows: _Windows, ranks: Sequence[int], left: list[int]) -> bool:
+def _refuted(windows: Windows, ranks: Sequence[int], left: list[int]) -> bool:
     """Rounds over the ranks, until nothing moves; left: steps, counted down."""
     moved = True
     while moved:
@@ -65,67 +65,7 @@ def _refuted(windows: _Windows, ranks: Sequence[int], left: list[int]) -> bool:
     return False
 
 
-class _Windows:
-    """When every operation can start. like: of a rank whose W are alike the line that stands for all of them."""
-
-    def __init__(self, facts: Facts, bound: int, frame: int | None) -> None:
-        self.facts, self.length, self.rank = facts, dict(facts.length), dict(facts.rank)
-        self.work, self.gains = dict(facts.work), dict(facts.gains)
-        self.low, late = {line: values[:] for line, values in heads(facts, frame).items()}, tails(facts, frame)
-        self.high = {line: [bound - x - facts.work[line] for x in late[line]] for line in late}
-        self.inputs: dict[Line, list[Line]] = {}
-        for rank in range(len(facts.cap)):
-            weights = [line for line in facts.on(rank) if line.op == Op.W]
-            if len(weights) > 1 and len({(facts.work[line], facts.gains[line]) for line in weights}) == 1:
-                self._merge(Line(Op.W, -1, rank), weights)
-        self.arcs = [arc for arc in facts.arcs if arc[0] in self.rank and arc[1] in self.rank]
-        self.arcs += [(line, line, 1, 0) for line in self.inputs]
-        self.order = list(self.rank)
-
-    def _merge(self, all_of_them: Line, weights: list[Line]) -> None:
-        """The n-th start of all is not before the n-th least of what each can start at, and likewise at the end."""
-        for table in (self.low, self.high):
-            table[all_of_them] = sorted(x for line in weights for x in table.pop(line))
-        self.length[all_of_them] = sum(self.length.pop(line) for line in weights)
-        for facts in (self.rank, self.work, self.gains):
-            facts[all_of_them] = [facts.pop(line) for line in weights][-1]
-        self.inputs[all_of_them] = [Line(Op.I, line.route, line.stage) for line in weights]
-
-    def possible(self) -> bool:
-        return all(low <= high for line in self.low for low, high in zip(self.low[line], self.high[line], strict=True))
-
-    def of(self, rank: int) -> list[tuple[list[int], list[int]]]:
-        return [(self.low[line][:], self.high[line][:]) for line in self.order if self.rank[line] == rank]
-
-    def spread(self) -> int:
-        """Each time window narrows those before and after it; how many there are."""
-        into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
-        for before, after, offset, message in self.arcs:
-            into[after].append((before, offset, self.work[before] + message))
-        turns = [(line, i) for i in range(max(self.length.values(), default=0)) for line in self.order]
-        turns = [(line, i) for line, i in turns if i < self.length[line]]
-        for line, i in turns:
-            for before, offset, delay in into[line]:
-                if offset <= i:
-                    self.low[line][i] = max(self.low[line][i], self.low[before][i - offset] + delay)
-        for line, i in reversed(turns):
-            for before, offset, delay in into[line]:
-                if offset <= i:
-                    self.high[before][i - offset] = min(self.high[before][i - offset], self.high[line][i] - delay)
-        for line, inputs in self.inputs.items():
-            self._spread_merged(line, inputs)
-        return len(turns)
-
-    def _spread_merged(self, line: Line, inputs: list[Line]) -> None:
-        """When I number i of a line starts, its own W and those of the later ones are to come: as many of all."""
-        ends = sorted(x + self.work[one] for one in inputs for x in self.low[one])
-        self.low[line] = [max(x, end) for x, end in zip(self.low[line], ends, strict=True)]
-        for one in inputs:
-            last = self.high[line][-self.length[one] :]
-            self.high[one] = [min(x, y - self.work[one]) for x, y in zip(self.high[one], last, strict=True)]
-
-
-def _programme(windows: _Windows, rank: int, left: list[int]) -> bool:
+def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
     """Whether the rank has an order; its windows become what its orders leave."""
     mine = [line for line in windows.order if windows.rank[line] == rank]
     work, gains = [windows.work[line] for line in mine], [windows.gains[line] for line in mine]
@@ -156,7 +96,7 @@ def _programme(windows: _Windows, rank: int, left: list[int]) -> bool:
     return _narrowed(low, high, work, layer, steps)
 
 
-def _waits(windows: _Windows, mine: list[Line], line: Line) -> list[int]:
+def _waits(windows: Windows, mine: list[Line], line: Line) -> list[int]:
     """Sequences of the same rank of which more must have begun: the one before in the chain, or the I of a W."""
     if line in windows.inputs:
         return [mine.index(one) for one in windows.inputs[line]]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipesched import render
+from pipesched import files, render
 from pipesched.cli import flags
 from pipesched.cli.progress import Ticker
 from pipesched.cli.terminal import Output, dumps, replace_file, writable
@@ -77,6 +78,9 @@ def _sizes(given: dict[str, Any]) -> dict[str, Value]:
 def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
     """The verdict, and the schedule: in the file of -o, else below the verdict if it is short."""
     path, out.path = given["output"], None
+    if answer.beside is not None:
+        name, packed = answer.beside
+        files.replace(os.path.join(os.path.dirname("" if path in (None, "-") else path), name), [packed])
     if path and path != "-" and answer.source:
         replace_file(path, answer.source)
     if out.format == "json":

@@ -21,13 +21,15 @@ from pipesched.optimizer.repeat.periodic import Periodic
 from pipesched.optimizer.search.state import State
 
 
-def certificate(instance: Instance, state: State, repeated: Periodic | None = None) -> dict[str, object]:
-    """What is known of a schedule that was found. repeated: what makes it one for every m."""
+def certificate(
+    instance: Instance, state: State, repeated: Periodic | None = None, proof: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """What is known of a schedule that was found. repeated: what makes it one for every m; proof: of a refutation."""
     refuted = state.refuted
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
     assert state.value is not None
     every = None if repeated is None else _every(instance, repeated)
-    return certify(state.problem, state.value, state.bound, asked, instance.to_json()) | {"every": every}
+    return certify(state.problem, state.value, state.bound, asked, instance.to_json(), proof) | {"every": every}
 
 
 def certify(
@@ -36,6 +38,7 @@ def certify(
     bound: Bound,
     refuted: tuple[int, str, tuple[int, ...] | None] | None = None,
     terms: Mapping[str, object] | None = None,
+    proof: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """What is known of a schedule with objective `value`, in ticks. refuted: (ticks, engine, ranks or None for all);
     terms: what it is about.
@@ -52,6 +55,7 @@ def certify(
             "engine": refuted[1],
             "ranks": None if refuted[2] is None else list(refuted[2]),
             "terms": terms,
+            **({} if proof is None else {"proof": proof}),
         },
     }
 

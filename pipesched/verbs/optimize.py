@@ -44,6 +44,7 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.baselines import Known
 from pipesched.verbs.library import sized
+from pipesched.verbs.optimize_certify import Made, certified
 from pipesched.verbs.optimize_report import Frontier, Optimum, bound_by, claims, notes
 from pipesched.verbs.optimize_request import Request, Target, target_of
 
@@ -126,7 +127,7 @@ def _searched(
     state = search(problem, limits, candidates, progress, until, _formula(target.instance, problem))
     if request.all_m:
         state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
-    if limits.proof and state.stopped != INTERRUPTED:
+    if limits.proof and not request.certify and state.stopped != INTERRUPTED:
         state.notes.append(write_refutation(state, limits.proof, max(1.0, limits.seconds)))
     return state
 
@@ -161,8 +162,14 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
     if state.best is None:
         return found
     schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
-    proof = certificate(instance, state, repeated)
-    judged = _judged(schedule, instance, proof, repeated)
+    told = certificate(instance, state, repeated)
+    judged = _judged(schedule, instance, told, repeated)
+    if request.certify and (judged.word or request.limits.proof):
+        proof = _proof(request, instance, state)
+        found = replace(found, notes=(*found.notes, proof.note))
+        if judged.word and proof.entry:
+            found, told = replace(found, beside=proof.beside), certificate(instance, state, repeated, proof.entry)
+            judged = _judged(schedule, instance, told, repeated, proof.beside)
     made = Analysis(schedule, instance.costs, instance.release)
     text = writer.write(
         schedule,
@@ -183,12 +190,25 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         reason=state.stopped if judged.status == FOUND else "",
         given=known[0] if target.given else None,
         source=text,
-        certificate=proof | verdict,
+        certificate=told | verdict,
         checked=report,
     )
 
 
-def _judged(schedule: Schedule, instance: Instance, proof: Mapping[str, object], repeated: Periodic | None) -> Verdict:
+def _proof(request: Request, instance: Instance, state: State) -> Made:
+    """That nothing is below the lower bound, in steps that the checker follows."""
+    asked = state.refuted.ranks if state.refuted is not None else None
+    below = state.problem.time(state.lower - 1)
+    return certified(instance, below, asked[0] if asked else None, request.name, request.limits.proof)
+
+
+def _judged(
+    schedule: Schedule,
+    instance: Instance,
+    told: Mapping[str, object],
+    repeated: Periodic | None,
+    beside: tuple[str, bytes] | None = None,
+) -> Verdict:
     """What the checker says; a schedule that it refuses is none.
 
     Raises:
@@ -200,7 +220,7 @@ def _judged(schedule: Schedule, instance: Instance, proof: Mapping[str, object],
         problem = instance.problem(microbatches)
         return convert.to_schedule(problem, repeated.seam.unrolled(problem))
 
-    judged = judge(schedule, instance, proof, at)
+    judged = judge(schedule, instance, told, at, lambda name: b"" if beside is None else beside[1])
     if judged.verdict is None:
         raise PipeschedError(judged.findings)
     return judged.verdict

@@ -48,6 +48,7 @@ class Request:
     objective: str = "makespan"
     fused: bool | None = None
     all_m: bool = False
+    certify: bool = False
     limits: Limits = field(default_factory=Limits)
     name: str = "optimum"
 
@@ -74,6 +75,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[st
         given["objective"],
         None if backward is None else backward == "fused",
         given["all_m"],
+        given["certify"],
         Limits(given["time_limit"], given["engine"], given["portfolio"], proof, seed=seed),
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesched.compile import examine, load
@@ -69,7 +70,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
     report = examine(own, replace(options, parameters={}, **_as_asked(answer, options))).report
     if not report.ok:
         return replace(report, source=source.name)
-    judged = judge(own.schedule, terms, answer.certificate, _at(answer, terms, options))
+    judged = judge(own.schedule, terms, answer.certificate, _at(answer, terms, options), _beside(source))
     found, verdict = list(judged.findings), judged.verdict
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
@@ -124,6 +125,18 @@ def _at(answer: Answer, terms: Terms, options: Options) -> Callable[[int], Sched
         return loaded.schedule
 
     return at
+
+
+def _beside(source: Source) -> Callable[[str], bytes]:
+    """The files in the folder of an answer."""
+
+    def read(name: str) -> bytes:
+        path = Path(source.name).parent / name
+        if not path.is_file():
+            raise FileNotFoundError
+        return path.read_bytes()
+
+    return read
 
 
 def _require_costs(loaded: Loaded, terms: Terms) -> None:

@@ -1,0 +1,219 @@
+"""Clauses that hold of every schedule with an objective of at most C, written from its terms alone.
+
+    y(q,i,t)    operation i of line q has started by t: false before its time window, true from the end of it on
+    run(q,t)    line q is in operation at t
+
+    start       y(q,i,t) -> y(q,i,t+1)
+    order       y(q,i,t) -> y(q,i-1,t-work)                a line keeps the order of microbatches, which are alike
+    chain       y(b,i,t) -> y(a,i,t-work-message)          a before b
+    machine     y(q,i,t) and not y(q,i,t-work) -> run(q,t), and no two of a rank run at once
+    memory      at every t: taken by what has started <= freed by what has ended + the cap
+    W           at every t, where those of a rank are one line: started W <= ended I
+    span        the first of a rank has started by t -> the last has ended by t + C
+
+So if they contradict each other there is no such schedule. All times are multiples of one tick, since a schedule starts
+everything as early as it can be; what takes no time takes no rank.
+
+Sums are unary numbers: (value, "it is at least that") for rising values, the first of which is sure. Of what is taken
+each literal follows from its value, of what is freed each implies it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+from itertools import combinations, pairwise
+from math import gcd
+from typing import TypeAlias
+
+from pipesched.check.optimum_paths import Facts, Line
+from pipesched.check.optimum_windows import Windows
+from pipesched.model.ops import Op
+
+TRUE = 2**40
+"""A literal that holds; -TRUE is one that does not."""
+
+Number: TypeAlias = list[tuple[int, int]]
+
+
+MOST = 2_500_000
+"""Clauses of one proof."""
+
+
+class TooManyError(Exception):
+    """More clauses than are wanted."""
+
+
+class Clauses:
+    """known: literals by number, of those that are wanted; count: the number of the last; of_rank: between which
+    numbers those stand that are about one rank alone.
+    """
+
+    def __init__(
+        self, facts: Facts, bound: int, *, span: bool, wanted: Container[int] | None = None, most: int = MOST
+    ) -> None:
+        """Raises TooManyError: there are more than `most`."""
+        tick = gcd(*facts.work.values(), *(message for _, _, _, message in facts.arcs)) or 1
+        arcs = [(before, after, offset, message // tick) for before, after, offset, message in facts.arcs]
+        work = {line: x // tick for line, x in facts.work.items()}
+        self.bound, self.wanted, self.most = bound // tick, wanted, most
+        self.known: dict[int, list[int]] = {}
+        self.count = self.variables = 0
+        self.of_rank: list[range] = []
+        self.windows = _windows(replace(facts, work=work, arcs=arcs, known={}), self.bound, span=span)
+        self._write(span=span)
+
+    def dimacs(self) -> Iterator[bytes]:
+        """All of them, for other checkers of a proof."""
+        yield b"p cnf %d %d\n" % (self.variables, self.count)
+        for literals in self.known.values():
+            yield b"%s 0\n" % b" ".join(b"%d" % x for x in literals)
+
+    def _write(self, *, span: bool) -> None:
+        windows = self.windows
+        self.base: dict[Line, list[int]] = {line: [] for line in windows.order}
+        self.until = 1 + max((high[-1] + windows.work[line] for line, high in windows.high.items() if high), default=0)
+        for line in windows.order:
+            for low, high in zip(windows.low[line], windows.high[line], strict=True):
+                self.base[line].append(self.variables + 1 - low)
+                self.variables += max(0, high - low)
+        if max(self.variables, self.until * len(windows.facts.cap)) > self.most:
+            raise TooManyError
+        if not windows.possible():
+            return self._add()
+        for line in windows.order:
+            self._line(line)
+        for before, after, offset, message in windows.arcs:
+            if not offset:
+                for i in range(windows.length[after]):
+                    self._after(after, i, before, i, windows.work[before] + message)
+        for rank in range(len(windows.facts.cap)):
+            first, mine = self.count + 1, [line for line in windows.order if windows.rank[line] == rank]
+            self._machine([line for line in mine if windows.work[line]])
+            self._memory(mine, windows.facts.cap[rank])
+            self._merged(mine)
+            if span:
+                self._span(mine)
+            self.of_rank.append(range(first, self.count + 1))
+        return None
+
+    def _add(self, *literals: int) -> None:
+        if TRUE in literals:
+            return
+        self.count += 1
+        if self.count == self.most:
+            raise TooManyError
+        if self.wanted is None or self.count in self.wanted:
+            self.known[self.count] = [x for x in literals if x != -TRUE]
+
+    def _new(self) -> int:
+        self.variables += 1
+        return self.variables
+
+    def _y(self, line: Line, i: int, t: int) -> int:
+        low, high = self.windows.low[line][i], self.windows.high[line][i]
+        return TRUE if t >= high else -TRUE if t < low else self.base[line][i] + t
+
+    def _line(self, line: Line) -> None:
+        low, high, work = self.windows.low[line], self.windows.high[line], self.windows.work[line]
+        for i in range(len(low)):
+            for x in range(self.base[line][i] + low[i], self.base[line][i] + high[i] - 1):
+                self._add(-x, x + 1)
+            if i:
+                self._after(line, i, line, i - 1, work)
+
+    def _after(self, after: Line, i: int, before: Line, j: int, delay: int) -> None:
+        """Operation i of a line starts no sooner than so long after the start of operation j of another."""
+        low, high = self.windows.low[after][i], self.windows.high[after][i]
+        for t in range(low, min(high + 1, self.windows.high[before][j] + delay)):
+            self._add(-self._y(after, i, t), self._y(before, j, t - delay))
+
+    def _machine(self, lines: list[Line]) -> None:
+        running: list[dict[int, int]] = []
+        for line in lines:
+            work, runs = self.windows.work[line], {}
+            for i, (low, high) in enumerate(zip(self.windows.low[line], self.windows.high[line], strict=True)):
+                for t in range(low, high + work):
+                    if t not in runs:
+                        runs[t] = self._new()
+                    self._add(-self._y(line, i, t), self._y(line, i, t - work), runs[t])
+            running.append(runs)
+        for one, two in combinations(running, 2):
+            for t in one:
+                if t in two:
+                    self._add(-one[t], -two[t])
+
+    def _memory(self, lines: list[Line], cap: int | None) -> None:
+        gains, work = self.windows.gains, self.windows.work
+        if cap is None:
+            return
+        for t in range(self.until):
+            taken = [self._number(line, t, gains[line]) for line in lines if gains[line] > 0]
+            freed = [self._number(line, t - work[line], -gains[line]) for line in lines if gains[line] < 0]
+            if sum(x[-1][0] for x in taken) - sum(x[0][0] for x in freed) > cap:
+                self._at_most(self._sum(taken, self._taken), self._sum(freed, self._freed), cap)
+
+    def _merged(self, lines: list[Line]) -> None:
+        for line in lines:
+            inputs = self.windows.inputs.get(line, [])
+            for t in range(self.until) if inputs else ():
+                ended = [self._number(one, t - self.windows.work[one], 1) for one in inputs]
+                self._at_most(self._number(line, t, 1), self._sum(ended, self._freed), 0)
+
+    def _span(self, lines: list[Line]) -> None:
+        for first in lines:
+            for last in lines if first.op == Op.F else ():
+                self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
+
+    def _number(self, line: Line, t: int, each: int) -> Number:
+        """So much for each operation that has started by t."""
+        sure = bisect_right(self.windows.high[line], t)
+        left = range(sure, bisect_right(self.windows.low[line], t))
+        return [(sure * each, TRUE), *(((i + 1) * each, self.base[line][i] + t) for i in left)]
+
+    def _sum(self, parts: list[Number], joined: Callable[[Number, Number, dict[int, int]], None]) -> Number:
+        total: Number = [(0, TRUE)]
+        for part in parts:
+            if len(total) == 1 or len(part) == 1:  # one of the two is known
+                total = [(u + v, min(x, y)) for u, x in total for v, y in part]
+                continue
+            values = sorted({u + v for u, _ in total for v, _ in part})
+            literal = {v: self._new() if n else TRUE for n, v in enumerate(values)}
+            joined(total, part, literal)
+            for low, high in pairwise(values):
+                self._add(-literal[high], literal[low])
+            total = [(v, literal[v]) for v in values]
+        return total
+
+    def _taken(self, one: Number, two: Number, literal: dict[int, int]) -> None:
+        """At least u and at least v: at least u + v."""
+        for u, x in one:
+            for v, y in two:
+                self._add(-x, -y, literal[u + v])
+
+    def _freed(self, one: Number, two: Number, literal: dict[int, int]) -> None:
+        """Less than what follows u and less than what follows v: not more than u + v."""
+        more = dict(pairwise([*literal, 0]))
+        for (u, _), (_, x) in pairwise([*one, (0, -TRUE)]):
+            for (v, _), (_, y) in pairwise([*two, (0, -TRUE)]):
+                self._add(x, y, -literal[more[u + v]] if more[u + v] else TRUE)
+
+    def _at_most(self, one: Number, two: Number, more: int) -> None:
+        """The first is no more than the second and `more`."""
+        for value, x in one:
+            self._add(-x, next((y for v, y in two if v >= value - more), -TRUE))
+
+
+def _windows(facts: Facts, bound: int, *, span: bool) -> Windows:
+    """Those of the whole; of a span in the frame of the rank that begins: the others are over C after their first F."""
+    made = Windows(facts, bound, facts.rank[next(iter(facts.rank))] if span else None)
+    made.spread()
+    if span:
+        for rank in range(len(facts.cap)):
+            mine = [line for line in made.order if made.rank[line] == rank]
+            begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
+            for line in mine:
+                made.high[line] = [min(x, begun + bound - made.work[line]) for x in made.high[line]]
+        made.spread()
+    return made

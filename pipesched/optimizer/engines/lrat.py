@@ -1,0 +1,87 @@
+"""CaDiCaL's refutation of clauses, as the text of LRAT: every step with the clauses from which it follows.
+
+    learnt   every clause that CaDiCaL derives, with its hints          hundreds of thousands
+    kept     those that the empty clause needs, backward over hints     hundreds to some ten thousands
+
+CaDiCaL numbers what it is given and what it derives in one row; of what is given the numbers are those of the caller.
+Nobody need trust any of this: a checker follows what comes of it.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+
+MOST_BYTES = 400_000_000  # of a proof before it is trimmed
+_CONFLICTS = 2_000  # between two looks at the clock
+_DELETED = re.compile(rb"(?m)^\d+ d .*\n")
+
+
+def refutation(clauses: Mapping[int, list[int]], count: int, until: float) -> bytes | None:
+    """The proof of clauses by number, its own steps numbered from count + 1; None where there is a model, no proof by
+    then (monotonic), or one of too much text.
+    """
+    empty = next((number for number, literals in clauses.items() if not literals), None)
+    if empty is not None:
+        return b"%d 0 %d 0\n" % (count + 1, empty)
+    text = _learnt(clauses, until)
+    return None if text is None else _kept(text, np.fromiter(clauses, dtype=np.int64), count)
+
+
+def _learnt(clauses: Mapping[int, list[int]], until: float) -> bytes | None:
+    import pysolvers  # type: ignore[import-not-found]
+    from pysat.solvers import Cadical195  # type: ignore[import-untyped]
+
+    solver: Any = Cadical195()
+    with tempfile.TemporaryFile() as file:
+        try:
+            solver.configure({"lrat": 1, "binary": 0})
+            pysolvers.cadical195_tracepr(solver.cadical, file)
+            for literals in clauses.values():
+                solver.add_clause(literals)
+            refuted = None
+            while refuted is None and time.monotonic() < until and file.seek(0, 2) < MOST_BYTES:
+                solver.conf_budget(_CONFLICTS)
+                refuted = solver.solve_limited()
+        finally:
+            cadical, solver.cadical = solver.cadical, None
+            pysolvers.cadical195_del(cadical, file)  # what is left of the proof is written now
+        if refuted is not False or file.seek(0, 2) > MOST_BYTES:
+            return None
+        file.seek(0)
+        return file.read()
+
+
+def _kept(text: bytes, numbers: Ints, count: int) -> bytes:
+    flat = np.fromstring(_DELETED.sub(b"", text), dtype=np.int64, sep=" ")
+    zeros = np.flatnonzero(flat == 0)
+    middle, end = zeros[::2], zeros[1::2]
+    begin = np.concatenate([[0], end[:-1] + 1])
+    own = flat[begin]
+    given = np.setdiff1d(np.arange(1, len(numbers) + len(own) + 1), own)[: len(numbers)]
+    name = np.zeros(max(int(own.max()), int(given[-1])) + 1, dtype=np.int64)
+    name[given] = numbers
+    line = np.full(len(name), -1)
+    line[own] = np.arange(len(own))
+    last = int(np.flatnonzero(middle == begin + 1)[0])
+    needed = np.zeros(len(own), dtype=np.bool_)
+    needed[last] = True
+    for step in range(last, -1, -1):
+        if needed[step]:
+            hints = line[flat[middle[step] + 1 : end[step]]]
+            needed[hints[hints >= 0]] = True
+    kept = np.flatnonzero(needed)
+    name[own[kept]] = count + 1 + np.arange(len(kept))
+    made = []
+    for step in kept.tolist():
+        literals = flat[begin[step] + 1 : middle[step] + 1].tolist()
+        hints = name[flat[middle[step] + 1 : end[step]]].tolist()
+        made.append(" ".join(map(str, [name[own[step]], *literals, *hints, 0])))
+    return ("\n".join(made) + "\n").encode("ascii")

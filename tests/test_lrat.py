@@ -1,0 +1,244 @@
+"""A proof is followed only if it proves its terms: the clauses hold of what can be done, and each step follows.
+
+python -m tests.test_lrat --cases 1000          instances against trying all schedules, in any order of microbatches
+python -m tests.test_lrat --mutants 10000       damaged proofs, and whole ones under other terms
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import random
+import time
+from base64 import b64decode, b64encode
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pysat.solvers import Glucose4  # type: ignore[import-untyped]
+
+import pipesched
+from pipesched.check.optimum_clauses import Clauses
+from pipesched.check.optimum_lrat import Step, proof, unfollowed, unpacked, unproved
+from pipesched.check.optimum_paths import Facts, facts
+from pipesched.model.costs import Costs
+from pipesched.model.placement import linear
+from pipesched.model.release import AT_W
+from pipesched.model.verdict import Terms
+from pipesched.optimizer.engines.lrat import refutation
+from pipesched.report import Report
+from pipesched.source import Source
+from pipesched.verbs.optimize_certify import certified
+from pipesched.verbs.optimize_report import Optimum
+from tests.depth import deep
+from tests.oracles.rup import refusal
+from tests.test_optimum_bounds import OBJECTIVES, facts_of, instances
+
+LOOP: dict[str, Any] = {
+    "p": 2, "v": 2, "m": 3, "placement": "loop", "mem_cap": "3/2", "costs": "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]",
+}  # fmt: skip
+"""Its optimum is beyond formulas and ranks taken one by one."""
+
+
+def terms(p: int = 4, m: int = 8, cap: int = 3, costs: str = "F=1,I=2,W=1", objective: str = "makespan") -> Facts:
+    return facts(Terms(linear(p, m), Costs.parse(costs), AT_W, (Fraction(cap),) * p, False, objective))
+
+
+def clauses(made: Facts, bound: int, *, span: bool = False) -> dict[int, list[int]]:
+    return Clauses(made, bound, span=span).known
+
+
+def proved(made: Facts, bound: int, *, span: bool = False) -> list[Step]:
+    """CaDiCaL's proof that nothing is at most so many ticks; none where there is a schedule."""
+    written = Clauses(made, bound, span=span)
+    text = refutation(written.known, written.count, time.monotonic() + 30)
+    return [] if text is None else proof(text)
+
+
+def best(made: Facts) -> int:
+    """The least that the clauses allow."""
+    return next(bound for bound in range(1000) if not proved(made, bound))
+
+
+def possible(made: Facts, bound: int, *, span: bool) -> bool:
+    """Whether the clauses can hold, by another engine than the one that writes proofs."""
+    solver = Glucose4()
+    known = clauses(made, bound, span=span)
+    for literals in known.values():
+        solver.add_clause(literals)
+    holds = all(known.values()) and bool(solver.solve())
+    solver.delete()
+    return holds
+
+
+def compare(first: int, count: int, objective: str) -> Counter[str]:
+    """Raises AssertionError where the clauses allow less than the best of all schedules, or not that."""
+    seen: Counter[str] = Counter()
+    for x, optimum in instances(first, count, objective):
+        if objective == "span" and max(x.route_of):
+            assert unproved([], facts_of(x), optimum, span=True).startswith("its proof is of the span of two routes")
+            continue
+        made = facts_of(x)
+        assert possible(made, optimum, span=objective == "span"), x
+        assert not possible(made, optimum - 1, span=objective == "span"), x
+        seen.update(["all", "fused" if x.fused else "split", f"{max(x.route_of) + 1} routes"])
+    return seen
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_clauses_hold_of_exactly_what_can_be_done(objective: str) -> None:
+    """At the best of all schedules they can hold, a tick below they cannot."""
+    seen = compare(0, deep(150), objective)
+    assert min(seen["all"], seen["fused"], seen["split"]) > 15 and (objective == "span" or seen["2 routes"] > 5)
+
+
+def damaged(steps: list[Step], rng: random.Random) -> list[Step]:
+    """One literal, hint or number is another, or missing; or a step is."""
+    made = [(number, list(literals), list(hints)) for number, literals, hints in steps]
+    at = rng.randrange(len(made))
+    number, literals, hints = made[at]
+    part = rng.choice([literals or hints, hints])
+    where, how = rng.randrange(len(part)), rng.randrange(6)
+    if how == 0:
+        part[where] = -part[where] if part is literals else max(1, part[where] + rng.choice([-1, 1]))
+    elif how == 1:
+        del part[where]
+    elif how == 2:
+        part.insert(where, rng.choice([1, -1]) * rng.randint(1, number) if part is literals else rng.randint(1, number))
+    elif how == 3:
+        del made[at]
+    elif how == 4:
+        made[at] = (number + rng.choice([-1, 1]), literals, hints)
+    else:
+        made = [*made[:at], (number, [], hints)]
+    return made
+
+
+def look(count: int) -> Counter[str]:
+    """Verdicts on damaged proofs, and whole ones of other terms; raises AssertionError where a false one holds."""
+    made, seen = terms(), Counter[str]()
+    least = best(made)
+    whole, below, at = proved(made, least - 1), clauses(made, least - 1), clauses(made, least)
+    assert not unproved(whole, made, least - 1, span=False)
+    for other in (terms(m=7), terms(m=5), terms(cap=4), terms(cap=5), terms(costs="F=1,I=1,W=1"), terms(p=3)):
+        assert best(other) < least and unproved(whole, other, least - 1, span=False)
+    for seed in range(count):
+        steps = damaged(whole, random.Random(seed))
+        assert unfollowed(at, steps), seed  # there is a schedule
+        seen["refused" if unfollowed(below, steps) else "harmless"] += 1
+    return seen
+
+
+def test_a_damaged_proof_proves_nothing_false() -> None:
+    """Whatever is done to the proof that C - 1 is out of reach, it does not say so of C, and whole it does not say so
+    of terms that allow it.
+    """
+    seen = look(deep(300))
+    assert seen["refused"] > seen["harmless"]
+
+
+def test_every_step_follows_for_another_checker() -> None:
+    """By unit propagation without hints, from the clauses as they are written for others."""
+    made = terms()
+    bound = best(made) - 1
+    cnf = b"".join(Clauses(made, bound, span=False).dimacs()).decode()
+    assert refusal(cnf, drat(proved(made, bound))) == ""
+    assert refusal(cnf, "0") != ""
+
+
+def drat(steps: list[Step]) -> str:
+    """The clauses of a proof without their hints."""
+    return "\n".join(" ".join(map(str, [*literals, 0])) for _, literals, _ in steps)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("certified")
+
+
+@pytest.fixture(scope="module")
+def answer(folder: Path) -> Optimum:
+    return pipesched.optimize(**LOOP, certify=True, proof=str(folder / "x"), time_limit=10)
+
+
+def judged(answer: Optimum, entry: object, name: str = "answer.json") -> Report:
+    """An answer with another proof."""
+    told = json.loads(json.dumps(answer.to_json()))
+    told["certificate"]["refuted"]["proof"] = entry
+    return pipesched.verify(Source(name, json.dumps(told)))
+
+
+def own(answer: Optimum) -> Any:
+    return json.loads(json.dumps(answer.certificate))["refuted"]["proof"]
+
+
+def test_what_rests_on_a_word_is_proved_when_asked(answer: Optimum) -> None:
+    """With --certify it is proved, and verify says so of what was printed; without its proof it is not what is told."""
+    assert answer.proved and "followed one by one" in answer.proved_by and answer.beside is None
+    verdict = judged(answer, own(answer)).verdict
+    assert verdict is not None and verdict.proved
+    assert "PS711" in str(judged(answer, None))
+
+
+def test_a_proof_that_is_damaged_proves_nothing(answer: Optimum) -> None:
+    """Cut short, empty, no text of this kind, with another entry, or in a file that is not there: each is named."""
+    text = unpacked(b64decode(own(answer)["lrat"]))
+    for lines, said in (
+        (text.splitlines(keepends=True)[:-1], "does not end in the empty clause"),
+        (text.splitlines(keepends=True)[1:], "there is no such clause"),
+        ([b"1 0 1 0\n"], "other terms"),
+        ([], "does not end in the empty clause"),
+        ([b"x"], "no text of LRAT"),
+    ):
+        report = str(judged(answer, {"lrat": b64encode(lzma.compress(b"".join(lines))).decode("ascii")}))
+        assert "PS710" in report and said in report
+    for entry in ({}, {"lrat": "AAAA"}, {"lrat": "-"}, {**own(answer), "more": 1}, 7, []):
+        assert "PS710" in str(judged(answer, entry))
+    for name in ("../x.lrat", "none", "", "."):
+        assert "PS710" in str(judged(answer, {"file": name, "sha256": ""}))
+
+
+def test_a_long_proof_lies_beside_the_answer(answer: Optimum, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hash is in the answer: that file, as it was, proves it; another one, or none, does not."""
+    monkeypatch.setattr("pipesched.verbs.optimize_certify.INLINE", 0)
+    made = certified(answer.instance, Fraction(56), 0, "optimum", None)
+    assert made.beside is not None
+    name, packed = made.beside
+    path = str(folder / "answer.json")
+    assert "cannot be read" in str(judged(answer, made.entry, path))
+    (folder / name).write_bytes(packed)
+    verdict = judged(answer, made.entry, path).verdict
+    assert verdict is not None and verdict.proved
+    (folder / name).write_bytes(packed + b" ")
+    assert "is not what is in" in str(judged(answer, made.entry, path))
+
+
+def test_the_files_for_other_checkers_are_the_clauses_and_the_proof(answer: Optimum, folder: Path) -> None:
+    """--certify --proof PATH: every line of PATH.lrat follows from PATH.cnf."""
+    assert any("x.cnf" in note for note in answer.notes)
+    assert refusal((folder / "x.cnf").read_text(), drat(proof((folder / "x.lrat").read_bytes()))) == ""
+
+
+def test_what_is_too_large_is_said() -> None:
+    """More clauses than are written for one proof: nothing is made, nothing is followed, and that is the reason."""
+    asked = Terms(linear(32, 512), Costs.parse("F=100,I=1,W=1"), AT_W, (Fraction(16),) * 32, False, "makespan")
+    assert "more than 2,500,000 clauses" in unproved([(10**7, [], [1])], facts(asked), 100_000, span=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Clauses against all schedules, and damaged proofs.")
+    parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--mutants", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0)
+    asked = parser.parse_args()
+    for objective in OBJECTIVES if asked.cases else ():
+        print(objective, dict(compare(asked.first, asked.cases, objective)))
+    if asked.mutants:
+        print(dict(look(asked.mutants)))
+
+
+if __name__ == "__main__":
+    main()
