@@ -67,6 +67,7 @@ class Code(enum.StrEnum):
     NOT_RECEIVED = "PS308"
     NOT_PRODUCED = "PS309"
     FROZEN = "PS310"
+    BOTH_WAYS = "PS311"
 
     DEADLOCK = "PS401"
     UNMATCHED = "PS402"

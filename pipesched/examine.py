@@ -209,6 +209,8 @@ class Examination:
         again = makes(schedule.op, Result.RECOMPUTED).any()
         if again and made.costs.kept(schedule.stages, schedule.microbatches).most:
             return Permuted(names, "forwards that are run again keep K")
+        if made.memory.host is not None:
+            return Permuted(names, "activations are offloaded")
         if not _own_entries_alone(unit):
             return Permuted(names, "costs of a microbatch depend on entries of others")
         sizes = made.memory.sizes
@@ -229,7 +231,8 @@ class Examination:
         if spent is None or not sound:
             return [Verdict(claim, None, "the order is wrong") for claim in unit.checked.claims]
         times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
-        return unit.judge(Facts(*times, spent.bubble, spent.span_bubble, made.peak, made.costs))
+        host = made.memory.host or (Fraction(0),) * made.schedule.ranks
+        return unit.judge(Facts(*times, spent.bubble, spent.span_bubble, made.peak, host, made.costs))
 
 
 def _own_entries_alone(unit: Unit) -> bool:
@@ -268,7 +271,7 @@ def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:
     hands, notes = made.buffers, tuple(_memory_notes(made))
     received, unsent = (hands.received.most, hands.unsent.most) if hands is not None else (None, None)
-    return Memory(made.release.name, UNIT, made.memory.peak, caps, notes, received, unsent)
+    return Memory(made.release.name, UNIT, made.memory.peak, caps, notes, received, unsent, made.memory.host)
 
 
 def _memory_notes(made: Analysis) -> Iterator[str]:

@@ -56,6 +56,7 @@ class Memory:
     release: the rule that frees them. cap: by rank, in the same unit, or None. notes: what else takes memory.
     received, unsent: by rank, where the file names its messages, the most that are received and not yet used, made and
     not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
+    host: by rank, where activations are offloaded, the most in host memory at once, each from its O to its L.
     """
 
     release: str
@@ -65,6 +66,7 @@ class Memory:
     notes: tuple[str, ...] = ()
     received: tuple[int, ...] | None = None
     unsent: tuple[int, ...] | None = None
+    host: tuple[Fraction, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
@@ -289,6 +291,7 @@ class Report:
     def _short_facts(self) -> list[str]:
         memory, time = self.parts.memory, self.parts.time
         peak = [f"peak {shown(max(memory.peak))}"] if memory and memory.peak else []
+        peak += [f"host memory {shown(max(memory.host))}"] if memory and memory.host else []
         if time is None:
             return peak
         longer = [f"{model} {shown(queued)}" for model, queued in self._queued]
@@ -338,16 +341,24 @@ def _memory_text(memory: Memory) -> list[str]:
     """The peak against its cap, where, and every rank's."""
     if not memory.peak:
         return []
-    top = max(memory.peak)
-    first = memory.peak.index(top)
+    first = memory.peak.index(max(memory.peak))
     cap = "none" if memory.cap is None else shown(memory.cap[min(first, len(memory.cap) - 1)])
-    where = "every rank" if memory.peak.count(top) == len(memory.peak) > 1 else f"rank {first}"
     rule = "" if memory.release == "W" else f" (release {memory.release})"
-    lines = [f"peak {shown(top)} of cap {cap}{rule}, on {where}      {_list_text(memory.peak)}", *memory.notes]
+    lines = [_most(f"peak {{}} of cap {cap}{rule}", memory.peak)]
+    if memory.host is not None:
+        lines.append(_most("host memory {}", memory.host))
+    lines += memory.notes
     if memory.received is not None and memory.unsent is not None and any(memory.received):
         received, unsent = (_list_text([Fraction(x) for x in most]) for most in (memory.received, memory.unsent))
         lines.append(f"messages, not in the peak: received and not yet used {received}, made and not yet sent {unsent}")
     return lines
+
+
+def _most(words: str, by_rank: tuple[Fraction, ...]) -> str:
+    """The largest of a row, where, and all of it."""
+    top = max(by_rank)
+    where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
+    return f"{words.format(shown(top))}, on {where}      {_list_text(by_rank)}"
 
 
 def _permuted_text(permuted: Permuted) -> str:
@@ -423,7 +434,8 @@ def _memory_json(part: Memory | None) -> dict[str, object]:
     cap = part.cap[0] if part.cap and len(set(part.cap)) == 1 else part.cap
     counts = {"received": part.received, "unsent": part.unsent}
     said = {name: None if row is None else list(row) for name, row in counts.items()}
-    return {"release": part.release, "unit": part.unit, **exact(peak=part.peak, cap=cap), **said}
+    host = {} if part.host is None else exact(host=part.host)
+    return {"release": part.release, "unit": part.unit, **exact(peak=part.peak, cap=cap), **said, **host}
 
 
 def _time_json(part: Time | None) -> dict[str, object]:

@@ -17,6 +17,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from pipesched.analysis.communication import STRICT, Model
+from pipesched.analysis.copies import Copies
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.events import build
 from pipesched.analysis.holdings import Buffers, Memory, buffers, memory
@@ -136,7 +137,8 @@ class Analysis:
         """The makespan under the model, where messages wait for their turn; None where the program does not end."""
         if self.program is None or self.pairing is None:
             return None
-        ticks = makespan(build(self.program, self.model, self.pairing), self.ticks)
+        copies = Copies.of(self.schedule, self.dependencies)
+        ticks = makespan(build(self.program, self.model, self.pairing), self.ticks, copies)
         return None if ticks is None else self.time(ticks)
 
     @cached_property

@@ -19,7 +19,7 @@ VERSIONS = (1, 2)
 
 # The fields of each instruction, in the order in which they are written.
 FIELDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("F", "I", "W", "B", "R"), ("stage", "microbatch", "route")),
+    **dict.fromkeys(("F", "I", "W", "B", "R", "O", "L"), ("stage", "microbatch", "route")),
     **dict.fromkeys(
         ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("stage", "microbatch", "route", "peer", "other", "communicator")
     ),

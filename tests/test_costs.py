@@ -102,7 +102,7 @@ def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None
     stages = data.draw(st.integers(1, 5))
     costs = data.draw(strategies.costs(stages))
     ticks, known = costs.ticks(stages), rows(costs, stages)
-    made = {**dict(zip("FIWBR", ticks.compute.tolist(), strict=True)), "C": ticks.message.tolist()}
+    made = {**dict(zip("FIWBROL", ticks.compute.tolist(), strict=True)), "C": ticks.message.tolist()}
     made["FB"] = None if ticks.pair is None else ticks.pair.tolist()
     for key, row in known.items():
         assert made[key] == (None if row is None else [x * ticks.scale for x in row])

@@ -31,8 +31,13 @@ from tests.oracles import frozen as oracle
 RELEASES = {"W": Fraction(0), "I": Fraction(1), "split:1/4": Fraction(3, 4), "torch": Fraction(-3, 5)}
 
 
-def frozen_of(rng: random.Random, stages: int) -> list[int]:
-    """Some stages, the first ones more often than not; not all."""
+def frozen_of(rng: random.Random, made: Written) -> list[int]:
+    """Some stages, the first ones more often than not; not all. None where an operation names its microbatch, which is
+    meant.
+    """
+    stages = made.stages
+    if made.named:
+        return []
     if rng.random() < 0.5:
         return list(range(rng.randint(0, stages - 1)))
     return sorted(rng.sample(range(stages), rng.randint(0, stages - 1)))
@@ -62,20 +67,22 @@ def analysed(made: Written, text: str, costs: Costs, release: str) -> Analysis:
 
 
 def some_costs(rng: random.Random, stages: int) -> dict[str, tuple[Fraction, ...]]:
-    keys = ["F", "I", "W", "B", "R", "C", "M", *(["FB"] if rng.random() < 0.5 else [])]
+    keys = ["F", "I", "W", "B", "R", "O", "L", "C", "M", *(["FB"] if rng.random() < 0.5 else [])]
     cost = {key: tuple(Fraction(rng.randint(0, 12), rng.choice((1, 2, 3))) for _ in range(stages)) for key in keys}
     return cost | {"K": tuple(x * Fraction(rng.randint(0, 4), 4) for x in cost["M"])}
 
 
-@pytest.mark.parametrize("recompute", [0, 0.5, 1])
+@pytest.mark.parametrize(("recompute", "offload"), [(0, 0), (0.5, 0), (1, 0), (0, 1), (0, 0.5), (0.4, 0.8)])
 @pytest.mark.parametrize("block", range(2))
-def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float) -> None:
+def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float, offload: float) -> None:
     """On random programs: the order is the whole one without what is not needed, and its instants, work, messages and
-    peaks are those of the play by hand. Of no, some and all stages the forwards are run again.
+    peaks, of the device and of host memory, are those of the play by hand. Of no, some and all stages the forwards are
+    run again, and of no, some and all activations of the others copies go out and in.
     """
-    for seed in range(block * deep(60), (block + 1) * deep(60)):
-        made, rng = program(seed, recompute=recompute), random.Random(seed)
-        frozen = frozen_of(rng, made.stages)
+    many = deep(34 if offload else 60)
+    for seed in range(block * many, (block + 1) * many):
+        made, rng = program(seed, recompute=recompute, offload=offload), random.Random(seed)
+        frozen = frozen_of(rng, made)
         cost, release = some_costs(rng, made.stages), rng.choice(sorted(RELEASES))
         found = analysed(made, made.text(*lines(frozen)), Costs(cost), release)
         orders = [oracle.left_of(of, frozen) for of in made.slots]
@@ -92,14 +99,16 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float)
         unit = Fraction(made.ranks, made.stages)
         held = [unit * oracle.peak(of, frozen, RELEASES[release], cost["M"], cost["K"]) for of in orders]
         assert list(found.memory.peak) == held
+        away = [unit * oracle.host(of, cost["M"]) for of in orders]
+        assert list(found.memory.host or [0] * made.ranks) == away
         assert found.program.messages == len(played.messages)
 
 
 def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
     """No finding; REDUCE_GRAD of every trained stage where it is, and SYNC of those on two ranks; of no frozen one."""
     for seed in range(deep(120)):
-        made, rng = program(seed, recompute=seed % 3 / 2), random.Random(seed)
-        frozen = frozen_of(rng, made.stages)
+        made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
+        frozen = frozen_of(rng, made)
         source = Source("random.ps", made.text(*lines(frozen)))
         checked = examine(load(source, Options({"p": made.ranks, "m": made.microbatches})), Options())
         assert not [x for x in checked.report.diagnostics if x.severity == "error"]
@@ -118,8 +127,8 @@ def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
 def test_live_is_what_is_held() -> None:
     """What is live at an operation weighs what is held there."""
     for seed in range(deep(60)):
-        made, rng = program(seed, recompute=seed % 3 / 2), random.Random(seed)
-        text = made.text(*lines(frozen_of(rng, made.stages)))
+        made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
+        text = made.text(*lines(frozen_of(rng, made)))
         found = analysed(made, text, Costs(), "W").memory
         unit = Fraction(made.ranks, made.stages)
         for i in range(len(found.schedule)):
@@ -130,8 +139,8 @@ def test_live_is_what_is_held() -> None:
 def test_what_is_printed_says_the_same() -> None:
     """A schedule with frozen stages, written as a file, evaluates to itself."""
     for seed in range(deep(80)):
-        made, rng = program(seed, recompute=seed % 3 / 2), random.Random(seed)
-        text = made.text(*lines(frozen_of(rng, made.stages)))
+        made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
+        text = made.text(*lines(frozen_of(rng, made)))
         sizes = Options({"p": made.ranks, "m": made.microbatches})
         schedule = load(Source("random.ps", text), sizes).schedule
         again = load(Source("again.ps", write(schedule)), Options()).schedule
@@ -156,7 +165,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
         made, rng = program(seed), random.Random(seed)
         if len(made.homes) == 2:
             continue
-        frozen = frozen_of(rng, made.stages)
+        frozen = frozen_of(rng, made)
         source, sizes = Source("x.ps", made.text(*lines(frozen))), Options({"p": made.ranks, "m": made.microbatches})
         schedule = load(source, sizes).schedule
         emission = emit(source, sizes, "torch-csv")

@@ -23,19 +23,19 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACES = (  # file, what stands there, what comes behind it
     (
         "pipesched/model/ops.py",
-        "    RECOMPUTED = 3  # what a backward needs of the activation, where an F does not keep it\n",
-        "    CHECKED = 4\n",
+        "    LOADED = 5  # the activation, back from there\n",
+        "    CHECKED = 6\n",
     ),
     (
         "pipesched/model/ops.py",
-        '"recomputation", "recompute")\n',
+        '"copy back", "load")\n',
         '    X = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (Result.CHECKED,), "examination", "examine")\n',
     ),
-    ("pipesched/model/costs.py", '    Rule("R", "", "F", _copy("F")),\n', '    Rule("X", "", "F", _copy("F")),\n'),
-    ("pipesched/views/palette.py", '"recompute": "#b3b3b3"', ', "examine": "#999999"'),
-    ("grammars/pipesched.lark", '_letter: "F" | "I" | "W" | "B" | "R"', ' | "X"'),
-    ("pipesched/stream.py", '("F", "I", "W", "B", "R"', ', "X"'),
-    ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R"', ', "X"'),
+    ("pipesched/model/costs.py", '    Rule("L", "", "O", _copy("O")),\n', '    Rule("X", "", "F", _copy("F")),\n'),
+    ("pipesched/views/palette.py", '"load": "#f0e442"', ', "examine": "#999999"'),
+    ("grammars/pipesched.lark", '_letter: "F" | "I" | "W" | "B" | "R" | "O" | "L"', ' | "X"'),
+    ("pipesched/stream.py", '("F", "I", "W", "B", "R", "O", "L"', ', "X"'),
+    ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     (
         "pipesched/runtime/executor.py",
         "    def _run(self, x: Instruction) -> None:\n        match x.op:\n",

@@ -2,6 +2,7 @@
 
     start(x) = the end of the slot before it        its cause is that slot
              = the end of its input + tC            its cause is that input, by a message
+             = the end of a copy (O, L)             its cause is that at whose end the engine began to run without a gap
              = 0                                    it has no cause
 
 A start is the largest of these, so one of them is tight. Where both are, the slot before it is the cause: without the
@@ -15,7 +16,8 @@ operations and its messages add up to the makespan.
     cool-down   after its last one; all of it on a rank without operations
     waits       between two operations. The end of such a gap is an operation whose input comes from another rank. The
                 chain of causes is followed back from there to the begin of the gap: what lies in the gap is, without a
-                hole, operations of other ranks (`compute`) and messages in transit (`message`).
+                hole, operations of other ranks (`compute`) and messages in transit (`message`); copies to host
+                memory and back count as messages.
     imbalance   max over ranks of work - work(r). No order of operations removes it: another rank, with larger or more
                 stages, is busy for so much longer. It is taken out of the four others, first from the waits for
                 computes, then from those for messages, since it arises with every microbatch; then from cool-down and
@@ -42,8 +44,8 @@ from pipesched.model.schedule import Schedule
 class Causes:
     """The tight predecessor of every operation; both parts of a pair have the same. Shape (operations,).
 
-    cause: an operation, -1 where there is none, or where the operation never runs. lag: ticks of the message from it, 0
-    without one. crosses: whether the cause is on another rank.
+    cause: an operation, -1 where there is none, or where the operation never runs. lag: ticks of the message or of the
+    copies from it, 0 without one. crosses: whether it is by them that it is the cause.
     """
 
     cause: Ints
@@ -62,6 +64,12 @@ def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, tick
     late = also.crosses & ran[also.consumer] & (arrives == times.start[also.consumer]) & ~tight[also.consumer]
     at = also.consumer[late]
     source[at], lag[at], tight[at] = also.producer[late], _lag(schedule, ticks, also.producer[late]), True
+    if (copies := times.copies) is not None:
+        begins = copies.run_from(times.end)
+        late = (copies.waits >= 0) & (begins >= 0) & (copies.end >= 0) & (copies.end == times.start[copies.waits])
+        at = copies.waits[late]
+        source[at], tight[at] = begins[late], True
+        lag[at] = copies.end[late] - times.end[begins[late]]
     second = np.flatnonzero(schedule.joined)
     heir = second[tight[second] & ~tight[second - 1]]  # the second part's input is the one that came last
     source[heir - 1], lag[heir - 1], tight[heir - 1] = source[heir], lag[heir], True

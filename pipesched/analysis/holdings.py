@@ -8,7 +8,8 @@ list, exact whatever the timing. One rule of `model.release`:
 F takes at its start and the others free at their end, so in an overlap pair the F counts before the B. Where no
 backward follows, on frozen stages with nothing trained before them and in forward-only schedules, nothing is kept for
 one: there an F frees at its own end what it took. The I of another frozen stage frees all. Where an R of its stage and
-microbatch is in the order, an F frees at its end all but tK, and the R takes that again at its start. The unit is one
+microbatch is in the order, an F frees at its end all but tK, and the R takes that again at its start. An O frees all at
+its end, which host memory holds from there to the L, and that L takes it again at its start. The unit is one
 microbatch through 1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients
 of parameters, optimizer states and workspace are not counted. The buffers of messages come on top, also by list order,
 without a clock:
@@ -34,9 +35,9 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints, makes, running_sum
+from pipesched.model.columns import Bools, Ints, among, makes, running_sum
 from pipesched.model.grid import Grid, spread
-from pipesched.model.ops import COMPUTES, MAKERS, RECEIVES, SENDS, USERS, Op, Result
+from pipesched.model.ops import COMPUTES, COPIES, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.program import Program
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
@@ -47,7 +48,8 @@ class Memory:
     """held: after each operation, in parts, and while it runs if it is an F; one part is `part` of the unit.
 
     kept: after each, whatever it is. peak_at: per rank the operation at which most is held first, -1 on a rank without
-    operations. sizes: what an F of each stage and microbatch holds, in even stages.
+    operations. sizes: what an F of each stage and microbatch holds, in even stages. host: most in host memory at once,
+    by rank, in the unit; None where nothing is offloaded.
     """
 
     schedule: Schedule
@@ -57,6 +59,7 @@ class Memory:
     part: Fraction
     peak_at: tuple[int, ...]
     sizes: Grid
+    host: tuple[Fraction, ...] | None = None
 
     @property
     def peak(self) -> tuple[Fraction, ...]:
@@ -138,13 +141,20 @@ def memory(
         more[forward], change_after[forward] = whole - some, some
         change_after[again] = _entries(schedule, again, sizes) * (parts // sizes.scale)
         change_after[again] -= _entries(schedule, again, small) * (parts // small.scale)
+    part, host = Fraction(schedule.ranks, schedule.stages) / parts, None
+    if len(copied := np.flatnonzero(among(schedule.op, COPIES))):
+        copied = copied[_kept_of(schedule)[copied]]
+        moved = np.zeros(len(schedule), dtype=np.int64)
+        moved[copied] = _entries(schedule, copied, sizes) * (parts // sizes.scale)
+        moved[makes(schedule.op, Result.LOADED)] *= -1
+        change_after, away = change_after - moved, running_sum(moved, schedule.start)
+        host = tuple(int(away[low:high].max(initial=0)) * part for low, high in pairwise(schedule.start.tolist()))
     kept = running_sum(change_after, schedule.start)
     held = kept if more is None else kept + more
     peaks = []
     for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):
         peaks.append(low + int(np.argmax(held[low:high])) if high > low else -1)
-    part = Fraction(schedule.ranks, schedule.stages) / parts
-    return Memory(schedule, release, held, kept, part, tuple(peaks), sizes)
+    return Memory(schedule, release, held, kept, part, tuple(peaks), sizes, host)
 
 
 def of_size_1(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
@@ -165,12 +175,17 @@ def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
     again = np.flatnonzero(makes(schedule.op, Result.RECOMPUTED))
     if not len(again):
         return again, again
-    stage, microbatch = schedule.stage.astype(np.int64), schedule.microbatch
-    inside = (stage >= 0) & (stage < schedule.stages) & (microbatch >= 0) & (microbatch < schedule.microbatches)
-    inside &= schedule.keeps[np.where(inside, stage, 0)]
-    key = stage * schedule.microbatches + microbatch
+    inside = _kept_of(schedule)
+    key = schedule.stage.astype(np.int64) * schedule.microbatches + schedule.microbatch
     again, forward = (np.flatnonzero(inside & makes(schedule.op, x)) for x in (Result.RECOMPUTED, Result.ACTIVATION))
     return forward[np.isin(key[forward], key[again])], again
+
+
+def _kept_of(schedule: Schedule) -> Bools:
+    """Which operations are of a stage that keeps anything, and in range."""
+    stage, microbatch = schedule.stage, schedule.microbatch
+    inside = (stage >= 0) & (stage < schedule.stages) & (microbatch >= 0) & (microbatch < schedule.microbatches)
+    return np.asarray(inside & schedule.keeps[np.where(inside, stage, 0)])
 
 
 def _entries(schedule: Schedule, at: Ints, amounts: Grid) -> Ints:

@@ -6,22 +6,26 @@ communication model of the deadlock check. An overlap pair starts when both inpu
 
     end = cost + max(end of the slot before, end of each producer + tC if it is on another rank)
 
+Copies to host memory and back run beside that (`analysis.copies`): O waits until its own is over, and an I or B until
+that of its L is. To the event loop each engine is one more rank.
+
 A run in which ranks wait for each other stops there; what stopped is part of the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from pipesched.analysis.copies import Copies
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints
+from pipesched.model.columns import Ints, among
 from pipesched.model.costs import Costs, Ticks
-from pipesched.model.ops import Op
+from pipesched.model.ops import COPIES, Op
 from pipesched.model.schedule import Schedule
 
 
@@ -30,13 +34,14 @@ class Timeline:
     """start, end: in ticks, shape (operations,), the same for both parts of a pair; -1 for what never runs.
 
     turn: a topological order, the turn in which each operation ran. stuck: per rank the operation that never runs,
-    or -1.
+    or -1. copies: those of O and L, whose own start and end are the instant at which their rank passes them.
     """
 
     start: Ints
     end: Ints
     turn: Ints
     stuck: tuple[int, ...]
+    copies: Copies | None = None
 
     @property
     def finished(self) -> bool:
@@ -49,7 +54,7 @@ class Timeline:
 
 
 def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
-    """The cost of every slot in ticks, at its first operation; 0 at second parts.
+    """The cost of every slot in ticks, at its first operation; 0 at second parts, and of copies.
 
     Raises:
         PipeschedError: PS222, costs so large that times leave 64 bits.
@@ -64,6 +69,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
         cost[first], cost[second] = pair, 0
     if float(cost.sum(dtype=np.float64)) + float(ticks.message.max(initial=0)) * len(schedule) >= 2.0**62:
         raise fail(Code.COSTS, "the times leave 64 bits", help="use a larger unit of time")
+    cost[among(schedule.op, COPIES)] = 0
     return np.asarray(cost, dtype=np.int64)
 
 
@@ -85,12 +91,15 @@ TRIED, WORTH = 4096, 8  # after so many rounds it is known whether they run so m
 def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Timeline:
     """Run the schedule once, greedily; O(operations)."""
     slots = _slots(schedule, dependencies, ticks)
-    run = run_rounds if schedule.ranks in ROUNDS and slots.further is None else run_events
-    start, end, turn, at = run(slots)
+    copies = Copies.of(schedule, dependencies)
+    run = run_rounds if schedule.ranks in ROUNDS and slots.further is None and copies is None else run_events
+    start, end, turn, at = run(slots if copies is None else _with(copies, copies.lengths(schedule, ticks), slots))
+    if copies is not None:
+        copies = replace(copies, start=start[len(slots.cost) :], end=end[len(slots.cost) :])
     stuck = tuple(
-        int(slots.head[i]) if i < high else -1 for i, high in zip(at.tolist(), slots.cut[1:].tolist(), strict=True)
+        int(slots.head[i]) if i < high else -1 for i, high in zip(at.tolist(), slots.cut[1:].tolist(), strict=False)
     )
-    return Timeline(start[slots.slot], end[slots.slot], turn[slots.slot], stuck)
+    return Timeline(start[slots.slot], end[slots.slot], turn[slots.slot], stuck, copies)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +108,7 @@ class Slots:
 
     inputs: the slot from which the input of another rank comes, len(cost) where there is none, and its delay; of the
     second parts of pairs too, if there is any pair. cut: the slots by rank. further: of other inputs from other ranks,
-    if there is any, the slots and the delays, and where those of each slot begin.
+    if there is any, the slots and the delays, and where those of each slot begin. Copies are inputs too.
     """
 
     head: Ints
@@ -131,6 +140,30 @@ def _slots(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Slot
         begins = np.searchsorted(of, np.arange(len(head) + 1))
         more = slot[further.producer[further.crosses]], late[further.crosses], begins
     return Slots(head, slot, cost, tuple(inputs), np.searchsorted(head, schedule.start), more)
+
+
+def _with(copies: Copies, lengths: Ints, slots: Slots) -> Slots:
+    """The same with a slot more for each copy; each engine is a rank behind the others."""
+    size, count = len(slots.cost), len(copies.op)
+    own, absent, none = size + np.arange(count), size + count, np.zeros(count, dtype=np.int64)
+    inputs = [
+        (np.concatenate([np.where(need == size, absent, need), none + absent]), np.concatenate([delay, none]))
+        for need, delay in slots.inputs
+    ]
+    need, waits = inputs[0][0], copies.waits
+    need[size:] = np.where(copies.after >= 0, slots.slot[copies.after], absent)
+    out = waits == copies.op
+    need[slots.slot[waits[out]]] = own[out]  # an O has no other input
+    back = ~out & (waits >= 0)
+    consumer, producer, delay = slots.slot[waits[back]], own[back], none[back]
+    if slots.further is not None:
+        producers, delays, begins = slots.further
+        consumer = np.concatenate([np.repeat(np.arange(size), np.diff(begins)), consumer])
+        producer, delay = np.concatenate([producers, producer]), np.concatenate([delays, delay])
+    order = np.argsort(consumer, kind="stable")
+    further = producer[order], delay[order], np.searchsorted(consumer[order], np.arange(absent + 1))
+    cut = np.concatenate([slots.cut, own[copies.first][1:], [absent]])
+    return Slots(slots.head, slots.slot, np.concatenate([slots.cost, lengths]), tuple(inputs), cut, further)
 
 
 def run_rounds(slots: Slots) -> tuple[Ints, Ints, Ints, Ints]:

@@ -80,7 +80,7 @@ class Check:
 ORDER_CHECKS = [
     Check(
         "every F, and B or I + W, exactly once, in range, on its rank",
-        ("PS301", "PS302", "PS303", "PS304", "PS310"),
+        ("PS301", "PS302", "PS303", "PS304", "PS310", "PS311"),
         lambda x: check_complete(x.analysis.schedule, x.analysis.dependencies),
     ),
     Check(

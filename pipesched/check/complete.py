@@ -4,7 +4,7 @@
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
     frozen stages             F, and I where a stage before them is trained; nothing else
-    R                         where it likes, but for a backward
+    R, O and L                where it likes, but for a backward; an L for each O, and no R besides
     two copies of a stage     at most, in a schedule that trains: SYNC sums the gradients of two
 
 Counting is a bincount over stage * microbatches + microbatch.
@@ -20,7 +20,7 @@ from pipesched.analysis.dependencies import Dependencies
 from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, Ints, among
-from pipesched.model.ops import COMPUTES, Op, Result
+from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Op, Result
 from pipesched.model.schedule import Schedule
 
 REQUIRED = {
@@ -35,12 +35,15 @@ LISTED = 8  # microbatches that a message names
 
 
 def check_complete(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range, PS310 of a frozen stage."""
+    """PS301 missing, PS302 twice, PS303 on another rank than its stage, PS304 out of range, PS310 of a frozen stage,
+    PS311 offloaded and computed again.
+    """
     yield from _range(schedule, dependencies)
     yield from _rank(schedule, dependencies)
     yield from _frozen(schedule, dependencies)
     yield from _twice(schedule, dependencies)
     yield from _missing(schedule, dependencies)
+    yield from _copied(schedule, dependencies)
 
 
 def _range(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
@@ -108,8 +111,9 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
         name = schedule[before] if how == "again" else f"{schedule[i]} and {schedule[before]}"
         what = f"{name} runs twice" if how == "again" else f"{name} both run"
-        recomputes = schedule.op[i] == Op.R
-        help = "keep one: one R is enough" if recomputes else "keep one: each microbatch adds its gradient once"
+        op = Op(int(schedule.op[i]))
+        enough = op.kind.makes[0] in FOR_BACKWARDS
+        help = f"keep one: one {op.name} is enough" if enough else "keep one: each microbatch adds its gradient once"
         yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
 
 
@@ -133,7 +137,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
     for op, why in REQUIRED.items():
         lacks = _lacks(schedule, dependencies, op)
         if op.backward and schedule.forward_only:
-            lacks &= dependencies.made[Result.RECOMPUTED] >= 0
+            lacks &= np.any([dependencies.made[result] >= 0 for result in FOR_BACKWARDS], axis=0)
         name = f"{op.name} (or {' and '.join(part.name for part in op.parts)})" if op.parts else op.name
         for (stage, rank, keys), more in limited(_grouped(schedule, np.flatnonzero(lacks)), 3):
             where = f" on rank {rank}" if rank >= 0 else ""
@@ -145,6 +149,35 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
                 notes(why, more),
                 f"add {op.name}{stage}.{microbatches[0]}{where}" + (" and the others" if len(keys) > 1 else ""),
             )
+
+
+def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
+    """What is offloaded is loaded back, and what is loaded back was offloaded; and neither is computed again."""
+    again, out, back = (dependencies.made[x] for x in (Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED))
+    for found, here, without in ((out, Op.O, Op.L), (back, Op.L, Op.O)):
+        alone = np.flatnonzero((found >= 0) & ((back if here is Op.O else out) < 0))
+        for i, more in limited(found[alone].tolist()):
+            op = schedule[i]
+            name = f"{without.name}{op.stage}.{op.microbatch}"
+            does = "is offloaded, and its backward needs it" if here is Op.O else "was never offloaded"
+            yield Diagnostic(
+                Code.MISSING,
+                f"{op} runs, and {name} never does",
+                (label(schedule, i, f"its activation {does}"),),
+                notes("O copies an activation to host memory, and L copies it back", more),
+                f"add {name} {'between it and its I or B' if here is Op.O else 'before it'}, or leave {op} out",
+            )
+    both = np.flatnonzero((out >= 0) & (again >= 0))
+    for (i, other), more in limited(rows(out[both], again[both])):
+        op = schedule[i]
+        labels = (label(schedule, i, "goes to host memory"), label(schedule, other, "is computed again"))
+        yield Diagnostic(
+            Code.BOTH_WAYS,
+            f"{op} and {schedule[other]} both run: one activation is offloaded and computed again",
+            labels,
+            notes("what R computes again is not kept, so there is nothing to offload", more),
+            "keep O and L, or R",
+        )
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:

@@ -1,6 +1,6 @@
 """The order on a rank, and compute orders that wait for each other.
 
-    F before its I or B;  I before its W;  R after its F, and before its I or B;
+    F before its I or B;  I before its W;  R, O and L after the F or O, and before the I or B;
     producer before consumer on the same rank                                            PS305
     slices of a sequence: F in their order, I and B in the opposite one                  PS305
     the parts of an overlap pair do not depend on each other                              PS307
@@ -22,7 +22,7 @@ from pipesched.analysis.timeline import Timeline
 from pipesched.check.findings import label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints, among, makes
-from pipesched.model.ops import COMPUTES, SAME, Compute, Result, overlap
+from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, SAME, Compute, Result, overlap
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
@@ -44,12 +44,12 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         at = np.flatnonzero(dependencies.valid & users)
         key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
         _late(schedule, at, dependencies.made[result][key], found)
-        if result is Result.ACTIVATION:
-            _late(schedule, at, dependencies.made[Result.RECOMPUTED][key], found)
+        for other in FOR_BACKWARDS if result is Result.ACTIVATION else ():
+            _late(schedule, at, dependencies.made[other][key], found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
     _late(schedule, dependencies.further.consumer, dependencies.further.producer, found)
-    for at, other in between_slices(schedule, dependencies):
-        _late(schedule, at, other, found)
+    for at, before in between_slices(schedule, dependencies):
+        _late(schedule, at, before, found)
     for (i, needed), more in limited(sorted(found.items())):
         op, producer = schedule[i], schedule[needed]
         yield Diagnostic(
@@ -73,6 +73,8 @@ def _why(op: Compute, producer: Compute) -> str:
         return "a slice attends to those before it in its sequence, and its gradients come from those behind it"
     if Result.RECOMPUTED in producer.op.kind.makes:
         return "a backward uses what R computes again"
+    if producer.op.copy:
+        return "an activation is offloaded by O, loaded back by L, and then used by the backward"
     if op.op.kind.of == SAME:
         return f"{op.op.name} uses the {op.op.result.words}s that {producer.op.name} stores"
     if op.stage == producer.stage and op.op.kind.own in producer.op.kind.makes:

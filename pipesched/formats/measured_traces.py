@@ -130,10 +130,10 @@ def _operations(args: Mapping[str, Any]) -> tuple[Entry, ...]:
         if part is None:
             continue
         op, stage, microbatch = (part.get(x) if isinstance(part, dict) else None for x in ("op", "stage", "microbatch"))
-        entries = read_cell(f"{stage}{op}{microbatch}", NEWEST)
-        if isinstance(entries, Bad):
+        numbers = [x for x in (stage, microbatch) if isinstance(x, int) and not isinstance(x, bool) and 0 <= x < 2**31]
+        if op not in tuple(LETTERS) or len(numbers) < 2:
             raise _Unusable(f"no operation: {_short(part)}")
-        found += entries
+        found.append((Op[op], numbers[0], numbers[1]))
     return tuple(found)
 
 

@@ -27,11 +27,11 @@ from pipesched.model.ops import LETTERS
 from pipesched.model.release import AT_W, Release
 
 COSTS = {f"t{key}": key for key in (*LETTERS, "C", "FB", "M", "K")}
-PER_RANK = ("work", "idle", "span_idle", "peak")
+PER_RANK = ("work", "idle", "span_idle", "peak", "host")
 VALUES = ("makespan", "span")
 FRACTION, A_RELEASE = 8, 3  # costs of a part of an expression in fractions, and of an operation's memory
 SHARES = ("bubble", "span_bubble")
-SOFT = (*SHARES, "tR", "tK")
+SOFT = (*SHARES, "tR", "tK", "tO", "tL", "host")
 """Names that a file may give another meaning, which then counts."""
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES)) - frozenset(SOFT)
 _LISTED = 20  # names of a file that a finding lists
@@ -49,6 +49,7 @@ class Facts:
     bubble: Fraction
     span_bubble: Fraction
     peak: Callable[[Release], tuple[Fraction, ...]]
+    host: tuple[Fraction, ...]
     costs: Costs
 
 
@@ -79,9 +80,9 @@ class Verdict:
 def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
     """The file's names, and those that only claims know."""
     own = [name for block in scope.blocks[1:] for name in block]
-    soft = {name: Binding() for name in SOFT}
-    known = {name: Binding() for name in (*COSTS, *VALUES) if name not in SOFT}
+    known = {name: Binding() for name in (*COSTS, *VALUES, *SHARES)}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
+    soft = {name: known.pop(name) for name in SOFT}
     known |= {name: Binding() for name in rank_variables}
     more = ["..."] if len(own) > _LISTED else []
     there = (*VALUES, *SHARES, *(f"{name}(r)" for name in PER_RANK), *COSTS, *own[:_LISTED], *more)
@@ -168,7 +169,7 @@ def _by_how_much(claim: Claim, known: dict[str, Any], case: tuple[int, ...]) -> 
 
 
 def _environment(facts: Facts, release: Release) -> dict[str, Any]:
-    rows = {"work": facts.work, "idle": facts.idle, "span_idle": facts.span_idle, "peak": facts.peak(release)}
+    rows = {name: getattr(facts, name) for name in PER_RANK} | {"peak": facts.peak(release)}
     known: dict[str, Any] = {f"v_{name}": _row(row) for name, row in rows.items()}
     known |= {f"b_{name}": max(row, default=Fraction(0)) for name, row in rows.items()}
     known |= {f"v_{name}": facts.costs.scalar(key) for name, key in COSTS.items()}

@@ -2,6 +2,8 @@
 
     F[c], I[c], B[c]   the smallest microbatch of chunk c for which that kind has not run here; I and B are one kind
     W[c]               the oldest I of chunk c whose W is missing;  W: of any chunk;  drain W: all of them
+    R[c], O[c]         the oldest F of chunk c that has had none
+    L[c]               the oldest O of chunk c whose L is missing
     F[c](i)            microbatch i, which then counts as run
     pending(c)         how many I of chunk c have no W yet;  pending: of all chunks
     of slices          I and B of a sequence run backwards: the last slice of the oldest sequence that has one left
@@ -12,14 +14,14 @@ An operation is kept as two integers, its site and stage * microbatches + microb
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
-from pipesched.model.ops import COMPUTES, Op, Result
+from pipesched.model.ops import COMPUTES, OLDEST, Op, Result
 from pipesched.model.slices import mirrored
 
 Emission = Callable[..., None]
@@ -61,7 +63,7 @@ class Turn:
 class Pending:
     """The I of a rank whose W is missing, oldest first: those of each chunk, and of all chunks under None.
 
-    Or the F whose R is.
+    Or the F whose R or O is, or the O whose L is.
     """
 
     def __init__(self) -> None:
@@ -100,7 +102,7 @@ class Emitter:
     """The operations of one rank.
 
     chunks: (first microbatch, end, stage) of every chunk; limit: how many operations may be written; slices: of a
-    sequence, 1 where every microbatch is for itself; recomputes: whether some R may be written.
+    sequence, 1 where every microbatch is for itself; letters: those that may be written.
     sites, keys: what was written; second: positions of the second parts of overlap pairs. rules: what follows by a rule
     (`greedy`); holds: by chunk what is held where the rule is at, one `part` of the unit of peaks each.
     """
@@ -112,17 +114,16 @@ class Emitter:
         microbatches: int,
         limit: int,
         slices: int = 1,
-        *,
-        recomputes: bool = False,
+        letters: Collection[str] = "",
     ) -> None:
         self.rank, self.chunks, self.microbatches, self.limit = rank, chunks, microbatches, limit
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
         self.turns = {result: self._turns(slices if result is Result.GRADIENT else 1) for result in Result}
-        self.pending, self.lost = Pending(), Pending()
-        self.begins = {Op.I: self.pending.add} | ({Op.F: self.lost.add} if recomputes else {})
-        self.ends = {Op.W: self.pending.take, Op.R: self.lost.take}
+        self.missing = {op: Pending() for op in OLDEST if op is Op.W or op.name in letters}
+        self.pending = self.missing[Op.W]
+        self.then = {op: self._then(op) for op in COMPUTES}
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
 
@@ -133,18 +134,23 @@ class Emitter:
             turns[chunk] = Turn(low, end, chunk, stage * self.microbatches, slices)
         return turns | {None: turns[0]} if len(turns) == 1 else turns
 
+    def _then(self, op: Op) -> list[Callable[[int, int], None]]:
+        """What is called once one of a kind is written."""
+        begun = [missing.add for of, missing in self.missing.items() if OLDEST[of] is op]
+        return [self.missing[op].take, *begun] if op in self.missing else [*begun]
+
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What translated programs call, by name."""
         made: dict[str, Callable[..., Any]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
         made |= {"held": self._held, "greedy": self._greedy}
         for kind in COMPUTES:  # I and B make a gradient first, and take turns
             made |= {kind.name: self._next(kind), f"{kind.name}_at": self._named(kind)}
-        return made | {"W": self._weight, "R": self._again}
+        return made | {"W": self._weight} | {op.name: self._of_oldest(op) for op in OLDEST if op is not Op.W}
 
     def _next(self, op: Op) -> Emission:
         """The emission of the next one of a kind. This runs once an operation: everything it touches is local."""
         turns, site_list, key_list = self.turns[op.kind.makes[0]], self.sites.append, self.keys.append
-        then = self.begins.get(op)
+        then = self.then[op]
 
         def emit(site: int, chunk: int | None = None) -> None:
             turn = turns.get(chunk)
@@ -160,13 +166,13 @@ class Emitter:
                 microbatch = mirrored(microbatch, turn.slices)
             site_list(site)
             key_list(turn.key + microbatch)
-            if then:
-                then(turn.chunk, microbatch)
+            for call in then:
+                call(turn.chunk, microbatch)
 
         return emit
 
     def _named(self, op: Op) -> Emission:
-        turns, then = self.turns[op.kind.makes[0]], (self.begins | self.ends).get(op)
+        turns, then = self.turns[op.kind.makes[0]], self.then[op]
 
         def emit(site: int, microbatch: int, chunk: int | None = None) -> None:
             turn = turns.get(chunk)
@@ -181,8 +187,8 @@ class Emitter:
             turn.name(microbatch)
             self.sites.append(site)
             self.keys.append(turn.key + microbatch)
-            if then:
-                then(turn.chunk, microbatch)
+            for call in then:
+                call(turn.chunk, microbatch)
 
         return emit
 
@@ -190,20 +196,29 @@ class Emitter:
         if not self._oldest(site, chunk):
             raise self._none_pending(f"rank {self.rank}" if chunk is None else f"chunk {chunk} of rank {self.rank}")
 
-    def _again(self, site: int, chunk: int | None = None) -> None:
-        turn = self.turns[Result.RECOMPUTED].get(chunk)
-        if turn is None:
-            raise self._no_chunk("R", chunk)
-        oldest = self.lost.oldest(turn.chunk)
-        if oldest is None:
-            stage = turn.key // self.microbatches
-            message = f"R[{turn.chunk}] on rank {self.rank}: every F of stage {stage} so far has had its R"
-            raise Halt(
-                Code.PAST_THE_END, message, "there is no next microbatch", "an F comes first, and one R for each"
-            )
-        self.sites.append(site)
-        self.keys.append(turn.key + oldest[1])
-        self.lost.take(*oldest)
+    def _of_oldest(self, op: Op) -> Emission:
+        """The emission of a kind for the oldest of another that has had none."""
+        turns, missing, then = self.turns[op.kind.makes[0]], self.missing.get(op, Pending()), self.then[op]
+        name, of = op.name, OLDEST[op].name
+
+        def emit(site: int, chunk: int | None = None) -> None:
+            turn = turns.get(chunk)
+            if turn is None:
+                raise self._no_chunk(name, chunk)
+            oldest = missing.oldest(turn.chunk)
+            if oldest is None:
+                stage = turn.key // self.microbatches
+                message = (
+                    f"{name}[{turn.chunk}] on rank {self.rank}: every {of} of stage {stage} so far has had its {name}"
+                )
+                help = f"an {of} comes first, and one {name} for each"
+                raise Halt(Code.PAST_THE_END, message, "there is no next microbatch", help)
+            self.sites.append(site)
+            self.keys.append(turn.key + oldest[1])
+            for call in then:
+                call(*oldest)
+
+        return emit
 
     def _pending(self, chunk: int | None = None) -> int:
         self._check(chunk, "W", f"pending({chunk})")

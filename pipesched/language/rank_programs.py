@@ -23,6 +23,13 @@ from pipesched.model.lists import Place
 from pipesched.model.placement import Placement
 from pipesched.source import Span
 
+_LATER = {
+    "R": ("what is held depends on which F will be run again", "runs a forward again"),
+    "O": ("a copy has a clock of its own", "offloads an activation"),
+    "L": ("a copy has a clock of its own", "loads an activation back"),
+}
+"""What a rule of `greedy` cannot follow yet: why, and what happens there."""
+
 PLACES = 2  # so many times the operations that may be written are written again to find places
 
 
@@ -72,12 +79,10 @@ class Programs:
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
-        again = next((site for site in self.checked.sites if site.op == "R"), None)
-        if again is not None:
-            message = "`greedy` does not know R yet: what is held depends on which F will be run again"
-            raise fail(
-                Code.RANK_PROGRAM, message, Label(again.span, "runs a forward again"), help="write the order out"
-            )
+        later = next((site for site in self.checked.sites if site.op in _LATER), None)
+        if later is not None:
+            message = f"`greedy` does not know {later.op} yet: {_LATER[later.op][0]}"
+            raise fail(Code.RANK_PROGRAM, message, Label(later.span, _LATER[later.op][1]), help="write the order out")
         emitters = list(ranks)
         clock = Clock(emitters, self.placement, self.costs, self.checked.sites, self.budget)
         try:
@@ -103,12 +108,12 @@ class Programs:
     def _emitter(self, rank: int) -> Emitter:
         chunks = [(*self._ranges[route], stage) for route, stage in self.placement.chunks(rank)]
         sizes = self.placement.microbatches, self.max_ops, self.placement.slices
-        return Emitter(rank, chunks, *sizes, recomputes=self.recomputes)
+        return Emitter(rank, chunks, *sizes, self._letters)
 
     @cached_property
-    def recomputes(self) -> bool:
-        """Whether an R stands in the file."""
-        return any(site.op == "R" for site in self.checked.sites)
+    def _letters(self) -> frozenset[str]:
+        """Those that stand in the file."""
+        return frozenset(site.op for site in self.checked.sites)
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]]:

@@ -5,8 +5,8 @@
     overlap(F[0], B[1])                                           one letter, for it is one slot
 
 Whose turn it is follows the rule of the language: of a kind (F; I and B; W) and a chunk, the smallest microbatch that
-has not run yet, for W the oldest I that waits for one, and for R the oldest F. Microbatches in order, the usual case,
-are seen at once.
+has not run yet, for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O. Microbatches in
+order, the usual case, are seen at once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pipesched.diagnostics import Code, fail
 from pipesched.language.folding import LETTER, Word
 from pipesched.language.operations import Pending, Turn
 from pipesched.model.columns import Bools, Column, Ints, makes
-from pipesched.model.ops import COMPUTES, Op, Result
+from pipesched.model.ops import COMPUTES, OLDEST, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.model.slices import mirrored
 
-_OLDEST = {Result.WEIGHTS: Op.I, Result.RECOMPUTED: Op.F}
-"""Kinds that take the oldest of these that has had none, by their result."""
+_OLDEST = {op.kind.makes[0]: before for op, before in OLDEST.items()}
+"""By result, the kind of which one takes the oldest that has had none."""
 _BARE = 0  # the chunk, counted from 1, of what names none
 
 
@@ -131,7 +131,7 @@ class _Columns:
         return found
 
     def _pending(self, inputs: Ints, weights: Ints) -> bool | list[bool]:
-        """Which of these W are the oldest of these I whose W is missing; all given by their places. Or R and F."""
+        """Which of these W are the oldest of these I whose W is missing; all given by their places. Or R and F …"""
         microbatch = self.schedule.microbatch
         if len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
             same = microbatch[weights] == microbatch[inputs[: len(weights)]]

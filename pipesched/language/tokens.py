@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LONGEST = 18  # digits: every such number fits in 64 bits
 COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
 ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "slices", "rank", "costs", "claim")
-SOFT = ("frozen", "reads", "slices", "greedy", "R")
+SOFT = ("frozen", "reads", "slices", "greedy", "R", "O", "L")
 """Words that are names too, wherever a name can stand."""
 STATEMENTS = (*LETTERS, "overlap", "drain", "for", "repeat", "if", "greedy")
 _VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")

@@ -2,6 +2,7 @@
 
     tF, tI, tW, tB   one operation of a stage                 1, 1, 1, 2 where none of them is given
     tR               a forward that is run again              default tF
+    tO, tL           a copy to host memory, and one back      default tF, and tO
     tFB              an overlap pair F + B as one slot        default tF + tB   (F + I: tF + tI)
     tC               a message between ranks                  default 0
     tM               what one F holds, 1 on an even stage     default 1
@@ -35,7 +36,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column, Ints
 from pipesched.model.grid import Grid, spread
 from pipesched.model.numbers import exact, number, plain, shown
-from pipesched.model.ops import COMPUTES, LETTERS
+from pipesched.model.ops import COMPUTES, COPIES, LETTERS
 
 Cost: TypeAlias = Fraction | tuple[Fraction, ...] | Grid
 
@@ -43,6 +44,8 @@ TIMES = (*LETTERS, "FB", "C")
 KEYS = (*TIMES, "M", "K")
 UNIT: Mapping[str, Cost] = {op.name: Fraction(len(op.kind.makes)) for op in COMPUTES}
 """Every kind of compute where none of them is given: 1 for each of its results."""
+_COPIES = frozenset(op.name for op in COPIES)
+_ALONE = {key: cost for key, cost in UNIT.items() if key not in _COPIES}
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "K": Fraction(0), "C": Fraction(0)}
 _COARSER = "a larger unit of time"
 _LISTED = 6  # entries of a list that are shown
@@ -116,6 +119,8 @@ RULES = (
     Rule("F", "I", "I", _copy("I")),
     Rule("F", "", "B / 2", _half),
     Rule("R", "", "F", _copy("F")),
+    Rule("O", "", "F", _copy("F")),
+    Rule("L", "", "O", _copy("O")),
 )
 """Of the rules for a cost the first one counts of which all that it asks for was given."""
 ORDER = tuple(dict.fromkeys(rule.key for rule in RULES))
@@ -147,7 +152,7 @@ class Costs:
         return ",".join(f"{key}={_shown(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """The cost of F, I, W, B, R, FB, C, M or K; None for FB where it is the sum of its parts.
+        """The cost of F, I, W, B, R, O, L, FB, C, M or K; None for FB where it is the sum of its parts.
 
         Raises:
             PipeschedError: PS222, B is less than the I or the W that is given.
@@ -165,7 +170,8 @@ class Costs:
     def assumed_of(self, kinds: Iterable[str]) -> dict[str, str]:
         """Of the costs of these, those that were assumed."""
         wanted = set(kinds)
-        others = [key for key in UNIT if key not in BASE | self.given.keys()] if self.given.keys() & BASE else []
+        derived = UNIT.keys() - BASE if self.given.keys() & BASE else _COPIES
+        others = [key for key in UNIT if key in derived - self.given.keys()]
         found = self.assumed | {key: self._rule(key).text for key in others}
         return {key: text for key, text in found.items() if key in wanted}
 
@@ -206,8 +212,8 @@ class Costs:
         """Those of all computes, as given or by the rules."""
         known: dict[str, Cost] = {key: cost for key, cost in self.given.items() if key in UNIT}
         if not known.keys() & BASE:
-            return {**UNIT, **known}
-        for key in (key for key in ORDER if key not in self.given):
+            known = {**_ALONE, **known}
+        for key in (key for key in ORDER if key not in known):
             rule = self._rule(key)
             known[key] = rule.cost(known)
             _require_positive(key, rule, known)
@@ -248,7 +254,7 @@ class Costs:
 
     def scaled(self, factor: Fraction) -> Costs:
         """All computes so many times as long; as every rule for what is not given is linear, that holds of it too."""
-        computes = self.given if self.given.keys() & BASE else {**UNIT, **self.given}
+        computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
         times = {key: _each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
         return Costs({**self.given, **times})
 
@@ -318,7 +324,7 @@ class Costs:
     def to_json(self) -> dict[str, object]:
         """F, I, W, B, FB, C as numbers, strings like ``3/2``, lists, or lists of lists.
 
-        R and K too where they were given, and M where it is not 1.
+        R, O, L and K too where they were given, and M where it is not 1.
         """
         left_out = (UNIT.keys() - BASE | {"K"}) - self.given.keys() | ({"M"} if self.scalar("M") == 1 else set())
         return {key: _plain(self._whole(key)) for key in KEYS if key not in left_out}

@@ -7,6 +7,10 @@ A compute takes one result and makes others, each once for every stage and micro
     W   takes the gradient of its own stage          makes the gradient of the weights
     B   takes what I takes                           makes what I and W make
     R   takes the activation of its own stage        makes again what its F kept, and let go of since
+    O   takes the activation of its own stage        copies it to host memory, and lets go of it
+    L   takes what O put there                       copies it back
+
+O and L are copies: engines beside the compute run them, one out and one in on each rank.
 
 Dependencies, completeness, memory and messages follow from these rows. To add a kind of compute is a row, its letter in
 the grammar, its rule in `model.costs`, and what a runtime does for it (`tests/test_kinds.py` does that).
@@ -28,6 +32,8 @@ class Result(enum.IntEnum):
     GRADIENT = 1  # of the loss for the input of the stage
     WEIGHTS = 2  # of the loss for the weights of the stage
     RECOMPUTED = 3  # what a backward needs of the activation, where an F does not keep it
+    OFFLOADED = 4  # the activation in host memory
+    LOADED = 5  # the activation, back from there
 
     @property
     def words(self) -> str:
@@ -36,7 +42,7 @@ class Result(enum.IntEnum):
 
 
 ACTIVATION, GRADIENT, WEIGHTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
-RECOMPUTED = Result.RECOMPUTED
+RECOMPUTED, OFFLOADED, LOADED = Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED
 
 BEFORE, SAME, BEHIND = -1, 0, 1  # which stage, counted from its own
 
@@ -45,6 +51,7 @@ class Does(enum.Enum):
     """What an instruction is to its rank."""
 
     COMPUTE = "runs for the time that it costs"
+    COPY = "copies between device and host, beside what the rank computes"
     SEND = "sends a result to the rank of another stage"
     RECEIVE = "receives one from there"
     WAIT = "waits until something that its rank began is done"
@@ -82,6 +89,8 @@ class Op(enum.IntEnum):
     W = Kind(Does.COMPUTE, GRADIENT, SAME, None, (WEIGHTS,), "backward, weights", "weights")
     B = Kind(Does.COMPUTE, GRADIENT, BEHIND, ACTIVATION, (GRADIENT, WEIGHTS), "full backward", "full")
     R = Kind(Does.COMPUTE, ACTIVATION, SAME, None, (RECOMPUTED,), "recomputation", "recompute")
+    O = Kind(Does.COPY, ACTIVATION, SAME, None, (OFFLOADED,), "copy to host memory", "offload")
+    L = Kind(Does.COPY, OFFLOADED, SAME, None, (LOADED,), "copy back", "load")
 
     SEND_F = Kind(Does.SEND, ACTIVATION, BEHIND)
     RECV_F = Kind(Does.RECEIVE, ACTIVATION, BEFORE)
@@ -118,7 +127,12 @@ class Op(enum.IntEnum):
 
     @property
     def compute(self) -> bool:
-        return self.kind.does is Does.COMPUTE
+        """Whether it is an operation of a schedule; copies are among them."""
+        return self.kind.does in (Does.COMPUTE, Does.COPY)
+
+    @property
+    def copy(self) -> bool:
+        return self.kind.does is Does.COPY
 
     @property
     def send(self) -> bool:
@@ -136,7 +150,7 @@ class Op(enum.IntEnum):
     @property
     def takes(self) -> bool:
         """Whether it takes memory, at its start; others free some at their end."""
-        return ACTIVATION in self.kind.makes or RECOMPUTED in self.kind.makes
+        return not {ACTIVATION, RECOMPUTED, LOADED}.isdisjoint(self.kind.makes)
 
     @property
     def parts(self) -> tuple[Op, ...]:
@@ -145,6 +159,7 @@ class Op(enum.IntEnum):
 
 
 COMPUTES: Final = tuple(op for op in Op if op.compute)
+COPIES: Final = tuple(op for op in COMPUTES if op.copy)
 LETTERS: Final = "".join(op.name for op in COMPUTES)
 """A letter each, in the order of the table, which is that of everything sorted by kind."""
 SENDS: Final = tuple(op for op in Op if op.send)
@@ -156,6 +171,10 @@ KIND: Final = f"[{LETTERS}]"
 BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
 MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes) for result in Result}
 """The kinds that make a result."""
+OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
+"""The kinds whose next one is not the next microbatch, but that of the oldest of these that has had none."""
+FOR_BACKWARDS: Final = (RECOMPUTED, OFFLOADED, LOADED)
+"""Results that a backward of the same stage and microbatch waits for, where they are made at all."""
 USERS: Final = {
     result: tuple(op for op in COMPUTES if op.kind.result is result and op.kind.of != SAME) for result in Result
 }

@@ -19,9 +19,9 @@ readers:
 Of a stage that is frozen no weights are trained. What is then made of it, and by which kinds, follows from who is
 before it; *fed* is a stage with a trained one somewhere before it:
 
-    trained                F, R, and B or I and W   of the first trained one the gradient has no taker
-    frozen and fed         F, R and I               a B there is an I, and there is no W
-    frozen and not fed     F                        no gradient comes to it, and nothing is kept for one
+    trained                F, R, O, L, and B or I and W   of the first trained one the gradient has no taker
+    frozen and fed         F, R, O, L and I               a B there is an I, and there is no W
+    frozen and not fed     F                              no gradient comes to it, and nothing is kept for one
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Runs one rank's instruction list on torch.distributed.
 
     for each instruction:  F B I W R OVERLAP    compute, on what was received or handed over on this rank
+                           O L                  copy what an F keeps to host memory, and back
                            SEND RECV            post, and keep the handle; the consumer waits
                            BATCH                post its messages together
                            WAIT_SEND            wait until what was sent has been received
@@ -15,7 +16,7 @@ every post.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from pipesched.runtime.backward import Gradients
 from pipesched.runtime.building import (
@@ -149,6 +151,7 @@ class Runtime:
         self._read_twice = sum(-1 in stream.read(stage) for stage in range(stream.stages)) > 1
         self._stages = {held: self._stage(held, module) for held, module in modules.items()}
         self._again = {(x.route, x.stage, x.microbatch) for x in self.instructions if x.op == "R"}
+        self._offloads = any(x.op == "O" for x in self.instructions)
         self._ahead = 0 if blocking else early_receives
         self._receives: list[tuple[int, Message]] = []
         self._due = self._posted = 0  # receives: how many the list has had, how many are posted
@@ -174,6 +177,11 @@ class Runtime:
     def waited(self) -> float:
         """Seconds that this rank has waited for messages since it was built, in all."""
         return self._channels.waited
+
+    @property
+    def alive(self) -> int:
+        """How many activations are on the device, on a rank that offloads some."""
+        return sum(boxes.here for stage in self._stages.values() for boxes in stage.boxes.values())
 
     @property
     def posted(self) -> tuple[Message, ...]:
@@ -310,6 +318,10 @@ class Runtime:
                 stage = self._stages[x.route, x.stage]
                 score = self._score(x.microbatch) if stage.leaving is None else None
                 stage.recompute(x.microbatch, self._keywords[x.microbatch], score)
+            case "O":
+                self._stages[x.route, x.stage].offload(x.microbatch)
+            case "L":
+                self._stages[x.route, x.stage].load(x.microbatch)
             case "OVERLAP":
                 for part in x.parts:
                     self._run(part)
@@ -339,8 +351,7 @@ class Runtime:
         stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
         read = [self._input(x) if y < 0 else self._get(ACTIVATION, x, y) for y in self.stream.read(x.stage)]
         inputs = [tensor for tensors in read for tensor in tensors]
-        again = (x.route, x.stage, x.microbatch) in self._again and not self._evaluates
-        with stage.letting_go(x.microbatch, inputs) if again else nullcontext():
+        with self._around(stage, x, inputs):
             if stage.leaving is not None:
                 made = stage.forward(x.microbatch, inputs, keywords)
                 for reader in self.stream.readers[x.stage]:
@@ -351,6 +362,15 @@ class Runtime:
             self.losses[x.microbatch] = loss
         if self._evaluates:
             self._outputs[x.microbatch] = output
+
+    def _around(self, stage: Stage, x: Instruction, inputs: Sequence[Tensor]) -> AbstractContextManager[object]:
+        """Around a forward that is run again, or whose activation may be offloaded."""
+        if (x.route, x.stage, x.microbatch) in self._again and not self._evaluates:
+            return stage.letting_go(x.microbatch, inputs)
+        if not self._offloads or not stage.train:
+            return nullcontext()
+        given = (self._inputs, self._targets, self._keywords)
+        return stage.boxing(x.microbatch, tree_leaves([of[x.microbatch] for of in given if of]))
 
     def _score(self, microbatch: int) -> Callable[[Any], Tensor] | None:
         """The loss of an output of a microbatch, if there is to be one."""

@@ -2,6 +2,9 @@
 
     begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
 
+A copy to host memory or back that has a pace lasts so long on an engine of its own, beside the computes: an O, and an I
+or B after its L, waits until it is over.
+
     recorder = Recorder(runtime)              before the first step that is to be measured
     runtime.step(inputs, targets)             as often as you like; the first one warms up
     Path(f"rank{rank}.json").write_text(recorder.dumps())     for `pipesched show --measured` and `calibrate`
@@ -53,6 +56,9 @@ class Recorder:
         self._runtime, self._pace, self._settle = runtime, pace or {}, settle or settling(runtime._device)
         self._before, self._after = runtime.before, runtime.after
         self._begin = self._waited = 0.0
+        self._out = {_key("O", x) for x in runtime.stream.ranks[runtime.rank] if x.op == "O"}
+        self._copied: dict[tuple[str, int, int, int], float] = {}  # when each is over
+        self._free = {"O": 0.0, "L": 0.0}  # when each engine is
         self._wall = time.time() - now()
         runtime.before, runtime.after = self.before, self.after
         self._take, runtime._channels.take = runtime._channels.take, self.take  # type: ignore[method-assign]
@@ -77,11 +83,19 @@ class Recorder:
     def after(self, instruction: Instruction, index: int) -> None:
         """A hook of the runtime."""
         self._settle()
+        parts = instruction.parts or (instruction,)
+        copied = (self._copied.get(_key("O" if x.op == "O" else "L", x), 0.0) for x in parts if x.op in ("O", "I", "B"))
+        self._waited = max([self._waited, *(end - self._begin for end in copied)])
         left = self._begin + self._waited + self._least(instruction) - now()
         if left > 0:
             time.sleep(left)
+        end = now()
+        for way, x in (("O" if x.op == "F" else "L", x) for x in parts if x.op == "L" or _key("O", x) in self._out):
+            if way in self._pace and x.op in ("F", "L"):
+                self._free[way] = max(self._free[way], end) + self._lasting(way, x)
+                self._copied[_key(way, x)] = self._free[way]
         if self._measures:
-            self.steps[-1].append([index, self._begin, now(), self._waited])
+            self.steps[-1].append([index, self._begin, end, self._waited])
         if self._after is not None:
             self._after(instruction, index)
 
@@ -101,8 +115,14 @@ class Recorder:
         parts = instruction.parts or (instruction,)
         if [part.op for part in parts] == ["F", "B"]:
             return self._lasting("FB", parts[0]) if self._pace else 0.0
-        return sum(self._lasting(part.op, part) for part in parts if part.op in self._pace)
+        return sum(
+            self._lasting(part.op, part) for part in parts if part.op in self._pace and part.op not in self._free
+        )
 
     def _lasting(self, key: str, part: Instruction) -> float:
         seconds = self._pace[key][part.stage]
         return seconds if isinstance(seconds, float | int) else seconds[part.microbatch]
+
+
+def _key(way: str, x: Instruction) -> tuple[str, int, int, int]:
+    return way, x.route, x.stage, x.microbatch

@@ -5,7 +5,7 @@
                         └──── Saved ─────┘     from F to the end of B or W
 
 A forward that is run again keeps its inputs and the state of the random numbers, and no graph: R runs it once more, and
-keeps what an F keeps.
+keeps what an F keeps. What a forward keeps can be copied to host memory by O, and back by L (`runtime.offload`).
 
 Between stages nothing but values passes, so the graph of a microbatch is cut at every boundary and each backward
 begins with the gradients that the next stage made. On the last stage it begins with the loss.
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from pipesched.runtime import backward
 from pipesched.runtime.backward import Saved
 from pipesched.runtime.errors import BOUNDARY, UNSUPPORTED, Fault, RunError
+from pipesched.runtime.offload import Boxes
 from pipesched.runtime.replicas import passed_by, replicated
 from pipesched.runtime.shapes import Boundary, check, gradients, taken, tensors_of
 
@@ -66,6 +67,7 @@ class Stage:
         self.split, self.train, self.asks, self.frozen = split, train, asks, frozen
         self.live: dict[int, Saved] = {}
         self.lost: dict[int, Lost] = {}
+        self.boxes: dict[int, Boxes] = {}
         self._gpus = [device] if device.type == "cuda" else []
         self._wrappers = replicated(module)
 
@@ -118,6 +120,21 @@ class Stage:
             self.train = train
             torch.clear_autocast_cache()  # of weights that were cast without a gradient
 
+    def boxing(self, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager[object]:
+        """Around an F on a rank that offloads some. inputs: the model's own, which stay where they are."""
+        own = (*self.module.parameters(), *self.module.buffers(), *inputs)
+        self.boxes[microbatch] = boxes = Boxes(own)
+        return boxes.packing()
+
+    def offload(self, microbatch: int) -> None:
+        """O: what the F keeps goes to host memory."""
+        saved = self._kept(microbatch)
+        self.boxes[microbatch].out((*saved.inputs, *saved.roots))
+
+    def load(self, microbatch: int) -> None:
+        """L: it comes back."""
+        self.boxes[microbatch].back(self.device)
+
     def recompute(self, microbatch: int, keywords: Keywords, score: Score | None) -> None:
         """R: the forward once more, with the random numbers of the first time.
 
@@ -149,7 +166,7 @@ class Stage:
         with self._as_computed():
             if op == "B" or self.frozen:
                 found = backward.full(saved)
-                del self.live[microbatch]
+                self._done(microbatch)
             else:
                 found = backward.for_input(saved, self.module)
         entering = self.entering[microbatch]
@@ -159,7 +176,11 @@ class Stage:
         """W: the gradients of the weights, from what I left."""
         with self._as_computed():
             backward.for_weights(self._kept(microbatch), self.module)
+        self._done(microbatch)
+
+    def _done(self, microbatch: int) -> None:
         del self.live[microbatch]
+        self.boxes.pop(microbatch, None)
 
     def _as_computed(self) -> AbstractContextManager[object]:
         """Without autocast: a backward takes the dtypes of its forward."""

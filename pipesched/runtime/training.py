@@ -4,7 +4,8 @@
                         through all stages, gradients of their mean loss; of a schedule without a backward the same
                         of the outputs of each microbatch
     activations alive   each forward of a stage gets a token, and everything that autograd saves during it holds the
-                        token; when the last of it is freed the activation is no longer alive
+                        token; when the last of it is freed the activation is no longer alive. On a rank that offloads
+                        some, those of which anything is on the device are counted
 
 The result is plain data: the losses, the largest error and where, the most activations alive, and the
 times of every instruction.
@@ -93,10 +94,12 @@ def train(job: Job, rank: int, folder: str, end: End) -> dict[str, Any]:
     for stage, module in stages.items():
         module.requires_grad_(stage not in stream.frozen)
     alive = Alive()
-    for module in stages.values():
+    offloads = any(x.op == "O" for x in stream.ranks[rank])
+    for module in stages.values() if not offloads else ():
         alive.watch(module)
     local = Local(job, rank, device, stream, net, modules)
-    with _torch_engine(local) if job.engine == "torch" else _own_engine(local, end) as (step, times):
+    own = _own_engine(local, end, alive if offloads else None)
+    with _torch_engine(local) if job.engine == "torch" else own as (step, times):
         alarm.cancel()
         result = _train(local, step)
     dist.destroy_process_group()
@@ -133,14 +136,16 @@ def _stream(job: Job, rank: int) -> Stream:
 
 
 @contextmanager
-def _own_engine(local: Local, end: End) -> Iterator[Engine]:
-    """`Runtime`, under guard."""
+def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]:
+    """`Runtime`, under guard. alive: what counts by instructions, if that is asked for."""
     job = local.job
     broken = [Broken(given, local.modules.values()) for given in job.breaks if given.rank == local.rank]
 
     def before(instruction: Instruction, index: int) -> None:
         for one in broken:
             one.before(instruction, index)
+        if alive is not None and any(x.op in ("F", "L") for x in instruction.parts or (instruction,)):
+            alive.peak = max(alive.peak, runtime.alive + 1)
 
     inputs, _ = local.net.batch(0, local.stream.microbatches)
     examples = local.net.cut(inputs.to(local.device))

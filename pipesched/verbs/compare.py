@@ -30,9 +30,10 @@ from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail, fault_in
 from pipesched.examine import Options
 from pipesched.inputs import built_in
+from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, exact, ranges
-from pipesched.model.ops import Op
+from pipesched.model.ops import COPIES, Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
@@ -312,8 +313,8 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     """A makespan below which there is no order; None where the optimizer's problem does not cover the schedule.
 
     It does not where operations are missing, where there are no backwards, where stages are frozen or are no chain,
-    where costs differ from microbatch to microbatch or these are slices, where forwards are run again, or where pairs
-    or full backwards are given another time than that of their parts.
+    where costs differ from microbatch to microbatch or these are slices, where forwards are run again or activations
+    offloaded, or where pairs or full backwards are given another time than that of their parts.
     """
     if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None
@@ -321,7 +322,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
     plain = schedule.placement.chain and not schedule.placement.frozen
     plain &= not costs.by_microbatch and schedule.slices == 1
-    plain &= not bool((schedule.op == Op.R).any())
+    plain &= not bool(among(schedule.op, (Op.R, *COPIES)).any())
     if shorter or schedule.forward_only or not plain or len(schedule) > _BOUNDED:
         return None
     from pipesched.optimizer.instance import Instance

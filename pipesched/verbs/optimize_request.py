@@ -15,10 +15,10 @@ from pipesched.check.dataflow import check_dataflow
 from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
 from pipesched.inputs import built_in
-from pipesched.model.columns import makes
+from pipesched.model.columns import among, makes
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, ranges
-from pipesched.model.ops import Result
+from pipesched.model.ops import COPIES, Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
@@ -117,6 +117,9 @@ def _target_at(source: Source, request: Request) -> Target:
     if makes(schedule.op, Result.RECOMPUTED).any():
         message = f"{schedule.name} computes forwards again, which cannot be optimized yet"
         raise fail(Code.NOT_OPTIMIZED, message, help="leave R out, or give its placement with --placement")
+    if among(schedule.op, COPIES).any():
+        message = f"{schedule.name} offloads activations, which cannot be optimized yet"
+        raise fail(Code.NOT_OPTIMIZED, message, help="leave O and L out, or give its placement with --placement")
     if schedule.forward_only:
         raise fail(Code.NOT_OPTIMIZED, f"{schedule.name} has no backward", help="give a training schedule")
     costs = loaded.costs(request.costs)

@@ -67,7 +67,9 @@ _P, _V, _M, _D = SIZES = (
     ),
 )
 _LIMIT = Option("max_ops", whole, "Refuse more operations [default: 2 million].", "N", MAX_OPS)
-_ONE_EACH = "Costs of F, I, W, B, R, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
+_ONE_EACH = (
+    "Costs of F, I, W, B, R, O, L, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
+)
 _COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a file, a number or a list by stage each."
 _COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Options
+from pipesched.model.columns import among
 from pipesched.model.numbers import shown
-from pipesched.model.ops import Op
+from pipesched.model.ops import COPIES, Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict, engine_name
@@ -104,6 +105,8 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
         raise fail(Code.CERTIFICATE, "the schedule of the answer has frozen stages, of which no optimum is known")
     if bool((own.schedule.op == Op.R).any()):
         raise fail(Code.CERTIFICATE, "the schedule of the answer runs forwards again, of which no optimum is known")
+    if bool(among(own.schedule.op, COPIES).any()):
+        raise fail(Code.CERTIFICATE, "the schedule of the answer offloads activations, of which no optimum is known")
     if not own.schedule.placement.chain:
         raise fail(Code.CERTIFICATE, f"the stages of the answer are no chain: {own.schedule.placement.skip}")
     if answer.caps is not None and len(answer.caps) != own.schedule.ranks:

@@ -53,7 +53,15 @@ class Style:
 STYLES = {
     "default": Style(
         "default",
-        {"forward": "#56b4e9", "input": "#e69f00", "weights": "#009e73", "full": "#d55e00", "recompute": "#b3b3b3"},
+        {
+            "forward": "#56b4e9",
+            "input": "#e69f00",
+            "weights": "#009e73",
+            "full": "#d55e00",
+            "recompute": "#b3b3b3",
+            "offload": "#cc79a7",
+            "load": "#f0e442",
+        },
     ),
     "zero-bubble": Style(
         "zero-bubble",

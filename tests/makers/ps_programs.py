@@ -1,4 +1,4 @@
-"""Random programs of the language in which no operation names its microbatch, and what they write.
+"""Random programs of the language in which no operation but O and L names its microbatch, and what they write.
 
 A program is a run that was written down: at each step some rank writes a word for what can go next there, a letter with
 its chunk, a bare W, `drain W`, or an overlap. So every order of a rank comes up, and nothing waits in a cycle.
@@ -17,13 +17,17 @@ Slot: TypeAlias = tuple[Step, ...]
 
 @dataclass
 class Written:
-    """homes: by route, then by stage, the rank. first: by route, the microbatches that take it. slots: by rank."""
+    """homes: by route, then by stage, the rank. first: by route, the microbatches that take it. slots: by rank.
+
+    named: whether some operation names its microbatch.
+    """
 
     homes: list[list[int]]
     first: list[tuple[int, int]]
     ranks: int
     words: list[list[str]] = field(default_factory=list)
     slots: list[list[Slot]] = field(default_factory=list)
+    named: bool = False
 
     @property
     def stages(self) -> int:
@@ -57,7 +61,9 @@ class Written:
 class Writer:
     """Writes one."""
 
-    def __init__(self, seed: int, *, ranks: int = 4, microbatches: int = 4, recompute: float = 0) -> None:
+    def __init__(
+        self, seed: int, *, ranks: int = 4, microbatches: int = 4, recompute: float = 0, offload: float = 0
+    ) -> None:
         self.rng = rng = random.Random(seed)
         p, m = rng.randint(1, ranks), rng.randint(1, microbatches)
         row = rng.choice(
@@ -69,8 +75,15 @@ class Writer:
         self.made.words, self.made.slots = [[] for _ in range(p)], [[] for _ in range(p)]
         self.split = [[rng.random() < 0.5 for _ in row] for _ in range(routes)]
         self.again = [[rng.random() < recompute for _ in row] for _ in range(routes)]
+        self.tidy = not offload or rng.random() < 0.5  # no O or L names its microbatch: all of a stage, or none
+        self.away = set[tuple[int, int]]()
+        for route, (low, high) in enumerate(self.made.first if offload else []):
+            for s in (s for s in range(len(row)) if not self.again[route][s]):
+                chosen = [rng.random() < offload for _ in range(low, high)]
+                self.away |= {(s, i) for i in range(low, high) if chosen[0 if self.tidy else i - low]}
         self.pairs = rng.choice((0, 0.5, 1))
         self.done: set[Step] = set()
+        self.order: list[Step] = []
         self.pending: list[list[tuple[int, Step]]] = [[] for _ in range(p)]  # by rank: chunk, and its I without a W
 
     def write(self) -> Written:
@@ -87,7 +100,7 @@ class Writer:
                 self.put(rank, self.rng.choice(ready), ready)
 
     def possible(self, rank: int) -> list[tuple[int, Step]]:
-        """What can be written next for each chunk: an F, a backward, an R."""
+        """What can be written next for each chunk: an F, a backward, an R; an O and an L of any microbatch."""
         found = []
         for chunk, (route, stage) in enumerate(self.made.chunks(rank)):
             low, high = self.made.first[route]
@@ -96,6 +109,12 @@ class Writer:
                 i = next((i for i in range(low, high) if (letter, stage, i) not in self.done), high)
                 if i < high and self.ready(route, (letter, stage, i)):
                     found.append((chunk, (letter, stage, i)))
+            for i in (i for i in range(low, high) if (stage, i) in self.away):
+                for letter, before in (("O", "F"), ("L", "O")):
+                    step = letter, stage, i
+                    able = (before, stage, i) in self.done and step not in self.done
+                    if able and not (self.tidy and self.named(step)):
+                        found.append((chunk, step))
         return found
 
     def ready(self, route: int, step: Step) -> bool:
@@ -106,6 +125,8 @@ class Writer:
             return letter == "R" and ("F", stage, i) in self.done
         if self.again[route][stage] and ("R", stage, i) not in self.done:
             return False
+        if (stage, i) in self.away and ("L", stage, i) not in self.done:
+            return False
         return stage == self.made.stages - 1 or any((x, stage + 1, i) in self.done for x in "IB")
 
     def put(self, rank: int, one: tuple[int, Step], ready: list[tuple[int, Step]]) -> None:
@@ -115,13 +136,29 @@ class Writer:
             alike = [x for x in ready if x[1][0] in wanted and x[1][2] != one[1][2]]
             both += [self.rng.choice(alike)] if alike else []
         both.sort(key=lambda x: x[1][0] != "F")
-        words = [f"{step[0]}[{chunk}]" for chunk, step in both]
+        words = [f"{step[0]}[{chunk}]{self.named(step)}" for chunk, step in both]
+        self.made.named |= words[0].endswith(")")
         self.made.words[rank].append(words[0] if len(both) == 1 else f"overlap({', '.join(words)})")
         self.made.slots[rank].append(tuple(step for _, step in both))
         for chunk, step in both:
             self.done.add(step)
+            self.order.append(step)
             if step[0] == "I":
                 self.pending[rank].append((chunk, step))
+
+    def named(self, step: Step) -> str:
+        """The microbatch of an O or L, where it is not that of the oldest F or O of its chunk that has had none."""
+        letter, stage, i = step
+        if letter not in "OL":
+            return ""
+        before = "F" if letter == "O" else "O"
+        oldest = [
+            x[2]
+            for x in self.order
+            if x[:2] == (before, stage) and (letter, *x[1:]) not in self.done
+            if self.made.route(x[2]) == self.made.route(i)
+        ]
+        return "" if oldest[0] == i else f"({i})"
 
     def weigh(self, rank: int) -> None:
         """A W: the oldest, that of a chunk, or all."""
@@ -142,6 +179,8 @@ def _any(rng: random.Random, ranks: int) -> Iterator[int]:
     yield from (rng.randrange(ranks) for _ in range(rng.randint(0, 3)))
 
 
-def program(seed: int, *, recompute: float = 0) -> Written:
-    """The program of a seed. recompute: how many stages compute their forwards again."""
-    return Writer(seed, recompute=recompute).write()
+def program(seed: int, *, recompute: float = 0, offload: float = 0) -> Written:
+    """The program of a seed. recompute: how many stages compute their forwards again; offload: how many activations of
+    the others are offloaded.
+    """
+    return Writer(seed, recompute=recompute, offload=offload).write()

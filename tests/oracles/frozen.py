@@ -1,4 +1,4 @@
-"""Programs with frozen stages and recomputation, played by hand: names, sets, fractions and repeated sweeps.
+"""Programs with frozen stages, recomputation and offloading, played by hand: names, sets, fractions, repeated sweeps.
 
 A step is named by its letter, its stage and its microbatch. Who is behind a trained stage has a gradient to hand on;
 what the others do not need is struck out of the lists by name, and what is left is played:
@@ -7,6 +7,8 @@ what the others do not need is struck out of the lists by name, and what is left
     I(s), B(s)   wait for I or B of s + 1, the last stage for its own F
     W(s)         waits for its own I
     R(s)         waits for its own F
+    O(s)         is over when the copy out is, which began when its F was over and the copy before it
+    L(s)         begins the copy in, which I(s) and B(s) wait for, behind the copy before it
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ Home: TypeAlias = Mapping[tuple[int, int], int]  # the rank of a stage and a mic
 def letters_of(stage: int, frozen: Collection[int]) -> str:
     """What a stage runs: whose weights learn, whose do not but hand the gradient on, who needs none."""
     if stage not in frozen:
-        return "FRIWB"
-    return "FRI" if any(before not in frozen for before in range(stage)) else "F"
+        return "FROLIWB"
+    return "FROLI" if any(before not in frozen for before in range(stage)) else "F"
 
 
 def left_of(slots: Sequence[Slot], frozen: Collection[int]) -> list[Slot]:
@@ -61,7 +63,7 @@ def needed(step: Step, stages: int, ran: Collection[Step]) -> list[Step]:
     letter, stage, i = step
     if letter == "F":
         return [("F", stage - 1, i)] if stage else []
-    if letter in "WR":
+    if letter in "WROL":
         return [("I" if letter == "W" else "F", stage, i)]
     if stage == stages - 1:
         return [("F", stage, i)]
@@ -71,6 +73,8 @@ def needed(step: Step, stages: int, ran: Collection[Step]) -> list[Step]:
 def play(orders: Sequence[Sequence[Slot]], home: Home, stages: int, cost: Mapping[str, Sequence[Fraction]]) -> Played:
     """cost: by letter and stage; C is the latency of what a stage sends, FB of a pair by the stage of its F."""
     ran = {step for slots in orders for slot in slots for step in slot}
+    free: dict[tuple[int, str], Fraction] = {}  # by rank and way, when its engine is
+    copied: dict[Step, Fraction] = {}  # by O and L, when its copy is over
     times: dict[Step, tuple[Fraction, Fraction]] = {}
     messages = set()
     left, clock = [list(slots) for slots in orders], [Fraction(0)] * len(orders)
@@ -84,8 +88,16 @@ def play(orders: Sequence[Sequence[Slot]], home: Home, stages: int, cost: Mappin
             if any(x not in times for x, _ in far):
                 continue
             messages |= {(x[1], step[1], x[2]) for x, step in far}
-            begin = max([clock[rank], *(times[x][1] + cost["C"][x[1]] for x, _ in far)])
+            awaited = [
+                copied.get(("O" if x[0] == "O" else "L", *x[1:]), Fraction(0)) for x in slots[0] if x[0] in "OIB"
+            ]
+            begin = max([clock[rank], *awaited, *(times[x][1] + cost["C"][x[1]] for x, _ in far)])
             clock[rank] = begin + length(slots[0], cost)
+            for letter, stage, i in slots[0]:
+                way = "O" if letter == "F" else "L"
+                if letter in "FL" and (way, stage, i) in ran:
+                    free[rank, way] = max(free.get((rank, way), Fraction(0)), clock[rank]) + cost[way][stage]
+                    copied[way, stage, i] = free[rank, way]
             times |= dict.fromkeys(slots.pop(0), (begin, clock[rank]))
             moved = True
     return Played(times, frozenset(messages))
@@ -94,7 +106,7 @@ def play(orders: Sequence[Sequence[Slot]], home: Home, stages: int, cost: Mappin
 def length(slot: Slot, cost: Mapping[str, Sequence[Fraction]]) -> Fraction:
     if len(slot) == 2 and slot[1][0] == "B" and "FB" in cost:
         return cost["FB"][slot[0][1]]
-    return sum((cost[letter][stage] for letter, stage, _ in slot), Fraction(0))
+    return sum((cost[letter][stage] for letter, stage, _ in slot if letter not in "OL"), Fraction(0))
 
 
 def peak(
@@ -113,7 +125,8 @@ def peak(
     now, most = Fraction(0), Fraction(0)
     for slot in slots:
         for letter, stage, _ in slot:
-            now += {"F": sizes[stage], "R": sizes[stage] - small[stage]}.get(letter, Fraction(0))
+            taken = {"F": sizes[stage], "R": sizes[stage] - small[stage], "L": sizes[stage]}
+            now += taken.get(letter, Fraction(0))
         most = max(most, now)
         for letter, stage, i in slot:
             able = letters_of(stage, frozen)
@@ -121,10 +134,24 @@ def peak(
             freed = {
                 "F": Fraction(1) if able == "F" else dropped,
                 "R": Fraction(0),
-                "I": Fraction(1) if able == "FRI" else at_input,
+                "L": Fraction(0),
+                "O": Fraction(1),
+                "I": Fraction(1) if "W" not in able else at_input,
                 "W": 1 - at_input,
                 "B": Fraction(1),
             }
             now -= freed[letter] * sizes[stage]
         most = max(most, now)
+    return most
+
+
+def host(slots: Sequence[Slot], sizes: Sequence[Fraction]) -> Fraction:
+    """Most in host memory: from an O to its L."""
+    away, most = dict[tuple[int, int], Fraction](), Fraction(0)
+    for letter, stage, i in (step for slot in slots for step in slot):
+        if letter == "O":
+            away[stage, i] = sizes[stage]
+        elif letter == "L":
+            del away[stage, i]
+        most = max(most, sum(away.values(), Fraction(0)))
     return most

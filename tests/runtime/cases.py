@@ -25,10 +25,11 @@ from pipesched.runtime.nets import Net
 from pipesched.stream import Instruction, Stream
 from tests.runtime.asleep import Asleep
 from tests.runtime.live import Counted, Live
+from tests.runtime.marked import Marked, Noticed
 from tests.runtime.models import batch, blocks, copies, error, squared, undivided
 from tests.runtime.variants import VARIANTS
 
-COMPUTES = ("F", "I", "W", "B", "R", "OVERLAP")
+COMPUTES = ("F", "I", "W", "B", "R", "O", "L", "OVERLAP")
 
 
 def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool = False) -> dict[str, Any]:
@@ -306,3 +307,42 @@ def torch_engine(rank: int, stream: Stream, csv: str | None, net: Net, steps: in
 
 def _sgd(modules: Iterable[nn.Module]) -> torch.optim.Optimizer:
     return torch.optim.SGD([weight for module in modules for weight in module.parameters()], lr=0.1)
+
+
+def offloaded(rank: int, stream: Stream) -> dict[str, Any]:
+    """One step of stages that keep a tensor each: errors against undivided training; after each compute how many of
+    these tensors there are, and which are still where their forwards made them.
+    """
+    whole = blocks(stream.stages)
+    for stage in stream.frozen:
+        whole[stage].requires_grad_(requires_grad=False)
+    inputs, targets = batch(stream.microbatches)
+    cut = inputs.chunk(stream.microbatches)
+    expected = undivided(whole, cut, targets.chunk(stream.microbatches), squared)
+    noticed = Noticed()
+    mine = {held: Marked(copies(whole)[held[1]], held, noticed) for held in stream.held_by(rank)}
+    counts: list[tuple[int, list[tuple[int, int, int]]]] = []
+
+    def before(instruction: Instruction, index: int) -> None:
+        for part in instruction.parts or (instruction,):
+            if part.op == "F":
+                mine[part.route, part.stage].microbatch = part.microbatch
+
+    def after(instruction: Instruction, index: int) -> None:
+        if instruction.op in COMPUTES:
+            counts.append((noticed.count(), noticed.first_ones()))
+
+    runtime = Runtime(stream, mine, squared, rank=rank, example=cut[0], before=before, after=after)
+    noticed.first.clear()
+    gc.disable()
+    try:
+        with noticed:
+            loss = runtime.step(inputs, targets)
+    finally:
+        gc.enable()
+    return {
+        "error": max(error(module.inner, whole[stage]) for (_, stage), module in mine.items()),
+        "loss": abs(float(loss - expected)) / float(expected),
+        "counts": counts,
+        "left": sum(len(x.live) + len(x.lost) + len(x.boxes) for x in runtime._stages.values()),
+    }

@@ -1,0 +1,76 @@
+"""Copies of activations to host memory and back, which engines of a rank run beside what it computes.
+
+    rank   |F0 |F1 |F2     |O0 F3 ...              O is over when its copy is: the rank waits for it there
+    out        |copy 0     |copy 1     |copy 2     starts when its F has ended and the copy before it is over
+
+    rank   |L0 B3          |B0                     L takes no time; the I or B of its microbatch waits for the copy
+    in     |copy 0         |                       starts where L stands, and the copy before it is over
+
+Each rank has one engine each way, first in, first out. O and L take no time of the rank itself, and are no work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from pipesched.analysis.dependencies import Dependencies
+from pipesched.model.columns import Bools, Ints, among, makes
+from pipesched.model.costs import Ticks
+from pipesched.model.ops import COPIES, Result
+from pipesched.model.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """By engine, and there in the order in which they run.
+
+    op: the O or L. after: the operation at whose end a copy may start, waits: the one that waits for it; -1 where there
+    is none. first: whether it is the first of its engine. start, end: in ticks, -1 for what never runs.
+    """
+
+    op: Ints
+    after: Ints
+    waits: Ints
+    first: Bools
+    start: Ints
+    end: Ints
+
+    @classmethod
+    def of(cls, schedule: Schedule, dependencies: Dependencies) -> Self | None:
+        """Those of a schedule before they run; None where it has none."""
+        op = np.flatnonzero(among(schedule.op, COPIES) & dependencies.valid)
+        if not len(op):
+            return None
+        out = makes(schedule.op[op], Result.OFFLOADED)
+        key = schedule.stage[op].astype(np.int64) * schedule.microbatches + schedule.microbatch[op]
+        back = dependencies.made[Result.GRADIENT][key]
+        after = np.where(out, _here(schedule, op, dependencies.producer[op], before=True), op)
+        waits = np.where(out, op, _here(schedule, op, back, before=False))
+        engine = 2 * schedule.rank[op].astype(np.int64) + ~out
+        order = np.lexsort((after, engine))
+        op, after, waits, engine = op[order], after[order], waits[order], engine[order]
+        never = np.full(len(op), -1, dtype=np.int64)
+        return cls(op, after, waits, np.diff(engine, prepend=-1) > 0, never, never)
+
+    def lengths(self, schedule: Schedule, ticks: Ticks) -> Ints:
+        """How long each takes."""
+        return ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
+
+    def run_from(self, end: Ints) -> Ints:
+        """Of each, the operation at whose end the unbroken run of its engine began that it is in; -1 where none did.
+
+        end: that of every operation.
+        """
+        follows = ~self.first & (end[self.after] != self.start)
+        follows[1:] &= (self.start[1:] == self.end[:-1]) & (self.start[1:] >= 0)
+        at = np.arange(len(self.op))
+        return np.asarray(self.after[np.maximum.accumulate(np.where(follows, 0, at))])
+
+
+def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
+    """The others that are on the same rank, before or behind, as they must be; else -1."""
+    right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
+    return np.where(right, other, -1)

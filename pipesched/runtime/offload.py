@@ -1,0 +1,100 @@
+"""What autograd keeps of a forward, where it is to go to host memory and come back.
+
+    F   every tensor that autograd keeps is put into a box, which the graph holds
+    O   what the boxes, the inputs and the outputs of the stage share is copied to host memory, and let go of
+    L   it is copied back
+    B   the graph takes its tensors out of the boxes
+
+Storages are copied, once each, so tensors that are views of one stay so. What was there before the forward stays where
+it is: weights, buffers, the model's own inputs. So does what a module keeps by hooks of its own, as checkpointing does.
+The rank waits for each copy, which runs on the stream of its compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+
+
+class _Box:
+    __slots__ = ("__weakref__", "data")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.data = tensor.detach()  # an output that is kept would hold its own graph in a cycle
+
+
+class _Away(NamedTuple):
+    """A storage in host memory, and what to put it into: each a box or a tensor, its dtype, offset, size and stride."""
+
+    host: Tensor
+    holders: list[tuple[_Box | Tensor, torch.dtype, tuple[Any, ...]]]
+
+
+class Boxes:
+    """Of a stage and microbatch. own: what is never copied."""
+
+    def __init__(self, own: Iterable[Any]) -> None:
+        self._own = {_place(tensor) for tensor in own if _plain(tensor)}
+        self._boxes: WeakSet[_Box] = WeakSet()
+        self._away: list[_Away] = []
+
+    @property
+    def here(self) -> bool:
+        """Whether the graph keeps anything on the device."""
+        return any(_place(box.data) for box in self._boxes)
+
+    def packing(self) -> AbstractContextManager[object]:
+        """Around the forward."""
+        return torch.autograd.graph.saved_tensors_hooks(self._pack, lambda x: x.data if isinstance(x, _Box) else x)
+
+    def _pack(self, tensor: Tensor) -> object:
+        if not _plain(tensor) or _place(tensor) in self._own:
+            return tensor
+        box = _Box(tensor)
+        self._boxes.add(box)
+        return box
+
+    def out(self, tensors: Iterable[Tensor]) -> None:
+        """To host memory: what the graph keeps, and these, which are empty until it is back."""
+        shared: dict[int, list[_Box | Tensor]] = {}
+        holders: list[_Box | Tensor] = [*self._boxes, *(x for x in tensors if _plain(x))]
+        for holder in holders:
+            shared.setdefault(_place(holder.data), []).append(holder)
+        for place, holders in shared.items():
+            if not place or place in self._own:
+                continue
+            data = [holder.data for holder in holders]
+            host = _over(data[0].untyped_storage(), data[0].device).to("cpu", copy=True)
+            shapes = [(x.storage_offset(), x.size(), x.stride()) for x in data]
+            self._away.append(
+                _Away(host, [(h, x.dtype, shape) for h, x, shape in zip(holders, data, shapes, strict=True)])
+            )
+            for holder, x in zip(holders, data, strict=True):
+                holder.data = x.new_empty(0)
+
+    def back(self, device: torch.device) -> None:
+        """From host memory."""
+        for host, holders in self._away:
+            storage = host.to(device, copy=True).untyped_storage()
+            for holder, dtype, shape in holders:
+                holder.data = torch.empty(0, dtype=dtype, device=device).set_(storage, *shape)
+        self._away.clear()
+
+
+def _plain(x: object) -> bool:
+    """Whether it is a tensor whose storage can be copied as bytes."""
+    return isinstance(x, Tensor) and type(x) in (Tensor, torch.nn.Parameter) and x.layout == torch.strided
+
+
+def _place(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _over(storage: Any, device: torch.device) -> Tensor:
+    """All of a storage, as bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
