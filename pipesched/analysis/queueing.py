@@ -7,11 +7,8 @@ Under strict the queue of a rank is its own list: a rank computes nothing while 
 and pair-stream a rank computes on, and waits where a compute needs a receive; the messages of one batch are served
 together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send is over as soon as
 there is room, and the message is there tC later. The ideal timeline (`analysis.timeline`) has no receives to post and
-<<<<<<< HEAD
-no queues, so it is never longer. The message of a shape takes no time.
-=======
-no queues, so it is never longer. Copies to host memory and back wait for no message (`analysis.copies`).
->>>>>>> 8daebbc (O and L: activations go to host memory and come back, on engines beside the compute; in the language, memory, time, stream 2 and the runtime)
+no queues, so it is never longer. The message of a shape takes no time. Copies to host memory and back wait for no
+message (`analysis.copies`).
 
 All of that is the event graph of the model with times at its events, so one pass over its events is a run.
 """
@@ -25,11 +22,7 @@ import numpy as np
 from pipesched.analysis.copies import Copies
 from pipesched.analysis.events import EventGraph
 from pipesched.analysis.timeline import slot_costs
-<<<<<<< HEAD
-from pipesched.model.columns import among, computes
-=======
-from pipesched.model.columns import Ints, computes
->>>>>>> 8daebbc (O and L: activations go to host memory and come back, on engines beside the compute; in the language, memory, time, stream 2 and the runtime)
+from pipesched.model.columns import Ints, among, computes
 from pipesched.model.costs import Ticks
 from pipesched.model.ops import SHAPES
 
@@ -42,15 +35,10 @@ def makespan(graph: EventGraph, ticks: Ticks, copies: Copies | None = None) -> i
     index, events = np.flatnonzero(computes(program.op)), graph.nodes
     graph = graph if copies is None else _with(copies, index, graph)
     cost = np.zeros(graph.nodes, dtype=np.int64)
-<<<<<<< HEAD
-    cost[np.flatnonzero(computes(program.op))] = slot_costs(program.computes, ticks)
-    sent = np.flatnonzero((graph.way >= 0) & ~among(program.op, SHAPES))
-=======
     cost[index] = slot_costs(program.computes, ticks)
     if copies is not None:
         cost[events:] = copies.lengths(program.computes, ticks)
-    sent = np.flatnonzero(graph.way >= 0)
->>>>>>> 8daebbc (O and L: activations go to host memory and come back, on engines beside the compute; in the language, memory, time, stream 2 and the runtime)
+    sent = np.flatnonzero((graph.way >= 0) & ~among(program.op, SHAPES))
     cost[graph.way[sent]] = ticks.delays(program.stage[sent], program.microbatch[sent])
     return max(graph.times(cost)[size : size + program.ranks], default=0)
 

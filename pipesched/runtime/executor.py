@@ -351,7 +351,7 @@ class Runtime:
         stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
         read = [self._input(x) if y < 0 else self._get(ACTIVATION, x, y) for y in self.stream.read(x.stage)]
         inputs = [tensor for tensors in read for tensor in tensors]
-        with self._around(stage, x, inputs):
+        with self._keeping(stage, x, inputs):
             if stage.leaving is not None:
                 made = stage.forward(x.microbatch, inputs, keywords)
                 for reader in self.stream.readers[x.stage]:
@@ -363,7 +363,7 @@ class Runtime:
         if self._evaluates:
             self._outputs[x.microbatch] = output
 
-    def _around(self, stage: Stage, x: Instruction, inputs: Sequence[Tensor]) -> AbstractContextManager[object]:
+    def _keeping(self, stage: Stage, x: Instruction, inputs: Sequence[Tensor]) -> AbstractContextManager[object]:
         """Around a forward that is run again, or whose activation may be offloaded."""
         if (x.route, x.stage, x.microbatch) in self._again and not self._evaluates:
             return stage.letting_go(x.microbatch, inputs)
