@@ -113,6 +113,28 @@ class Permuted:
 
 
 @dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run beside the schedule. by: what recorded it. named: whether its messages have names; else they are
+    held by count, order and size.
+    """
+
+    by: str
+    ranks: int
+    steps: int
+    messages: int
+    named: bool
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        how = "" if self.named else ", by their number, order and size"
+        notes = "".join(f"; {note}" for note in self.notes)
+        return (
+            f"recorded run ({self.by}): {self.ranks} ranks, {steps}, {self.messages:,} messages as planned{how}{notes}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What a verdict measures, each None where a broken file leaves it unknown.
 
@@ -154,7 +176,11 @@ class Report:
     subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
     frozen: the stages that are not. permuted: where the file has lists by microbatch. verdict: of an optimizer's
     answer. not_judged: its entries that nothing was compared with. title: what people call the schedule, where that is
+<<<<<<< HEAD
     not its name. notes: on how a framework came to it.
+=======
+    not its name. recorded: the runs that were held against it.
+>>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
     """
 
     name: str | None
@@ -170,7 +196,11 @@ class Report:
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
     title: str = ""
+<<<<<<< HEAD
     notes: tuple[str, ...] = ()
+=======
+    recorded: tuple[Recording, ...] = ()
+>>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
 
     ranks = _Known(lambda parts: parts.ranks)
     stages = _Known(lambda parts: parts.stages)
@@ -268,6 +298,7 @@ class Report:
             "time": _time_json(self.parts.time),
             **({"permuted": _permuted_json(self.permuted)} if self.permuted else {}),
             "claims": [_claim_json(claim) for claim in self.claims],
+            **({"recorded": [_recording_json(one) for one in self.recorded]} if self.recorded else {}),
             "proved": None if self.verdict is None else self.verdict.proved,
             "optimum": _verdict_json(self.verdict, self.not_judged),
             **({"notes": list(self.notes)} if self.notes else {}),
@@ -312,7 +343,12 @@ class Report:
             lines += [_queued_text(model, queued, time.makespan) for model, queued in self._queued]
         lines += [_permuted_text(self.permuted)] if self.permuted else []
         lines += [_claims_text(self.claims)] if self.claims else []
+<<<<<<< HEAD
         lines += [*_verdict_text(self.verdict, self.not_judged), *self.notes]
+=======
+        lines += _verdict_text(self.verdict, self.not_judged)
+        lines += map(str, self.recorded)
+>>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
         warned = render.tally(self.diagnostics)
         head = self._head(color, self.title or self.name or self.source) + (f", {warned}" if warned else "")
         return "\n".join([head, *(_INDENT + line for line in lines)])
@@ -450,6 +486,11 @@ def _time_json(part: Time | None) -> dict[str, object]:
     )
     said = {"assumed_costs": dict(part.assumed) if part else {}, "cost_remarks": list(part.remarks) if part else []}
     return {**exact(costs=part.costs if part else {}), **said, **numbers}
+
+
+def _recording_json(one: Recording) -> dict[str, object]:
+    counts = {"ranks": one.ranks, "steps": one.steps, "messages": one.messages}
+    return {"by": one.by, **counts, "named": one.named, "notes": list(one.notes)}
 
 
 def _claim_json(claim: Claim) -> dict[str, object]:

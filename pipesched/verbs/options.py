@@ -117,6 +117,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         *_ALL,
         Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
         Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
+        Option("recorded", values.folder, "What the ranks of a real run posted, held against the schedule.", "DIR"),
         *_RESULTS,
     ),
     "optimize": (

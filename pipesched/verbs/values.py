@@ -227,6 +227,13 @@ def files(value: object) -> tuple[object, ...]:
     return tuple([value] if one else _listed(value, "a path, or a list of paths"))
 
 
+def folder(value: object) -> str:
+    """A path."""
+    if isinstance(value, str | PathLike):
+        return fsdecode(value)
+    raise Not(value, "a path")
+
+
 def costs(value: object) -> Costs:
     """A text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
 

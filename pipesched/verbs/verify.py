@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
-from pipesched.examine import Options
+from pipesched.examine import Examination, Options
 from pipesched.model.columns import among
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COPIES, Op
@@ -23,10 +23,11 @@ from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict, engine_name
 from pipesched.readers import ANSWER, Loaded, reader_of
-from pipesched.report import Claim, Report
+from pipesched.report import Claim, Recording, Report
 from pipesched.source import Source
 
 if TYPE_CHECKING:
+    from pipesched.analysis.recorded_run import Held
     from pipesched.formats.answer_read import Answer
     from pipesched.model.verdict import Terms
 
@@ -37,6 +38,9 @@ def verify(source: Source, options: Options) -> Report:
     """Everything we know of a file at a size. What is wrong is in the report; nothing is raised."""
     try:
         if reader_of(source) is ANSWER:
+            if options.recorded is not None:
+                help = "give its schedule: `pipesched order ANSWER --format ps`"
+                raise fail(Code.USAGE, "a recorded run is held against a schedule, not against an answer", help=help)
             return _with_proof(_verify_answer(source, options), options)
         return verify_loaded(load(source, options), options)
     except PipeschedError as error:
@@ -45,7 +49,45 @@ def verify(source: Source, options: Options) -> Report:
 
 def verify_loaded(loaded: Loaded, options: Options) -> Report:
     """The same of what was loaded."""
-    return _with_proof(examine(loaded, options).report, options)
+    examination = examine(loaded, options)
+    if options.recorded is None:
+        return _with_proof(examination.report, options)
+    return _with_proof(_with_recorded(examination, options.recorded), options)
+
+
+def _with_recorded(examination: Examination, folder: str) -> Report:
+    """The verdict on the schedule, and on the run of it that a folder holds."""
+    from pipesched.analysis.recorded_run import Held
+    from pipesched.check.recorded import check_recorded
+    from pipesched.formats import recorded_runs
+
+    report = examination.report
+    program = examination.analysis.program
+    if program is None:
+        return report
+    if not program.messages:
+        none = Diagnostic(Code.RECORD_DIFFERS, "the schedule has no messages that could be recorded")
+        return replace(report, diagnostics=(*report.diagnostics, none))
+    try:
+        runs = [Held(recorded, program) for recorded in recorded_runs.read(folder, program)]
+    except PipeschedError as error:
+        return replace(report, diagnostics=(*report.diagnostics, *error.diagnostics))
+    written = examination.loaded.program is not None
+    found = tuple(finding for held in runs for finding in check_recorded(held, written=written))
+    told = tuple(_recording(held, written) for held in runs)
+    return replace(report, diagnostics=(*report.diagnostics, *found), recorded=told)
+
+
+def _recording(held: Held, written: bool) -> Recording:
+    """What is said of a run that keeps to its plan. A trainer places the messages of computes in its own way."""
+    from pipesched.check.recorded import words
+
+    made, notes = held.recorded, held.recorded.notes
+    other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
+    if other >= 0 and not made.named and not written:
+        said = f"rank {made.rank[other]} posts in another order than pipesched, {words(held, other)}"
+        notes = (*notes, f"{said}: only a file that names its messages says their order")
+    return Recording(made.by, made.ranks, held.steps, held.sent, made.named, notes)
 
 
 def _with_proof(report: Report, options: Options) -> Report:
