@@ -126,13 +126,6 @@ class Code(enum.StrEnum):
     STEPS_DIFFER = "PS836"
     OUTSIDE_COLLECTIVE = "PS837"
     NO_SCHEDULE = "PS842"
-    NO_RECORD = "PS890"
-    RECORD = "PS891"
-    RECORD_DIFFERS = "PS892"
-    RANK_ABSENT = "PS893"
-    OTHER_MESSAGE = "PS894"
-    RUN_STOPS = "PS895"
-    MESSAGE_SIZE = "PS896"
 
     FRAMEWORK = "PS850"
     GENERATOR = "PS851"
@@ -140,6 +133,13 @@ class Code(enum.StrEnum):
     NO_ORDER = "PS853"
     FENCE = "PS854"
     FRAMEWORK_NAME = "PS855"
+    NO_RECORD = "PS890"
+    RECORD = "PS891"
+    RECORD_DIFFERS = "PS892"
+    RANK_ABSENT = "PS893"
+    OTHER_MESSAGE = "PS894"
+    RUN_STOPS = "PS895"
+    MESSAGE_SIZE = "PS896"
 
     TWO_RANKS = "PS901"
     IDLE_RANK = "PS902"
@@ -173,13 +173,10 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
     Code.UNKNOWN_SCHEDULE: 2,
     Code.TOO_LARGE: 2,
     Code.NEEDS: 2,
-<<<<<<< HEAD
     Code.FRAMEWORK: 2,
     Code.FRAMEWORK_NAME: 2,
-=======
     Code.NO_RECORD: 2,
     Code.RECORD_DIFFERS: 2,
->>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
 }
 
 

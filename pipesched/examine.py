@@ -43,12 +43,8 @@ class Options:
 
     comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
     the stages of an order that are not trained. require_proof: it is an error unless it is an answer that is proved
-<<<<<<< HEAD
     optimal. settings: the options of a framework that are no sizes; framework_path: where it is; framework_time: the
-    seconds that it may take.
-=======
-    optimal. recorded: the folder of a run of it.
->>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
+    seconds that it may take. recorded: the folder of a run of it.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -63,13 +59,10 @@ class Options:
     placement: tuple[int, ...] | None = None
     frozen: tuple[int, ...] | None = None
     require_proof: bool = False
-<<<<<<< HEAD
     settings: Mapping[str, str | float] = field(default_factory=dict)
     framework_path: str | None = None
     framework_time: float = 60
-=======
     recorded: str | None = None
->>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
 
     @property
     def microbatches(self) -> int | None:

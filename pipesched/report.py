@@ -176,11 +176,7 @@ class Report:
     subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
     frozen: the stages that are not. permuted: where the file has lists by microbatch. verdict: of an optimizer's
     answer. not_judged: its entries that nothing was compared with. title: what people call the schedule, where that is
-<<<<<<< HEAD
-    not its name. notes: on how a framework came to it.
-=======
-    not its name. recorded: the runs that were held against it.
->>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
+    not its name. notes: on how a framework came to it. recorded: the runs that were held against it.
     """
 
     name: str | None
@@ -196,11 +192,8 @@ class Report:
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
     title: str = ""
-<<<<<<< HEAD
     notes: tuple[str, ...] = ()
-=======
     recorded: tuple[Recording, ...] = ()
->>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
 
     ranks = _Known(lambda parts: parts.ranks)
     stages = _Known(lambda parts: parts.stages)
@@ -343,12 +336,7 @@ class Report:
             lines += [_queued_text(model, queued, time.makespan) for model, queued in self._queued]
         lines += [_permuted_text(self.permuted)] if self.permuted else []
         lines += [_claims_text(self.claims)] if self.claims else []
-<<<<<<< HEAD
-        lines += [*_verdict_text(self.verdict, self.not_judged), *self.notes]
-=======
-        lines += _verdict_text(self.verdict, self.not_judged)
-        lines += map(str, self.recorded)
->>>>>>> 2602d7a (What the ranks of a real run posted is held against its plan: verify --recorded)
+        lines += [*_verdict_text(self.verdict, self.not_judged), *self.notes, *map(str, self.recorded)]
         warned = render.tally(self.diagnostics)
         head = self._head(color, self.title or self.name or self.source) + (f", {warned}" if warned else "")
         return "\n".join([head, *(_INDENT + line for line in lines)])

@@ -17,7 +17,7 @@ from pipesched.__main__ import main
 from pipesched.cli.explain import Word, find, page, slug, words
 from pipesched.diagnostics import Code
 
-_BLOCK = re.compile(r"^```(ps|csv|order|json|trace|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(r"^```(ps|csv|order|json|trace|recorded|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ def examples(code: Code) -> list[Example]:
     """The blocks of a page. ``ps p=2 m=4 --mem-cap=4``: parameters first, then options as typed."""
     found = _BLOCK.findall(page(code))
     return [
-        Example(language, _flags(info) if language != "trace" else info.split(), text) for language, info, text in found
+        Example(language, _flags(info) if language not in ("trace", "recorded") else info.split(), text)
+        for language, info, text in found
     ]
 
 
@@ -52,6 +53,11 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
     if example.language == "console":
         (command,) = re.findall(r"^\$ pipesched (.+)$", example.text, re.M)
         arguments = shlex.split(command)
+    elif example.language == "recorded":  # the flags are the schedule; the text is a file, or several after their names
+        (folder / "run").mkdir(exist_ok=True)
+        for name, text in re.findall(r"(?:^=== (\w+)\n)?((?:(?!=== ).*\n)+)", example.text, re.M):
+            (folder / "run" / (name or "rank_0")).write_text(text, encoding="utf-8")
+        arguments = ["verify", *example.flags, "--recorded", str(folder / "run")]
     elif example.language == "trace":  # the flags are the command that reads it
         file = folder / "trace.json"
         file.write_text(example.text, encoding="utf-8")

@@ -27,6 +27,8 @@ def test_users_code_passes_mypy(tmp_path: Path) -> None:
     """Every file of `typing/` and every Python block of a README, in one run of mypy."""
     files = [str(path) for path in PROGRAMS]
     for readme in READMES:
+        if readme == "emit/torchtitan.md":
+            continue  # its scripts are for torchtitan, which is not installed here: `.ci/run --trainers`
         programs = [program(block) for block in blocks(readme, "python")] + blocks(readme, "py")
         for number, text in enumerate(programs):
             name = "readme_" + "_".join(Path(readme).with_suffix("").parts).replace(".", "_") + f"_{number}.py"

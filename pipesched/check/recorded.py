@@ -59,7 +59,7 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
         yield Diagnostic(
             Code.RANK_ABSENT,
             f"no record of {'rank' if len(absent) == 1 else 'ranks'} {ranks}{more}",
-            notes=("what was sent to such a rank counts as not received",),
+            notes=("its messages are known by their other ends alone",),
             help="a rank that was killed writes none: look at its log first",
         )
 
@@ -224,14 +224,12 @@ def _label(held: Held, wait: Wait) -> Iterator[Label]:
     x = held.program[wait.planned]
     what = f"the {'send' if x.op.send else 'receive'} of {_name(x)} {'to' if x.op.send else 'from'} rank {x.peer}"
     if wait.entry < 0:
-        text = f"waits in {what}, which has not posted it" if wait.other >= 0 else f"next would be {what}"
+        text = f"waits in {what}, which is not sent" if wait.other >= 0 else f"next would be {what}"
     else:
         state = int(held.recorded.state[wait.entry])
-        stands = f", entry {held.recorded.entry[wait.entry]}" + (f", {STATES[state]}" if state >= 0 else "")
-        why = "which has not posted it"
-        if wait.queued:
-            why = "where it is queued behind another" if wait.other >= 0 else "where it is posted too"
-        text = f"waits in {what}{stands}, {why}"
+        stands = f"entry {held.recorded.entry[wait.entry]}" + (f", {STATES[state]}" if state >= 0 else "")
+        why = "is queued behind another message" if wait.other >= 0 else "is posted too"
+        text = f"waits in {what} ({stands}), whose other end {why if wait.queued else 'is not posted'}"
     yield label(held.program, wait.planned, text)
 
 

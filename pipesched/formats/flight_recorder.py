@@ -140,8 +140,8 @@ def _dump(name: str, value: Any, *, shapes: bool) -> _Dump:
         PipeschedError: PS891.
     """
     try:
-        groups = {str(key): _group(str(key), about) for key, about in value["pg_config"].items()}
-        return _messages(value["entries"], groups, shapes)
+        groups = {str(key): _group(str(key), about) for key, about in value.get("pg_config", {}).items()}
+        return _messages(value["entries"] if groups else value.get("entries", ()), groups, shapes)
     except (
         KeyError,
         TypeError,

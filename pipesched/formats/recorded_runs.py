@@ -9,6 +9,7 @@ An instruction is in our trace when it is over. A trace names no peers: they are
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -37,6 +38,16 @@ def read(folder: str, program: Program) -> list[Recorded]:
     Raises:
         PipeschedError: PS890, there is none; PS891, a file cannot be read; PS892, it is of another size than the plan.
     """
+    collects = gc.isenabled()
+    gc.disable()  # millions of small values, none of which refers to itself
+    try:
+        return _read(folder, program)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _read(folder: str, program: Program) -> list[Recorded]:
     files = _files(folder)
     kinds = {name: _kind(data) for name, data in files.items()}
     other = next((name for name, kind in kinds.items() if kind is None), None)
@@ -48,7 +59,10 @@ def read(folder: str, program: Program) -> list[Recorded]:
         raise fail(Code.NO_RECORD, f"{folder} holds records of several kinds: {', '.join(found)}", help="give one run")
     if found == ["dump"]:
         return flight_recorder.read(files, program)
-    return [_traces(files, program) if found == ["trace"] else _orders(files, program)]
+    made = _traces(files, program) if found == ["trace"] else _orders(files, program)
+    if made.absent and not np.isin(made.peer, made.absent).any():  # nobody speaks with them
+        _require_ranks(made.ranks - len(made.absent), program)
+    return [made]
 
 
 def _files(folder: str) -> dict[str, bytes]:
@@ -147,7 +161,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
         np.arange(len(op)) - start[rank] + 1,
         start,
         blocking=True,
-        absent=tuple(r for r in range(program.ranks) if r not in found),
+        absent=tuple(r for r in range(program.ranks) if not found[r]),
     )
 
 

@@ -51,8 +51,8 @@ class Run:
     stopped: Mapping[int, int]
 
 
-def play(lists: Lists, steps: int = 1, stopped: Mapping[int, int] | None = None) -> Run:
-    """stopped: by rank, how many instructions it does in all."""
+def play(lists: Lists, steps: int = 1, stopped: Mapping[int, int] | None = None, *, eager: bool = False) -> Run:
+    """stopped: by rank, how many instructions it does in all. eager: no rank waits for what it sends."""
     halts = stopped or {}
     groups = [[list(group) for _, group in groupby(enumerate(rank), _batch)] * steps for rank in lists]
     posts: list[list[Post]] = [[] for _ in lists]
@@ -62,7 +62,7 @@ def play(lists: Lists, steps: int = 1, stopped: Mapping[int, int] | None = None)
     while moved:
         moved = False
         for rank, mine in enumerate(groups):
-            while at[rank] < len(mine) and all(post.over for post in front[rank]):
+            while at[rank] < len(mine) and all(post.over or (eager and post.send) for post in front[rank]):
                 group = mine[at[rank]]
                 if done[rank] + len(group) > halts.get(rank, 10**9):
                     break
@@ -75,9 +75,9 @@ def play(lists: Lists, steps: int = 1, stopped: Mapping[int, int] | None = None)
                         front[rank].append(post)
                         _meet(sides, rank, post)
     waits = {
-        rank: {post.what.peer for post in front[rank] if not post.over}
+        rank: {post.what.peer for post in front[rank] if not (post.over or (eager and post.send))}
         for rank, mine in enumerate(groups)
-        if at[rank] < len(mine) or any(not post.over for post in front[rank])
+        if at[rank] < len(mine) or any(not (post.over or (eager and post.send)) for post in front[rank])
     }
     return Run(posts, waits, halts)
 
@@ -108,10 +108,10 @@ def _on(post: Post) -> str:
 
 
 def traces(run: Run, folder: Path) -> None:
-    """As our recorder, which writes what is over."""
+    """As our recorder, which writes what is over, of a runtime that waits for no send: of an eager run."""
     for rank, posts in enumerate(run.posts):
         events = [{"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}]
-        for clock, p in enumerate(p for p in posts if p.over or p.send):  # a send is over when it is posted
+        for clock, p in enumerate(p for p in posts if p.over or p.send):
             about = {"rank": rank, "index": p.index, "op": p.what.op.name}
             name = f"{p.what.stage}{p.what.op.name}{p.what.microbatch}"
             events.append({"ph": "X", "name": name, "pid": rank, "ts": clock, "dur": 1, "args": about})  # type: ignore[dict-item]
