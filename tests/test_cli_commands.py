@@ -12,6 +12,7 @@ import pytest
 
 from pipesched.__main__ import main
 from pipesched.assets import asset
+from pipesched.frameworks.frameworks import FRAMEWORKS
 
 COMMAND = [sys.executable, "-m", "pipesched"]
 GOOD = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
@@ -62,9 +63,11 @@ def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.
 
 
 def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line for each file of schedules/, and every name works."""
+    """A line for each file of schedules/, and every name works; then one for each framework."""
     assert main(["list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    listed, frameworks = capsys.readouterr().out.split("\n\n")
+    lines = listed.splitlines()
+    assert [line.partition(":")[0] for line in frameworks.splitlines()] == list(FRAMEWORKS)
     names = [line.split()[0] for line in lines]
     assert set(names) == {
         file.name.removesuffix(".ps") for file in asset("schedules").iterdir() if file.name.endswith(".ps")

@@ -139,4 +139,60 @@ def test_as_a_command_it_points_into_torch() -> None:
     lines = [(Path(torch.__file__).parents[1] / found[1]).read_text().splitlines() for found in places if found]
     said = [source[int(found[2]) - 1] for source, found in zip(lines, places, strict=True) if found]
     assert "def _defer_recv_ops" in said[0] and "_Action(" in said[1] and "SEND_F" in said[1]
-    assert report.notes == (f"executed: torch {torch.__version__} with defer_pp_recv=true",)
+    assert report.notes == (f"executed: torch {torch.__version__.partition('+')[0]} with defer_pp_recv=true",)
+
+
+FAKE = """
+from typing import Any, NamedTuple
+
+class _Action(NamedTuple):
+    stage_index: int
+    kind: str
+    microbatch_index: int
+    def __str__(self):
+        return f"{self.stage_index}{self.kind}{self.microbatch_index}"
+
+class _PipelineSchedule: ...
+class PipelineScheduleSingle(_PipelineSchedule): ...
+class PipelineScheduleMulti(_PipelineSchedule): ...
+
+class ScheduleNew(PipelineScheduleMulti):
+    def __init__(self, stages, n_microbatches, loss_fn, twice: bool = False):
+        ranks = range(stages[0].group_size)
+        self.pipeline_order_with_comms = self.pipeline_order = {
+            r: [_Action(r, k, i) for k in "FB" for i in range(n_microbatches)] * (1 + twice) for r in ranks
+        }
+"""
+
+
+@pytest.fixture
+def other_torch(tmp_path: Path) -> Path:
+    """A torch of a release that nobody has seen, with a class that nobody has seen."""
+    folder = tmp_path / "torch" / "distributed" / "pipelining"
+    folder.mkdir(parents=True)
+    (tmp_path / "torch" / "__init__.py").write_text("__version__ = '9.1.0'\nfrom . import nn\n")
+    (tmp_path / "torch" / "nn.py").write_text("class Identity: ...\n")
+    (folder / "schedules.py").write_text(FAKE)
+    return tmp_path
+
+
+def test_a_release_that_is_not_known_is_tried(other_torch: Path) -> None:
+    """Its new class is executed with its new option, and the report says that the release has not been tried."""
+    path = str(other_torch)
+    report = pipesched.verify("torch:New", p=2, v=1, m=3, framework_path=path)
+    assert report.ok and report.operations == 12
+    assert report.notes[0] == "executed: torch 9.1.0" and "has not been tried" in report.notes[1]
+    twice = pipesched.verify("torch:New", p=2, v=1, m=3, twice=True, framework_path=path)
+    (first, *_) = (d for d in twice.diagnostics if d.code is Code.TWICE)
+    assert "(torch/distributed/pipelining/schedules.py:" in first.labels[0].message
+
+
+def test_what_it_needs_and_does_not_find_is_named(other_torch: Path) -> None:
+    """With the line that asked for it; status 2, as where there is no such folder."""
+    (other_torch / "torch" / "nn.py").write_text("import no_such_library\n")
+    report = pipesched.verify("torch:New", p=2, m=3, framework_path=str(other_torch))
+    (found,) = report.diagnostics
+    assert found.code is Code.FRAMEWORK and "no_such_library" in found.message and report.exit_status == 2
+    assert str(found.labels[0].span) == "torch/nn.py:1:1" and "pip install torch" in str(found.help)
+    (found,) = pipesched.verify("torch:New", p=2, m=3, framework_path="nowhere").diagnostics
+    assert found.code is Code.FRAMEWORK

@@ -27,6 +27,8 @@ import pytest
 import pipesched
 from pipesched.check.checks import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.cli.app import app
+from pipesched.formats.in_memory import written
+from pipesched.frameworks.frameworks import FRAMEWORKS
 from pipesched.readers import READERS
 from pipesched.targets import TARGETS
 from pipesched.views.views import VIEWS
@@ -112,6 +114,34 @@ def checks() -> str:
     return "\n".join(["| what holds | else |", "|---|---|", *rows])
 
 
+def frameworks() -> str:
+    """A row for each framework and its options."""
+    rows = []
+    for row in FRAMEWORKS.values():
+        options = "; ".join(f"`{name}` {said}" for name, said in row.options.items())
+        names = ", ".join(f"`{row.name}:{name}`" for name in row.names)
+        rows.append(f"| {names} | {row.title} | {', '.join(row.tried)} | {options} |")
+    return "\n".join(["| | executed is | tried with | `-D` |", "|---|---|---|---|", *rows])
+
+
+def others() -> str:
+    """What is said of each order that the generator of another project gave."""
+    rows = []
+    for entry in json.loads((TOP / "tests" / "data" / "others.json").read_text("utf-8")):
+        text = written(entry["rows"])
+        assert text is not None
+        report = pipesched.verify(text, p=entry["p"], m=entry["m"])
+        fault = report.fault
+        said = (
+            f"{fault.code}: {fault.message}" if fault else f"right; makespan {report.makespan}, peak {max(report.peak)}"
+        )
+        sizes = " ".join(f"{name}={entry[name]}" for name in "pvm" if name in entry)
+        rows.append(
+            f"| {entry['repository']} | {entry['name']} | {sizes} | {said.replace('<order>.txt', 'the order')} |"
+        )
+    return "\n".join(["| | schedule | | |", "|---|---|---|---|", *rows])
+
+
 def targets() -> str:
     """A row for each form in which a schedule is written."""
     rows = [f"| `{row.name}` | `{row.ending}` | {row.title} |" for row in TARGETS.values()]
@@ -131,6 +161,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "readers": readers,
     "checks": checks,
     "targets": targets,
+    "frameworks": frameworks,
+    "others": others,
     "torchtitan": torchtitan,
 }
 

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 @flags.options("verify")
 def verify(files: tuple[str, ...], **given: Any) -> int:
     """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,
-    built-in names, or - for stdin.
+    built-in names, - for stdin, or FRAMEWORK:NAME.
+
+    \b
+    FRAMEWORK:NAME executes code of others, as torch:ZBVZeroBubble or python:module:function,
+    in a process without sockets and with a temporary home. That is no sandbox: a generator is its
+    author's code. `pipesched list` has the frameworks; -D NAME=VALUE gives their options.
 
     \b
     A size may be a list or an inclusive range; several files or sizes print a line each:

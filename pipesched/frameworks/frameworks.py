@@ -57,7 +57,7 @@ _ROWS = (
         "a schedule class of torch.distributed.pipelining: the program that it runs",
         "torch",
         "torch_schedule",
-        ("2.10", "2.11", "2.12", "2.13", "2.14", "2.15"),
+        ("2.11", "2.12", "2.13", "2.14", "2.15"),
         (
             "GPipe",
             "1F1B",

@@ -51,7 +51,7 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
     strangers = [key for key in options if not row.open and key not in (*row.options, "p", "v", "m", "most")]
     if strangers:
         known = "; ".join(f"-D {key}: {said}" for key, said in row.options.items())
-        raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known)
+        raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known or None)
     asked: dict[str, Any] = {"name": name, "recorder": row.recorder, "options": dict(options), "limit": limit}
     folders, command = _site(path)
     if row.name == "python":

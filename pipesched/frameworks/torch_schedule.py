@@ -39,7 +39,7 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
         raise Unknown(message, f"it has {', '.join(takes)}; lowered=false gives its computes alone")
     if p * v * m > options["most"]:
         raise Nonsense(f"{p * v * m:,} forwards are more than the limit of {options['most']:,}")
-    version = str(torch.__version__)
+    version = str(torch.__version__).partition("+")[0]
     if not single:
         return _lowered(schedules, kind, (p, v, m), own, version, lowered=bool(options.get("lowered", True)))
     if v != 1:

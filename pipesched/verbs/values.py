@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_WORD = re.compile(r"(?:[A-Za-z_/]|\.\.?/)[\w./+:-]{0,300}", re.ASCII)
+_WORD = re.compile(r"(?=.*[A-Za-z_])[\w./+:-]{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,15}")
 _FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
 MOST_CAPS = 200
