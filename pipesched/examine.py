@@ -17,7 +17,6 @@ import numpy as np
 
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.analysis.holdings import of_size_1
-from pipesched.analysis.permutations import worst_makespan, worst_peaks
 from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
 from pipesched.language.claims import Facts, Verdict
@@ -216,6 +215,8 @@ class Examination:
             return Permuted(names, "costs of a microbatch depend on entries of others")
         sizes = made.memory.sizes
         wide = np.broadcast_to(sizes.whole, (schedule.stages, schedule.microbatches))
+        from pipesched.analysis.permutations import worst_makespan, worst_peaks
+
         longest = worst_makespan(schedule, made.dependencies, made.timeline, made.ticks)
         fullest = worst_peaks(schedule, *of_size_1(schedule, made.release), wide)
         rank = max(range(schedule.ranks), key=lambda r: (fullest[r].value, -r))

@@ -16,17 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pipesched import render
 from pipesched.analysis.idle import Idle, headline
-from pipesched.analysis.permutations import Worst
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
 from pipesched.model import lists
 from pipesched.model.numbers import Value, exact, percent, ranges, share, shown
 from pipesched.model.verdict import Verdict
 from pipesched.safe import safe
 from pipesched.schedule_analysis import Analysis
+
+if TYPE_CHECKING:
+    from pipesched.analysis.permutations import Worst
 
 Part = TypeVar("Part")
 _INDENT = " " * 4

@@ -7,5 +7,6 @@ typecheck           names and types; translate, statements: -> Python bytecode t
 evaluate            tree + parameters -> Schedule: placement_lines, rank_programs and the operations they run
 greedy              orders by a rule: all ranks on one clock
 claims              what a file says about itself, checked exactly
-writer              a schedule as a .ps file: its words (spelling), loops (folding), ranks that share one (sharing)
+writer              a schedule as a .ps file: its words (spelling), loops (folding), ranks that share one (sharing),
+                    its stages (placement_writer)
 """

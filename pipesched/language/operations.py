@@ -13,7 +13,7 @@ An operation is kept as two integers, its site and stage * microbatches + microb
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -63,30 +63,43 @@ class Turn:
 class Pending:
     """The I of a rank whose W is missing, oldest first: those of each chunk, and of all chunks under None.
 
-    Or the F whose R or O is, or the O whose L is.
+    Or the F whose R or O is, or the O whose L is. of: by chunk and microbatch, how many are missing.
     """
 
-    def __init__(self) -> None:
-        self.queues: defaultdict[int | None, OrderedDict[tuple[int, int, int], None]] = defaultdict(OrderedDict)
-        self.begun: Counter[tuple[int, int]] = Counter()  # I by chunk and microbatch
-        self.ended: Counter[tuple[int, int]] = Counter()  # and W
+    def __init__(self, chunks: int = 1) -> None:
+        self.every: OrderedDict[tuple[int, int], int] = OrderedDict()
+        alone = chunks == 1
+        self.of = {None: self.every} | {chunk: self.every if alone else OrderedDict() for chunk in range(chunks)}
+        self.begun = self.twice = False
 
     def add(self, chunk: int, microbatch: int) -> None:
         """An I runs."""
-        entry = chunk, microbatch, self.begun[chunk, microbatch]
-        self.begun[chunk, microbatch] += 1
-        self.queues[chunk][entry] = self.queues[None][entry] = None
+        entry, mine, every = (chunk, microbatch), self.of[chunk], self.every
+        self.begun = True
+        if entry in every:
+            self.twice = True
+            every[entry] = mine[entry] = every[entry] + 1
+        else:
+            every[entry] = mine[entry] = 1
 
     def take(self, chunk: int, microbatch: int) -> None:
         """A W runs, whether its I is pending or not."""
-        entry = chunk, microbatch, self.ended[chunk, microbatch]
-        if entry in self.queues[None]:
-            self.ended[chunk, microbatch] += 1
-            del self.queues[chunk][entry], self.queues[None][entry]
+        entry, mine, every = (chunk, microbatch), self.of[chunk], self.every
+        if (count := every.get(entry, 0)) > 1:
+            every[entry] = mine[entry] = count - 1
+        elif count:
+            del every[entry]
+            mine.pop(entry, None)
 
     def oldest(self, chunk: int | None) -> tuple[int, int] | None:
         """Chunk and microbatch of the I that has waited longest."""
-        return next((entry[:2] for entry in self.queues[chunk]), None)
+        for entry in self.of[chunk]:
+            return entry
+        return None
+
+    def count(self, chunk: int | None) -> int:
+        """How many W are missing."""
+        return sum(self.of[chunk].values()) if self.twice else len(self.of[chunk])
 
 
 class Rule(NamedTuple):
@@ -121,7 +134,7 @@ class Emitter:
         self.keys: list[int] = []
         self.second: list[int] = []
         self.turns = {result: self._turns(slices if result is Result.GRADIENT else 1) for result in Result}
-        self.missing = {op: Pending() for op in OLDEST if op is Op.W or op.name in letters}
+        self.missing = {op: Pending(len(chunks)) for op in OLDEST if op is Op.W or op.name in letters}
         self.pending = self.missing[Op.W]
         self.then = {op: self._then(op) for op in COMPUTES}
         self.rules: list[Rule] = []
@@ -150,24 +163,26 @@ class Emitter:
     def _next(self, op: Op) -> Emission:
         """The emission of the next one of a kind. This runs once an operation: everything it touches is local."""
         turns, site_list, key_list = self.turns[op.kind.makes[0]], self.sites.append, self.keys.append
-        then = self.then[op]
+        then, sliced = self.then[op], any(turn.slices > 1 for turn in turns.values())
 
         def emit(site: int, chunk: int | None = None) -> None:
-            turn = turns.get(chunk)
-            if turn is None:
-                raise self._no_chunk(op.name, chunk)
+            try:
+                turn = turns[chunk]
+            except KeyError:
+                raise self._no_chunk(op.name, chunk) from None
             microbatch = turn.next
             if microbatch >= turn.end:
                 raise self._past_the_end(op.name, turn)
             turn.next = microbatch + 1
             if turn.named:
                 turn.skip()
-            if turn.slices > 1:
+            if sliced:
                 microbatch = mirrored(microbatch, turn.slices)
             site_list(site)
             key_list(turn.key + microbatch)
-            for call in then:
-                call(turn.chunk, microbatch)
+            if then:
+                for call in then:
+                    call(turn.chunk, microbatch)
 
         return emit
 
@@ -198,7 +213,11 @@ class Emitter:
 
     def _of_oldest(self, op: Op) -> Emission:
         """The emission of a kind for the oldest of another that has had none."""
-        turns, missing, then = self.turns[op.kind.makes[0]], self.missing.get(op, Pending()), self.then[op]
+        turns, missing, then = (
+            self.turns[op.kind.makes[0]],
+            self.missing.get(op, Pending(len(self.chunks))),
+            self.then[op],
+        )
         name, of = op.name, OLDEST[op].name
 
         def emit(site: int, chunk: int | None = None) -> None:
@@ -222,7 +241,7 @@ class Emitter:
 
     def _pending(self, chunk: int | None = None) -> int:
         self._check(chunk, "W", f"pending({chunk})")
-        return len(self.pending.queues[chunk])
+        return self.pending.count(chunk)
 
     def _held(self, chunk: int | None = None) -> Fraction:
         self._check(chunk, "F", f"held({chunk})")

@@ -12,7 +12,6 @@ import numpy as np
 from pipesched.diagnostics import Code, Label, fail
 from pipesched.language import ast
 from pipesched.language.execution import BUDGET, Budget, Halt, locate, report
-from pipesched.language.greedy import Clock
 from pipesched.language.operations import Emitter
 from pipesched.language.placement_lines import nobody
 from pipesched.language.statements import EMITTERS
@@ -84,6 +83,8 @@ class Programs:
             message = f"`greedy` does not know {later.op} yet: {_LATER[later.op][0]}"
             raise fail(Code.RANK_PROGRAM, message, Label(later.span, _LATER[later.op][1]), help="write the order out")
         emitters = list(ranks)
+        from pipesched.language.greedy import Clock
+
         clock = Clock(emitters, self.placement, self.costs, self.checked.sites, self.budget)
         try:
             clock.run()

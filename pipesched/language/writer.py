@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipesched.diagnostics import Code, fail
-from pipesched.language import placement_lines
+from pipesched.language import placement_writer
 from pipesched.language.folding import LETTER, LOOP, Count, Folder, Loop, Node, Tree, Word, grown
 from pipesched.language.layout import WIDTH, Line, rendered
 from pipesched.language.sharing import Shared, shared
@@ -54,7 +54,7 @@ def write(
     """
     if kernel is not None and (fault := kernel.fault(schedule)):
         raise ValueError(fault)
-    placement = placement_lines.in_ranges(schedule.placement)
+    placement = placement_writer.in_ranges(schedule.placement)
     spelled = words(schedule, placement, by_chunk=kernel is not None)
     ranks = shared(*_folded(spelled, kernel))
     if not sayable(ranks, spelled):
@@ -65,7 +65,7 @@ def write(
         [Line(0, [_head(schedule, name)]), *_documentation(documentation)],
         [
             *_requires(schedule, kernel),
-            *placement_lines.lines(placement),
+            *placement_writer.lines(placement),
             *_slices(schedule),
             *_costs(costs or Costs()),
         ],
@@ -92,7 +92,7 @@ def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Cal
 
 
 def _head(schedule: Schedule, name: str) -> str:
-    chunks = placement_lines.chunks_each(schedule.placement)
+    chunks = placement_writer.chunks_each(schedule.placement)
     sizes = {"p": schedule.ranks, **({"v": chunks} if chunks else {}), "m": schedule.microbatches}
     title = "" if name not in ("", schedule.name) else _plain(schedule.title)
     called = legal_name(name or schedule.name) + (f' "{title}" ' if title else "")
@@ -102,7 +102,7 @@ def _head(schedule: Schedule, name: str) -> str:
 def legal_name(text: str) -> str:
     """The text as a name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or "schedule"
-    return name if placement_lines.legal(name) else f"schedule_{name}"
+    return name if placement_writer.legal(name) else f"schedule_{name}"
 
 
 def _documentation(text: str) -> list[Line]:
@@ -117,7 +117,7 @@ def _plain(text: str, also: str = "") -> str:
 
 def _requires(schedule: Schedule, kernel: Kernel | None) -> Iterator[Line]:
     p, m = schedule.ranks, schedule.microbatches
-    chunks = placement_lines.chunks_each(schedule.placement)
+    chunks = placement_writer.chunks_each(schedule.placement)
     sizes = f"p == {p}" + (f" and v == {chunks}" if chunks else "")
     if kernel is None:
         yield Line(0, [f'require {sizes} and m == {m}, "this order is for one size"'])

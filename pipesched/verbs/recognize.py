@@ -16,7 +16,6 @@ from functools import partial
 
 from pipesched.analysis.likeness import READINGS, Likeness, likeness, same_place
 from pipesched.inputs import built_in, read
-from pipesched.language.placement_lines import frozen_lines
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.verbs.library import sized
@@ -100,7 +99,7 @@ def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tupl
     for name in (*built_in(), *VARIANTS):
         source = Source(f"<{name}>", VARIANTS[name]) if name in VARIANTS else read(name)
         same = partial(same_place, schedule.placement)
-        alike = Source(source.name, "".join([source.text, *frozen_lines(schedule.placement)]))
+        alike = Source(source.name, source.text + "".join(f"frozen {stage}\n" for stage in schedule.placement.frozen))
         known = schedule if source == own else sized(alike, sizes, placed=same)
         if known is not None:
             yield name, known
