@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         optimize,
         run,
         show,
+        survey,
         verify,
         why,
     )
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pipesched.verbs.run import torch_runtime
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
+    from pipesched.verbs.survey import Survey
     from pipesched.verbs.why_report import Why
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "Report",
     "Schedule",
     "Source",
+    "Survey",
     "Why",
     "calibrate",
     "compare",
@@ -66,6 +69,7 @@ __all__ = [
     "optimize",
     "run",
     "show",
+    "survey",
     "torch_runtime",
     "verify",
     "why",
@@ -83,6 +87,7 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Placement": "model.placement",
     "Rehearsal": "verbs.run_report",
     "Source": "source",
+    "Survey": "verbs.survey",
     "Why": "verbs.why_report",
     "torch_runtime": "verbs.run",
 }

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from pipesched.verbs.optimize_report import Optimum
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
+    from pipesched.verbs.survey import Survey
     from pipesched.verbs.why_report import Why
 
 Target: TypeAlias = str | PathLike[str] | Source | Schedule | Program | Rows | TorchSchedule
@@ -280,6 +281,30 @@ def compare(
     values.count(grid, [listed] * len(compared))
     asked = options.compile_options(given, {})
     return verb.compare(compared, values.combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
+
+
+def survey(
+    framework: str,
+    *,
+    max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 600,
+    **parameters: Parameter | str | bool | Sequence[object],
+) -> Survey:
+    """What the schedules of a framework do at many sizes and options: ``p="2..8", v="1..3", m="p,2p"``.
+
+    An option of the framework may have several values, each of which is tried. `str()` is the table, `html()` a page.
+
+    Raises:
+        PipeschedError: PS225, no such framework, or too many; PS850, it is not there; PS852, it took too long.
+    """
+    given = options.read("survey", {name: x for name, x in locals().items() if name not in ("framework", "parameters")})
+    from pipesched.verbs import survey as verb
+
+    readers: dict[str, Callable[[object], Any]] = {"p": values.sizes, "v": values.sizes, "m": values.multiples}
+    sizes = {x: options.value(x, read, parameters.pop(x)) if x in parameters else None for x, read in readers.items()}
+    grid = verb.configurations(framework, **verb.request({**sizes, "definitions": parameters.items()}))
+    return verb.survey(grid, options.compile_options(given, {}))
 
 
 def diff(

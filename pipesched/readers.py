@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import TorchVersion
 from pipesched.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.frameworks.host import Answer
 
 Order: TypeAlias = Schedule | Program
 AnyOrder = TypeVar("AnyOrder", Schedule, Program)
@@ -181,12 +184,22 @@ def _framework(
     framework_path: str | None,
     framework_time: float,
 ) -> Loaded:
-    from pipesched.formats import recorded
     from pipesched.frameworks import host
 
     assert isinstance(source, Call)
     asked = {**parameters, **settings, "most": max_ops}
     answer = host.record(source, asked, path=framework_path, limit=framework_time)
+    return answered(source, answer, parameters, max_ops)
+
+
+def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
+    """What a framework answered to a call, as a file that is read.
+
+    Raises:
+        PipeschedError: PS853, no order; PS8xx, what keeps it from being one.
+    """
+    from pipesched.formats import recorded
+
     text, version = recorded.written(source, answer)
     sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}
     row = reader_of(text)

@@ -21,6 +21,7 @@ from pipesched.cli.optimize import optimize
 from pipesched.cli.order import order
 from pipesched.cli.run import run as run_command
 from pipesched.cli.show import show
+from pipesched.cli.survey import survey
 from pipesched.cli.verify import verify
 from pipesched.cli.why import why
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
@@ -78,6 +79,7 @@ _COMMANDS = (
     show,
     why,
     compare,
+    survey,
     diff,
     emit,
     run_command,

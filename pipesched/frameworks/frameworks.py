@@ -23,6 +23,7 @@ class Framework:
     title: what is executed. package: what must be installed, empty where nothing need be. recorder: our module that
     runs it. tried: the versions that it was tried with, as the beginnings of their numbers. names: what stands after
     the colon. options: what ``-D`` takes, besides p, v and m, and what each means. open: its recorder knows of more.
+    ways: settings that belong together, which a survey tries by these names.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Framework:
     names: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     open: bool = False
+    ways: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +94,25 @@ _ROWS = (
         "megatron",
         tried=("0.9.0", "0.10.0", "0.12.1", "0.14.0", "0.16.1"),
         names=("1f1b", "interleaved"),
+        options={
+            "batch_p2p_comm": "false: messages are posted one by one, not in batches",
+            "overlap_p2p_comm": "true: they are waited for where they are used (interleaved)",
+            "overlap_p2p_comm_warmup_flush": "true: before and after the steady state too",
+            "microbatch_group_size_per_vp_stage": "microbatches that a chunk runs in one go [p]",
+            "variable_seq_lengths": "true: shapes are sent before their messages",
+            "forward_only": "true: evaluation",
+        },
+        open=True,
+        ways={
+            "batched": {},
+            "unbatched": {"batch_p2p_comm": False},
+            "overlap": {"batch_p2p_comm": False, "overlap_p2p_comm": True},
+            "overlap, flush": {
+                "batch_p2p_comm": False,
+                "overlap_p2p_comm": True,
+                "overlap_p2p_comm_warmup_flush": True,
+            },
+        },
     ),
 )
 FRAMEWORKS: Mapping[str, Framework] = {row.name: row for row in _ROWS}

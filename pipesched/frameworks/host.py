@@ -13,7 +13,7 @@ import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -47,20 +47,54 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
         PipeschedError: PS850 the framework is not there, PS851 its code raised, PS852 it took too long, PS853 it gave
             nothing that is an order, PS854 it did what is fenced off, PS855 a name or an option that it does not have.
     """
+    asked = _request(call, options, path, limit)
+    head, body = _run(asked.pop("command"), asked, limit)
+    return _answer(call, options, _found(call, limit, head, body), _printed(str(head.get("said", ""))))
+
+
+def record_all(
+    asked: Sequence[tuple[Call, Mapping[str, object]]], *, path: str | None = None, limit: float = TIME
+) -> Iterator[Answer | PipeschedError]:
+    """Many schedules of one framework, by one process: rows without places, or what `record` would raise of one alone.
+
+    Raises:
+        PipeschedError: as `record`, of all of them.
+    """
+    if not asked:
+        return
+    call, options = asked[0]
+    request = _request(call, options, path, limit)
+    request["grid"] = [(_request(*one, path, limit)["name"], dict(one[1])) for one in asked]
+    head, body = _run(request.pop("command"), request, limit)
+    found = _found(call, limit, head, body)
+    if "error" in found:
+        raise _failure(call, call.framework, found, Label(call.span(0, len(call.text)), "this is executed"), ())
+    for (call, options), one in zip(asked, found["answers"], strict=True):
+        try:
+            yield _answer(call, options, {"refused": [], **one}, ())
+        except PipeschedError as error:
+            yield error
+
+
+def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> dict[str, Any]:
+    """What the process is asked, with the command line that begins it.
+
+    Raises:
+        PipeschedError: PS850, PS855.
+    """
     row, name = call.framework, call.text.partition(":")[2]
     strangers = [key for key in options if not row.open and key not in (*row.options, "p", "v", "m", "most")]
     if strangers:
         known = "; ".join(f"-D {key}: {said}" for key, said in row.options.items())
         raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known or None)
     asked: dict[str, Any] = {"name": name, "recorder": row.recorder, "options": dict(options), "limit": limit}
-    folders, command = _site(path)
+    folders, asked["command"] = _site(path)
     if row.name == "python":
         file, _, function = name.rpartition(":")
         asked["name"] = f"{Path(file).stem}:{function}" if file.endswith(".py") else name
         folders = [str(Path(file).parent.absolute() if file.endswith(".py") else Path.cwd()), *folders]
     asked["path"] = folders
-    head, body = _run(command, asked, limit)
-    return _answer(call, asked, head, body)
+    return asked
 
 
 def _site(path: str | None) -> tuple[list[str], list[str]]:
@@ -128,10 +162,8 @@ def _all(stream: IO[bytes], seconds: float) -> bytes:
     return bytes(made)
 
 
-def _answer(call: Call, asked: Mapping[str, Any], head: dict[str, Any], body: bytes) -> Answer:
-    row, limit = call.framework, asked["limit"]
-    given = {name: x for name, x in asked["options"].items() if name not in ("p", "v", "m", "most")}
-    settings = [f"{name}={str(x).lower() if isinstance(x, bool) else x}" for name, x in given.items()]
+def _found(call: Call, limit: float, head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """What the process answered."""
     here, printed = Label(call.span(0, len(call.text)), "this is executed"), _printed(str(head.get("said", "")))
     ended = str(head["ended"])
     if ended == "limit":
@@ -145,6 +177,13 @@ def _answer(call: Call, asked: Mapping[str, Any], head: dict[str, Any], body: by
     except (ValueError, AssertionError):
         message = f"{call.name} gave nothing: its process ended with {ended}"
         raise fail(Code.NO_ORDER, message, here, notes=printed, help="an order is what it returns or yields") from None
+    return found
+
+
+def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any], printed: tuple[str, ...]) -> Answer:
+    row, here = call.framework, Label(call.span(0, len(call.text)), "this is executed")
+    given = {name: x for name, x in options.items() if name not in ("p", "v", "m", "most")}
+    settings = [f"{name}={str(x).lower() if isinstance(x, bool) else x}" for name, x in given.items()]
     if "error" in found:
         raise _failure(call, row, found, here, printed)
     version, notes = str(found["version"]), [safe(str(note)) for note in found["notes"]]

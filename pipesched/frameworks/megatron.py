@@ -28,7 +28,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from pipesched.frameworks.fakes import Fake, Finder, Undecided, lines
-from pipesched.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, needed, shown
+from pipesched.frameworks.recording import FOLDERS, WANTED, Nonsense, Recorded, Unknown, needed, shown
 
 FUNCTIONS = {
     "1f1b": "forward_backward_pipelining_without_interleaving",
@@ -129,7 +129,7 @@ COMMUNICATORS = {PIPELINE: 0, WORLD: 1}
 
 @dataclass(eq=False)
 class Event:
-    """What a rank does. what: compute, send, recv, wait, reduce. place: the framework's lines, innermost first."""
+    """What a rank does. what: compute, send, recv, wait, reduce. place: the framework's lines, as `Rank.place`."""
 
     what: str
     place: tuple[tuple[str, int], ...] = ()
@@ -167,7 +167,13 @@ class Rank:
     batches: Iterator[int] = field(default_factory=count)
 
     def place(self) -> tuple[tuple[str, int], ...]:
-        return tuple(lines(self.folder))
+        """The innermost line, and that of the schedule from which it came."""
+        found: list[tuple[str, int]] = []
+        for line in lines(self.folder) if WANTED["places"] else ():
+            if line[0].endswith("schedules.py"):
+                return (*found[:1], line)
+            found.append(line)
+        return tuple(found[:1])
 
     def post(self, what: str, tensor: object, peer: int, group: object, batch: int = -1) -> Event:
         token = tensor[0] if isinstance(tensor, list | tuple) else tensor
@@ -313,11 +319,8 @@ def _place(found: tuple[tuple[str, int], ...]) -> tuple[str, int] | None:
     """The call that posted, and the line of the schedule from which that came, as one text."""
     if not found:
         return None
-    file, line = found[0]
-    outer = next(((outer, at) for outer, at in found if outer.endswith("schedules.py")), found[0])
-    if outer == found[0]:
-        return shown(file), line
-    return f"{shown(file)}:{line}, from {Path(outer[0]).name}", outer[1]
+    (file, line), (outer, at) = found[0], found[-1]
+    return (shown(file), line) if len(found) == 1 else (f"{shown(file)}:{line}, from {Path(outer).name}", at)
 
 
 def _notes(asked: set[str]) -> list[str]:
@@ -438,10 +441,10 @@ def _enter(core: Core, rank: Rank, chunks: int | None) -> None:
 
 
 def _forward(core: Core, rank: Rank) -> Callable[..., Any]:
-    signature, latest = inspect.signature(core.schedules.forward_step), dict[int, int]()
+    names, latest = [*inspect.signature(core.schedules.forward_step).parameters], dict[int, int]()
 
     def forward_step(*given: Any, **named: Any) -> Any:
-        bound = signature.bind(*given, **named).arguments
+        bound = {**dict(zip(names, given, strict=False)), **named}
         chunk = bound["model"].chunk
         latest[chunk] = microbatch = bound.get("current_microbatch", latest.get(chunk, -1) + 1)
         stage = chunk * rank.ranks + rank.here
@@ -456,10 +459,10 @@ def _forward(core: Core, rank: Rank) -> Callable[..., Any]:
 
 
 def _backward(core: Core, rank: Rank) -> Callable[..., Any]:
-    signature = inspect.signature(core.schedules.backward_step)
+    names = [*inspect.signature(core.schedules.backward_step).parameters]
 
     def backward_step(*given: Any, **named: Any) -> Any:
-        bound = signature.bind(*given, **named).arguments
+        bound = {**dict(zip(names, given, strict=False)), **named}
         _, stage, microbatch = _one(bound["output_tensor"]).label
         rank.take(_one(bound["output_tensor_grad"]), ("B", stage + 1, microbatch))
         rank.compute(("B", stage, microbatch))

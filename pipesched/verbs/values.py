@@ -344,6 +344,22 @@ def sizes(value: object) -> Sizes:
     return Sizes(tuple((one, one) for one in map(whole, value if isinstance(value, Iterable) else [value])))
 
 
+def multiples(value: object) -> tuple[tuple[int, str], ...]:
+    """Numbers of microbatches, some of them in the unit p: ``8,p,2p`` is ((8, ""), (1, "p"), (2, "p"))."""
+    parts = value.split(",") if isinstance(value, str) else [str(x) for x in _several(value)]
+    found: list[tuple[int, str]] = []
+    for part in map(str.strip, parts):
+        if part.endswith("p"):
+            found.append((whole(part[:-1] or "1"), "p"))
+        else:
+            found += [(m, "") for m in sizes(part)]
+    return tuple(found)
+
+
+def _several(value: object) -> Iterable[object]:
+    return value if isinstance(value, Iterable) else [value]
+
+
 def _range(part: str) -> tuple[int, int]:
     low, dots, high = (end.strip() for end in part.partition(".."))
     if not _WHOLE.fullmatch(low) or (dots and not _WHOLE.fullmatch(high)):
