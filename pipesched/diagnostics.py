@@ -133,6 +133,7 @@ class Code(enum.StrEnum):
     NO_ORDER = "PS853"
     FENCE = "PS854"
     FRAMEWORK_NAME = "PS855"
+    KEPT = "PS865"
     NO_RECORD = "PS890"
     RECORD = "PS891"
     RECORD_DIFFERS = "PS892"

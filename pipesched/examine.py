@@ -111,7 +111,7 @@ class Examination:
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
         """The same schedule with another program as that of the file; for a version of torch, or not for torch."""
         loaded = replace(
-            self.loaded, schedule=self.loaded.schedule.with_program(program), torch=torch_version is not None
+            self.loaded, schedule=self.loaded.schedule.with_program(program), torch=torch_version is not None, kept=()
         )
         made = Examination(loaded, replace(self.options, torch_version=torch_version))
         if "analysis" in self.__dict__:
@@ -173,6 +173,7 @@ class Examination:
             explicit=explicit,
             fsdp=options.fsdp,
             written=loaded.unit is None and loaded.program is None,
+            kept=loaded.kept,
         )
 
     def _communication(self) -> tuple[Communication | None, int | None]:

@@ -15,13 +15,14 @@ to add its file in `formats/` and its row here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from pipesched.check.kept import Kept
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.frameworks.frameworks import Call
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
@@ -52,7 +53,9 @@ _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a file holds. unit: of a .ps file. torch: it is a torch CSV. notes: on how a framework came to it."""
+    """What a file holds. unit: of a .ps file. torch: it is a torch CSV. notes: on how a framework came to it; kept:
+    by rank, what it keeps where.
+    """
 
     source: str
     schedule: Schedule
@@ -60,6 +63,7 @@ class Loaded:
     torch: bool = False
     torch_version: TorchVersion | None = None
     notes: tuple[str, ...] = ()
+    kept: Sequence[Sequence[Kept]] = ()
 
     @property
     def program(self) -> Program | None:
@@ -210,7 +214,8 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     assert isinstance(made, Loaded)
     own = {"p": made.schedule.ranks, "m": made.schedule.microbatches, **parameters}
     named = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
-    return replace(made, schedule=named, torch_version=given.get("torch_version"), notes=answer.notes)
+    version = given.get("torch_version")
+    return replace(made, schedule=named, torch_version=version, notes=answer.notes, kept=answer.kept)
 
 
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:

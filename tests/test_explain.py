@@ -5,6 +5,7 @@ Every word has a row, and is found by each name that it has.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -17,7 +18,7 @@ from pipesched.__main__ import main
 from pipesched.cli.explain import Word, find, page, slug, words
 from pipesched.diagnostics import Code
 
-_BLOCK = re.compile(r"^```(ps|csv|order|json|trace|recorded|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(r"^```(ps|csv|order|json|trace|recorded|python|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def examples(code: Code) -> list[Example]:
     """The blocks of a page. ``ps p=2 m=4 --mem-cap=4``: parameters first, then options as typed."""
     found = _BLOCK.findall(page(code))
     return [
-        Example(language, _flags(info) if language not in ("trace", "recorded") else info.split(), text)
+        Example(language, _flags(info) if language not in ("trace", "recorded", "python") else info.split(), text)
         for language, info, text in found
     ]
 
@@ -58,6 +59,9 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
         for name, text in re.findall(r"(?:^=== (\w+)\n)?((?:(?!=== ).*\n)+)", example.text, re.M):
             (folder / "run" / (name or "rank_0")).write_text(text, encoding="utf-8")
         arguments = ["verify", *example.flags, "--recorded", str(folder / "run")]
+    elif example.language == "python":  # the flags are the command that executes it, in its folder
+        (folder / "example.py").write_text(example.text, encoding="utf-8")
+        arguments = example.flags
     elif example.language == "trace":  # the flags are the command that reads it
         file = folder / "trace.json"
         file.write_text(example.text, encoding="utf-8")
@@ -66,7 +70,8 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
         file = folder / f"example.{'txt' if example.language == 'order' else example.language}"
         file.write_text(example.text, encoding="utf-8")
         arguments = ["verify", str(file), *example.flags]
-    status = main([*arguments, "--json"])
+    with contextlib.chdir(folder) if example.language == "python" else contextlib.nullcontext():
+        status = main([*arguments, "--json"])
     found = json.loads(capsys.readouterr().out)["diagnostics"]
     return status, [(diagnostic["code"], diagnostic["severity"]) for diagnostic in found]
 

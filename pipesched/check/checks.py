@@ -9,7 +9,7 @@ The proof of an optimum is judged by `check.optimum`, and what cannot be emitted
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,6 +19,7 @@ from pipesched.check.dataflow import check_dataflow
 from pipesched.check.deadlock import check_deadlock
 from pipesched.check.gradients import check_gradients
 from pipesched.check.handover import check_handover
+from pipesched.check.kept import Kept, check_kept
 from pipesched.check.memory import check_buffers, check_memory
 from pipesched.check.misnamed import one_slip
 from pipesched.check.step import check_step
@@ -49,7 +50,7 @@ class Subject:
     """What is judged. torch: the version whose rules count where `for_torch`; explicit: the user named it.
 
     written: the order is written down operation by operation, so that a slip of the pen is likely.
-    fsdp: stages are sharded although no action says so.
+    fsdp: stages are sharded although no action says so. kept: by rank, what a framework keeps where.
     """
 
     analysis: Analysis
@@ -59,6 +60,7 @@ class Subject:
     explicit: bool = False
     fsdp: bool = False
     written: bool = False
+    kept: Sequence[Sequence[Kept]] = ()
 
     @property
     def own(self) -> Program:
@@ -138,6 +140,11 @@ PROGRAM_CHECKS = [
         ("PS605", "PS606", "PS607"),
         lambda x: check_step(x.own),
         Needs.OWN,
+    ),
+    Check(
+        "a framework keeps one microbatch in a buffer at a time",
+        ("PS865",),
+        lambda x: check_kept(x.analysis.own or x.analysis.schedule, x.kept),
     ),
     Check(
         "torch: one rank for a stage, a backward, a full one behind frozen stages, the last stage's forwards in order",

@@ -1,8 +1,9 @@
 """FRAMEWORKS: where a schedule comes from that no file holds, a row each: ``FRAMEWORK:NAME``, with options by ``-D``.
 
     torch:Interleaved1F1B       a schedule class of the installed torch
-    python:module:function      anybody's function, from the current folder or a package
     megatron:interleaved        Megatron-core's own pipeline code, on tokens
+    deepspeed:TrainSchedule     a schedule class of DeepSpeed's pipeline engine, or of your own
+    python:module:function      anybody's function, from the current folder or a package
 
 A row's recorder is a module that runs in a process of its own (`recording`), beside the framework and without the rest
 of us. To add a framework is to add its recorder and its row here.
@@ -77,6 +78,15 @@ _ROWS = (
             "defer_reduce_grad_wait": "true: reductions are waited for late (2.15)",
             "max_outstanding_sends": "sends under way at once (2.15)",
         },
+        open=True,
+    ),
+    Framework(
+        "deepspeed",
+        "what a PipeSchedule of DeepSpeed has every stage run, and which buffers it takes",
+        "deepspeed",
+        "deepspeed",
+        ("0.9", "0.12", "0.14", "0.16", "0.18", "0.19"),
+        ("TrainSchedule", "InferenceSchedule", "DualPipeVSchedule", "module:Class", "path/to/file.py:Class"),
         open=True,
     ),
     Framework(

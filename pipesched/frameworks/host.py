@@ -32,12 +32,13 @@ _MODULE = "pipesched.frameworks.recording"
 
 @dataclass(frozen=True)
 class Answer:
-    """What was recorded: rows of words or cells, file and line of each where they are known."""
+    """What was recorded: rows of words or cells, file and line of each where they are known. kept: as in `Recorded`."""
 
     rows: Sequence[str | Sequence[str]]
     places: Sequence[Sequence[tuple[str, int] | None]]
     version: str
     notes: tuple[str, ...]
+    kept: Sequence[Sequence[Any]] = ()
 
 
 def record(call: Call, options: Mapping[str, object], *, path: str | None = None, limit: float = TIME) -> Answer:
@@ -89,7 +90,7 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
         raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known or None)
     asked: dict[str, Any] = {"name": name, "recorder": row.recorder, "options": dict(options), "limit": limit}
     folders, asked["command"] = _site(path)
-    if row.name == "python":
+    if row.name == "python" or ":" in name:
         file, _, function = name.rpartition(":")
         asked["name"] = f"{Path(file).stem}:{function}" if file.endswith(".py") else name
         folders = [str(Path(file).parent.absolute() if file.endswith(".py") else Path.cwd()), *folders]
@@ -193,7 +194,8 @@ def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any],
         tried = f"{row.tried[0]} to {row.tried[-1]}"
         notes.append(f"{row.package} {version or 'without a version'} has not been tried before; {tried} have")
     refused = [f"it {safe(one['message'])} and was refused{_at(one)}" for one in found["refused"]]
-    return Answer(found["rows"], found["places"] or [], version, (f"executed: {title}", *notes, *refused))
+    told = (f"executed: {title}", *notes, *refused)
+    return Answer(found["rows"], found["places"] or [], version, told, found["kept"] or ())
 
 
 def _failure(

@@ -3,6 +3,7 @@
     def order(p, m):                    rows = ["0F0,0B0", "1F0,1B0"]       cells of torch's CSV, or words of an order
         return rows                     {0: [F, F, None, B], 1: …}          whatever prints as such; None is a bubble
                                         what has `pipeline_order`           a schedule of torch
+                                        instructions as DeepSpeed's: `ForwardPass` with a `buffer_id`, and so on
     def order(p, m, rank):              one row; called for every rank
         yield "F0.0"                    where it yields, a finding names the line
 
@@ -19,6 +20,7 @@ from importlib.util import module_from_spec
 from types import GeneratorType
 from typing import Any
 
+from pipesched.frameworks import pipe_instructions
 from pipesched.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, shown, version_of
 
 RANK = ("rank", "r", "stage_id", "pp_rank")
@@ -28,7 +30,7 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
     """The order that a function gives."""
     most = int(options["most"])
     given = {key: value for key, value in options.items() if key != "most"}
-    module, function = _found(name)
+    module, function = found(name)
     version = getattr(module, "__version__", "") or version_of(name.partition(".")[0].partition(":")[0])
     if not callable(function):
         return _recorded(function, str(version), most)
@@ -49,7 +51,7 @@ def _option(name: str) -> str:
     return f"`--{name} N`" if name in ("p", "v", "m") else f"`-D {name}=…`"
 
 
-def _found(name: str) -> tuple[Any, Any]:
+def found(name: str) -> tuple[Any, Any]:
     """The module, and what it has under the name; one of the user's folder wins over one of the standard library."""
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():
@@ -100,17 +102,20 @@ def _recorded(order: Any, version: str, most: int) -> Recorded:
             most -= len(row)
         else:
             cells = list(_cells(row, len(rows), most))
-            rows.append([cell for cell, _ in cells])
+            rows.append(cells)
             places.append([place for _, place in cells])
             most -= len(cells)
         if len(rows) > most:
             raise Nonsense("it gave more than can be checked")
     if not rows:
         raise Nonsense("it gave no rows")
-    return Recorded(rows, places if any(map(any, places)) else None, version)
+    if any(pipe_instructions.known(cell) for row in rows[:1] if type(row) is list for cell, _ in row):
+        return pipe_instructions.recorded(rows, version)
+    texts = [[_text(cell) for cell, _ in row] if type(row) is list else row for row in rows]
+    return Recorded(texts, places if any(map(any, places)) else None, version)
 
 
-def _cells(row: Any, rank: int, most: int) -> Iterator[tuple[str, Any]]:
+def _cells(row: Any, rank: int, most: int) -> Iterator[tuple[Any, Any]]:
     """The cells of a row; where it is a generator's, with the line that yields each."""
     if isinstance(row, bytes) or not isinstance(row, Iterable):
         raise Nonsense(f"row {rank} is {_short(row)}")
@@ -121,7 +126,11 @@ def _cells(row: Any, rank: int, most: int) -> Iterator[tuple[str, Any]]:
         if count > most:
             raise Nonsense(f"row {rank} goes on after {most:,} actions")
         for cell in step if type(step) in (list, tuple) else [step]:
-            yield "" if cell is None else str(cell).strip(), place
+            yield cell, place
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None else str(cell).strip()
 
 
 def _short(value: Any) -> str:

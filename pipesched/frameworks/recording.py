@@ -58,6 +58,7 @@ class Recorded:
     places: list[list[tuple[str, int] | None]] | None = None
     version: str = ""
     notes: list[str] = field(default_factory=list)
+    kept: list[list[Any]] | None = None
 
 
 class Unknown(Exception):

@@ -1,0 +1,60 @@
+"""What a framework keeps for a microbatch stays where it is until it is taken: no other one is put there before.
+
+    ForwardPass(0)  F0.0     output buffer 0 has microbatch 0 from here
+    ForwardPass(0)  F0.1     and here microbatch 1, which B0.0 then takes         PS865
+    BackwardPass(0) B0.0     to here
+
+An engine whose instructions name a buffer takes what was put there last. It may keep the loss, or a received gradient,
+in one place for all microbatches: then the B of each comes before the next one is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from pipesched.check.findings import label, limited, notes
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.program import Program
+from pipesched.model.schedule import Schedule
+
+Kept = tuple[str, int, int, int, int, int, int]
+"""A place, the stage and the microbatch; step and instruction of the first that has it there, and of the last."""
+
+
+def check_kept(order: Program | Schedule, kept: Sequence[Sequence[Kept]]) -> Iterator[Diagnostic]:
+    """PS865, the first on each rank that is put where another one still is; kept: by rank."""
+    for rank, spans in enumerate(kept):
+        ordered = sorted(spans, key=lambda one: (one[1], one[0], one[3]))
+        early = [(one, then) for one, then in pairwise(ordered) if _meet(one, then)]
+        early.sort(key=lambda pair: pair[1][3])
+        for (one, then), more in limited(early, 1):
+            yield _finding(order, rank, one, then, ordered, more)
+
+
+def _meet(one: Kept, then: Kept) -> bool:
+    return one[:2] == then[:2] and then[3] < one[5]
+
+
+def _finding(
+    order: Program | Schedule, rank: int, one: Kept, then: Kept, spans: Sequence[Kept], more: str
+) -> Diagnostic:
+    (place, stage, microbatch, *_, last), (_, _, late, _, first, *_) = one, then
+    begin = int(order.start[rank])
+    kind, numbered, _ = place.partition(" buffer ")
+    if numbered:
+        alike = [x for x in spans if x[1] == stage and x[0].startswith(kind + numbered)]
+        most = max(sum(x[3] <= y[3] < x[5] for x in alike) for y in alike)
+        help = f"stage {stage} has up to {most} microbatches at once: it needs {most} buffers"
+    else:
+        help = f"run the backward of each microbatch before {place} of the next, or keep {place} of each by itself"
+    return Diagnostic(
+        Code.KEPT,
+        f"rank {rank} puts microbatch {late} into {place} of stage {stage} while microbatch {microbatch} is there",
+        (
+            label(order, begin + first, f"microbatch {late} is put there"),
+            label(order, begin + last, f"and taken here, for microbatch {microbatch}"),
+        ),
+        notes(f"{place} has one microbatch at a time, the one that was put there last", more),
+        help,
+    )
