@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import random
 import re
 import time
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -45,7 +47,7 @@ from tests.depth import deep
 from tests.oracles import simulate
 from tests.oracles.brute import Instance, optimum, steps
 
-MOST_STEPS = 18  # of an instance that is tried out
+MOST_STEPS, MOST_IN_ORDER = 18, 36  # of an instance that is tried out; with microbatches in order
 PROVED = "proved optimal"
 
 Json = dict[str, Any]
@@ -66,6 +68,15 @@ QUESTIONS: list[Json] = [
     {"p": 2, "m": 3, "mem_cap": 2, "all_m": True},
     {"p": 2, "m": 2, "mem_cap": 1, "all_m": True, "costs": "F=1,I=2,W=1"},
     {"p": 2, "v": 2, "m": 3, "placement": "loop", "mem_cap": "3/2", "costs": "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]"},
+    {
+        "p": 2,
+        "m": 3,
+        "v": 2,
+        "placement": "loop",
+        "mem_cap": "3/2",
+        "certify": True,
+        "costs": "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]",
+    },
     {"p": 4, "m": 8, "mem_cap": 4},
     {"p": 3, "m": 2, "mem_cap": 2, "costs": "F=[1,2,3],I=[2,2,1],W=[1,3,1],C=1"},
 ]
@@ -179,8 +190,8 @@ def least(question: str) -> tuple[Fraction | None, bool]:
     held = [[int(part * share)] * stages for share in (Fraction(1), at_input, at_weight)]
     most = [int(part * cap // 1) for cap in room]
     x = Instance(table, routes, ranks, fused, *(whole[key] for key in "FIWBC"), *held, most, objective)
-    if len(steps(x)) <= MOST_STEPS:
-        best = optimum(x)
+    if len(steps(x)) <= MOST_IN_ORDER:
+        best = optimum(x, fifo=len(steps(x)) > MOST_STEPS)
         return None if best is None else Fraction(best, scale), True
     return met_by_work(x, scale) if table == [list(range(ranks))] and objective == "makespan" else None, False
 
@@ -354,7 +365,12 @@ def kept_books(told: Json, rng: random.Random) -> None:
     certificate, value, less = told["certificate"], true.value, true.value - rng.choice([1, 1, Fraction(1, 2)])
     engine, proved, ranks = rng.choice(list(ENGINES)), rng.random() < 0.3, rng.choice([None, [0]])
     said = f"{ENGINES[engine]} refuted {shown_number(less)}{', on rank 0 alone' if ranks else ''}, which nobody checked"
+    proof = (certificate["refuted"] or {}).get("proof") if rng.random() < 0.7 else None
     by = f"rank 0 has {value} of work" if proved else said
+    if proof:
+        lines, proved = len(lrat(proof).splitlines()), True
+        by = f"within {shown_number(less)} the rules of a schedule contradict each other: "
+        by += f"{lines} steps, followed one by one"
     verdict = Verdict(told["objective"], value, value, by, "rank 0", "" if proved else engine)
     first = next(x for x in simulate.orders_of(true.schedule)[0] if x.op.name == "F" and x.microbatch == 0)
     row = simulate.rows(costs, true.schedule.stages)["F"]
@@ -362,6 +378,7 @@ def kept_books(told: Json, rng: random.Random) -> None:
     where = [{"op": "F", "route": 0, "stage": first.stage, "microbatches": [0, 1]}]
     bound = {"kind": "path", "rank": 0, "head": 0, "work": work, "tail": 0, "value": work, "operations": where}
     refuted = {"value": exact(less), "engine": engine, "ranks": ranks, "terms": terms.to_json()}
+    refuted |= {"proof": proof} if proof else {}
     certificate |= {"schedule": exact(value), "lower_bound": exact(value), "gap": 0, "verdict": verdict.status}
     certificate |= {"refuted": refuted, "every": None, "objective": told["objective"]}
     certificate["bound"] = rng.choice([bound, bound, bound, certificate["bound"]])
@@ -438,6 +455,28 @@ def everywhere(told: Json, rng: random.Random) -> None:
     return None
 
 
+def lrat(proof: Json) -> bytes:
+    """The text of a proof."""
+    return lzma.decompress(b64decode(proof["lrat"]))
+
+
+def unfollowed(told: Json, rng: random.Random) -> None:
+    """A proof is damaged, at one number or line; or it is of the same value, and a slower schedule has it."""
+    proof = (told["certificate"]["refuted"] or {}).get("proof")
+    if proof is None:
+        return headline(told, rng)
+    if rng.random() < 0.3:
+        return slower(told, rng)
+    lines = lrat(proof).splitlines()
+    at = rng.randrange(len(lines))
+    words = lines[at].split()
+    where = rng.randrange(len(words))
+    words[where] = str(int(words[where]) + rng.choice([1, -1, 2 * -int(words[where]), 1000])).encode()
+    lines[at : at + 1] = rng.choice([[b" ".join(words)], [b" ".join(words)], [], [lines[at], lines[at]]])
+    proof["lrat"] = b64encode(lzma.compress(b"\n".join(lines))).decode("ascii")
+    return None
+
+
 def twice(told: Json, rng: random.Random) -> None:
     """Two forgers, one after the other."""
     for forger in rng.sample(FORGERS[:-1], 2):
@@ -445,7 +484,7 @@ def twice(told: Json, rng: random.Random) -> None:
 
 
 FORGERS: list[Callable[[Json, random.Random], None]] = [
-    leaf, headline, slower, moved, cheaper, bolder, everywhere, twice,
+    leaf, headline, slower, moved, cheaper, bolder, everywhere, unfollowed, twice,
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 def refutation(clauses: Mapping[int, list[int]], count: int, until: float) -> bytes | None:
     """The proof of clauses by number, its own steps numbered from count + 1; None where there is a model, no proof by
-    then (monotonic), or one of too much text.
+    then (seconds of CPU), or one of too much text.
     """
     empty = next((number for number, literals in clauses.items() if not literals), None)
     if empty is not None:
@@ -47,7 +47,7 @@ def _learnt(clauses: Mapping[int, list[int]], until: float) -> bytes | None:
             for literals in clauses.values():
                 solver.add_clause(literals)
             refuted = None
-            while refuted is None and time.monotonic() < until and file.seek(0, 2) < MOST_BYTES:
+            while refuted is None and time.process_time() < until and file.seek(0, 2) < MOST_BYTES:
                 solver.conf_budget(_CONFLICTS)
                 refuted = solver.solve_limited()
         finally:
