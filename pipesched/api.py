@@ -349,6 +349,7 @@ def optimize(
     engine: str = "auto",
     portfolio: bool = True,
     certify: bool = False,
+    confirm: bool = False,
     proof: str | None = None,
     seed: int = 0,
     progress: Callable[[State], None] | None = None,

@@ -31,7 +31,7 @@ from pipesched.model.verdict import Terms
 from pipesched.optimizer.engines.lrat import refutation
 from pipesched.report import Report
 from pipesched.source import Source
-from pipesched.verbs.optimize_certify import certified
+from pipesched.verbs.optimize_certify import certified, confirmed
 from pipesched.verbs.optimize_report import Optimum
 from tests.depth import deep
 from tests.oracles.rup import refusal
@@ -144,7 +144,7 @@ def test_every_step_follows_for_another_checker() -> None:
     """By unit propagation without hints, from the clauses as they are written for others."""
     made = terms()
     bound = best(made) - 1
-    cnf = b"".join(Clauses(made, bound, span=False).dimacs()).decode()
+    cnf = "".join(Clauses(made, bound, span=False).dimacs())
     assert refusal(cnf, drat(proved(made, bound))) == ""
     assert refusal(cnf, "0") != ""
 
@@ -220,6 +220,19 @@ def test_the_files_for_other_checkers_are_the_clauses_and_the_proof(answer: Opti
     """--certify --proof PATH: every line of PATH.lrat follows from PATH.cnf."""
     assert any("x.cnf" in note for note in answer.notes)
     assert refusal((folder / "x.cnf").read_text(), drat(proof((folder / "x.lrat").read_bytes()))) == ""
+
+
+def test_z3_is_a_second_voice(answer: Optimum) -> None:
+    """It finds what can be reached and nothing below; where it would say otherwise, that is no answer. What takes it
+    long it is asked when that is wanted.
+    """
+    assert [note for note in answer.notes if note == "Z3 agrees: it finds 57, and that nothing is at most 56"]
+    for value, below in ((56, 55), (58, 57)):
+        with pytest.raises(RuntimeError, match="does not agree"):
+            confirmed(answer.instance, Fraction(value), Fraction(below), asked=False)
+    large = answer.instance.at(300)
+    assert confirmed(large, Fraction(5000), Fraction(4999), asked=False) == ""
+    assert "does not know" in confirmed(large, Fraction(50000), Fraction(49999), asked=True)
 
 
 def test_what_is_too_large_is_said() -> None:

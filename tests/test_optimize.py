@@ -319,7 +319,7 @@ def test_caps_are_rounded_down_to_what_can_be_held() -> None:
     """Whole activations come and go, so a cap between two is the lower one, which is noted."""
     answer, lower = (pipesched.optimize(p=3, m=4, mem_cap=cap) for cap in ("2.9", 2))
     assert answer.makespan == lower.makespan and answer.status == "proved optimal"
-    assert any("the cap binds at 2" in note for note in answer.notes) and lower.notes == ()
+    assert any("the cap binds at 2" in note for note in answer.notes) and len(lower.notes) == 1
 
 
 @pytest.mark.parametrize("costs", ["F=[2,1],I=1,W=1", "F=2,I=1,W=1"])

@@ -64,11 +64,11 @@ class Clauses:
         self.windows = _windows(replace(facts, work=work, arcs=arcs, known={}), self.bound, span=span)
         self._write(span=span)
 
-    def dimacs(self) -> Iterator[bytes]:
-        """All of them, for other checkers of a proof."""
-        yield b"p cnf %d %d\n" % (self.variables, self.count)
+    def dimacs(self) -> Iterator[str]:
+        """All of them, for other engines, and other checkers of a proof."""
+        yield f"p cnf {self.variables} {self.count}\n"
         for literals in self.known.values():
-            yield b"%s 0\n" % b" ".join(b"%d" % x for x in literals)
+            yield " ".join(map(str, [*literals, 0])) + "\n"
 
     def _write(self, *, span: bool) -> None:
         windows = self.windows

@@ -23,7 +23,7 @@ from pipesched.check.optimum_paths import UNKNOWN, Facts, Line
 from pipesched.check.optimum_windows import Windows
 from pipesched.model.ops import Op
 
-STEPS = 500_000
+STEPS = 1_000_000
 """How many steps from counts to counts are looked at before nothing is said."""
 
 Counts: TypeAlias = tuple[int, ...]

@@ -44,7 +44,7 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.baselines import Known
 from pipesched.verbs.library import sized
-from pipesched.verbs.optimize_certify import Made, certified
+from pipesched.verbs.optimize_certify import Made, certified, confirmed
 from pipesched.verbs.optimize_report import Frontier, Optimum, bound_by, claims, notes
 from pipesched.verbs.optimize_request import Request, Target, target_of
 
@@ -170,6 +170,9 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         if judged.word and proof.entry:
             found, told = replace(found, beside=proof.beside), certificate(instance, state, repeated, proof.entry)
             judged = _judged(schedule, instance, told, repeated, proof.beside)
+    if judged.value == judged.lower:
+        agreed = confirmed(instance, judged.value, problem.time(state.lower - 1), asked=request.confirm)
+        found = replace(found, notes=(*found.notes, agreed) if agreed else found.notes)
     made = Analysis(schedule, instance.costs, instance.release)
     text = writer.write(
         schedule,

@@ -1,6 +1,7 @@
-"""A proof for what rests on an engine's word, which `verify` follows.
+"""A proof for what rests on an engine's word, which `verify` follows; and a second engine's word.
 
-    clauses of the checker ──> CaDiCaL refutes them ──> trimmed ──> the certificate, or a file beside the answer
+    clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate, or a file beside the answer
+                            └─> Z3: found at the objective, refuted a tick below
 
 First the clauses of the rank that the optimizer names alone, which are some of the same clauses, then all. The proof is
 as good as what the checker says of it: it is judged with the certificate.
@@ -20,9 +21,11 @@ from pipesched.check.optimum_clauses import MOST, Clauses, TooManyError
 from pipesched.check.optimum_paths import facts
 from pipesched.model.numbers import shown
 from pipesched.optimizer.engines.lrat import refutation
+from pipesched.optimizer.engines.sat_engines import Effort, UnknownError, by_z3
 from pipesched.optimizer.instance import Instance
 
 SECONDS, ALONE = 60.0, 20.0  # of CPU, in all, and for one rank alone
+FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # clauses that Z3 is asked about unasked; its steps
 INLINE = 48_000  # bytes of a packed proof that stands in the certificate
 
 
@@ -56,7 +59,7 @@ def certified(instance: Instance, value: Fraction, rank: int | None, name: str, 
     if text is None:
         return Made({}, None, f"no proof {told} was made in {SECONDS:g} s of CPU")
     if path is not None:
-        files.replace(f"{path}.cnf", clauses.dimacs())
+        files.replace(f"{path}.cnf", (line.encode("ascii") for line in clauses.dimacs()))
         files.replace(f"{path}.lrat", [text])
     packed = lzma.compress(text)
     size = f"{len(text.splitlines()):,} steps, {(len(packed) + 999) // 1000:,} kB"
@@ -73,3 +76,29 @@ def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
     """Those of one rank, and those of all."""
     others = {number for r, numbers in enumerate(clauses.of_rank) if r != rank for number in numbers}
     return {number: literals for number, literals in clauses.known.items() if number not in others}
+
+
+def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bool) -> str:
+    """What Z3 says of the checker's clauses, with which a schedule has this objective, and none is `below`; empty where
+    it does not say so soon, and was not asked.
+
+    Raises:
+        RuntimeError: it says something else.
+    """
+    if instance.objective == "span" and instance.placement.routes > 1:
+        return "Z3 is not asked about the span of two routes" if asked else ""
+    steps = STEPS if asked else FEW_STEPS
+    try:
+        found, refuted = (_said(instance, at, MOST if asked else FEW, steps) for at in (value, below))
+    except (TooManyError, UnknownError):
+        return f"Z3 does not know within {steps:,} steps and {MOST:,} clauses" if asked else ""
+    if not found or refuted:
+        raise RuntimeError(f"Z3 does not agree that {value} can be reached and {below} cannot")
+    return f"Z3 agrees: it finds {shown(value)}, and that nothing is at most {shown(below)}"
+
+
+def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:
+    """Whether the clauses can hold."""
+    ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
+    clauses = Clauses(facts(instance), ticks, span=instance.objective == "span", most=most)
+    return all(clauses.known.values()) and by_z3(clauses, Effort(steps)).true is not None

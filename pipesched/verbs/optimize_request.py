@@ -49,6 +49,7 @@ class Request:
     fused: bool | None = None
     all_m: bool = False
     certify: bool = False
+    confirm: bool = False
     limits: Limits = field(default_factory=Limits)
     name: str = "optimum"
 
@@ -76,6 +77,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[st
         None if backward is None else backward == "fused",
         given["all_m"],
         given["certify"],
+        given["confirm"],
         Limits(given["time_limit"], given["engine"], given["portfolio"], proof, seed=seed),
     )
 

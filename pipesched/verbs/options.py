@@ -138,6 +138,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("seed", whole, "Where chance begins.", "N", 0),
         Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
         Option("certify", flag, "Prove what rests on an engine's word; verify follows the proof.", default=False),
+        Option("confirm", flag, "Have Z3 decide it too, also where that takes it long.", default=False),
         Option("proof", text, "Write the refutation to PATH.cnf and PATH.drat.", "PATH"),
         Option("require_proof", flag, "End with 3 if it is optimal on an engine's word alone.", terminal=True),
         Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,6 +27,14 @@ _PROPAGATIONS, _CONFLICT = 6, 10  # propagations in a step; steps of a conflict
 _Z3_SLICE, _Z3_RESOURCES = 2_000_000, 8  # steps of the first slice; what Z3 counts in a step
 _Z3_OVER = ("sat.canceled", "canceled", "max. resource limit exceeded")
 _Z3_TRUE = re.compile(r"k!(\d+)\|? \(\) Bool\s+true")
+
+
+class Dimacs(Protocol):
+    """Clauses that can be written down."""
+
+    variables: int
+
+    def dimacs(self) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +111,7 @@ def truth(variables: int, model: Sequence[int]) -> Bools:
     return true
 
 
-def by_z3(clauses: Clauses, effort: Effort = NO_LIMIT) -> Outcome:
+def by_z3(clauses: Dimacs, effort: Effort = NO_LIMIT) -> Outcome:
     """Decided by Z3, in slices of its own count of resources, each twice as large as the one before.
 
     Raises:
