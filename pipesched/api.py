@@ -10,8 +10,9 @@ An option has the name that it has on the command line, with `_` for `-`, the sa
 option that means nothing is PipeschedError PS225. What a command prints its value has: `str()` is the text, `to_json()`
 the object of ``--json``, `exit_status` how the command ends. Other keywords are parameters of the schedule: p, v, m, ….
 
-    target         a built-in name, a path, a `Source`, what `load` returns, or an order in memory: rows of cells of
-                   torch's CSV or of words such as F0.1, a dict from rank to torch's actions, a schedule of torch
+    target         a built-in name, a path, ``FRAMEWORK:NAME``, a `Source`, what `load` returns, or an order in memory:
+                   rows of cells of torch's CSV or of words such as F0.1, a dict from rank to torch's actions, a
+                   schedule of torch
     comm           the communication model whose failure counts, strict unless named; named, a report has the makespan
                    where messages wait for their turn under it
     mem_cap        in microbatches through 1/p of the model: one, or one a rank

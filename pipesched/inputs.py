@@ -11,7 +11,7 @@ from pipesched import files
 from pipesched.aliases import NEAR, known_as, plain
 from pipesched.assets import asset
 from pipesched.diagnostics import Code, fail
-from pipesched.frameworks.frameworks import FRAMEWORKS, call
+from pipesched.frameworks.frameworks import call, meant
 from pipesched.source import Source
 
 
@@ -68,8 +68,8 @@ def _stdin() -> bytes:
 def _meant(target: str) -> str:
     if near := NEAR.get(plain(target[:60])):
         return near
-    if ":" in target:
-        return f"frameworks are {', '.join(FRAMEWORKS)}: `python:module:function`"
+    if near := meant(target):
+        return f"did you mean `{near}`?"
     named = {plain(name): name for name in built_in()}
     close = [named[name] for name in get_close_matches(plain(Path(target).stem)[:60], named, 1, 0.5)]
     return f"did you mean `{close[0]}`?" if close else "`pipesched list` shows the built-in schedules"

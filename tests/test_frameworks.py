@@ -175,14 +175,32 @@ def test_what_it_leaves_behind_is_ended(name: str, folder: Path) -> None:
     assert beat.stat().st_size and still(beat)
 
 
-def test_it_ends_with_its_parent(folder: Path) -> None:
-    """A command that is killed outright takes the generator and what that began along."""
-    beat = folder / "beat"
+def test_it_ends_with_its_parent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is killed outright takes the generator, what that began, and its folder along."""
+    beat, temporary = folder / "beat", folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     command = [sys.executable, "-m", "pipesched", "verify", "python:slips:waits_with_orphans", "-D", f"file={beat}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + 20
         while not beat.exists() and time.monotonic() < until:
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
-    time.sleep(0.2)
-    assert beat.stat().st_size and still(beat)
+    time.sleep(0.3)
+    assert beat.stat().st_size and still(beat) and not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("path", ["nowhere", "broken"])
+def test_where_there_is_no_framework(path: str, folder: Path) -> None:
+    """A folder that is not there, and an environment whose interpreter cannot be started."""
+    (folder / "broken" / "bin").mkdir(parents=True)
+    (folder / "broken" / "bin" / "python").write_text("no program")
+    one = found("rows", p=2, m=2, framework_path=str(folder / path))
+    assert one.code is Code.FRAMEWORK and path in one.message
+
+
+@pytest.mark.parametrize("typed", ["pytorch:1F1B", "Torch:1F1B"])
+def test_a_framework_that_is_nearly_named_is_suggested(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is no size, though it looks like one."""
+    assert main(["verify", typed, "--p", "2"]) == 2
+    assert "did you mean `torch:1F1B`?" in capsys.readouterr().err

@@ -58,8 +58,10 @@ class _Target(_Reader):
         from click.shell_completion import CompletionItem
 
         from pipesched.aliases import ALIASES
+        from pipesched.frameworks.frameworks import FRAMEWORKS
 
-        names = [CompletionItem[Any](name) for name in ALIASES if name.startswith(incomplete)]
+        calls = [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
+        names = [CompletionItem[Any](name) for name in (*ALIASES, *calls) if name.startswith(incomplete)]
         return [CompletionItem(incomplete, type="file"), *names]
 
 
@@ -103,12 +105,12 @@ def _read_target(text: str) -> str:
         PipeschedError: PS225, a size where a file belongs.
     """
     from pipesched.aliases import taken_for
-    from pipesched.frameworks.frameworks import call
+    from pipesched.frameworks.frameworks import call, meant
 
     size = re.fullmatch(r"([A-Za-z_]\w*)\s*[=:]\s*([\w.,]*)", text)
     if os.path.exists(text) or call(text) is not None:
         return text
-    if size is not None and not size[1].lower() == "c":  # a drive
+    if size is not None and not size[1].lower() == "c" and meant(text) is None:  # a drive
         raise fail(Code.USAGE, f"{short(text)} is a size, not a file", help=f"write `{as_option(size[1], size[2])}`")
     if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
         raise fail(Code.USAGE, f"{short(text)} is no file", help="sizes are options: `--p 4`, `--m 8`")

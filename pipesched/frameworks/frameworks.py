@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from pipesched.source import Source
 
@@ -54,13 +55,20 @@ def call(target: str) -> Call | None:
     return Call(target, target) if colon and name in FRAMEWORKS else None
 
 
+def meant(target: str) -> str | None:
+    """The call that a target comes close to, None where it is none."""
+    name, colon, rest = target.partition(":")
+    near = get_close_matches(name.lower(), FRAMEWORKS, 1) if colon and rest else []
+    return f"{near[0]}:{rest}" if near else None
+
+
 _ROWS = (
     Framework(
         "torch",
         "a schedule class of torch.distributed.pipelining: the program that it runs",
         "torch",
         "torch_schedule",
-        ("2.11", "2.12", "2.13", "2.14", "2.15"),
+        ("2.10", "2.11", "2.12", "2.13", "2.14", "2.15"),
         (
             "GPipe",
             "1F1B",

@@ -120,21 +120,26 @@ def _run(command: list[str], asked: Mapping[str, Any], limit: float) -> tuple[di
     """How the process ended, and its answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env={**environment, "PYTHONUTF8": "1"},
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**environment, "PYTHONUTF8": "1"},
+                start_new_session=True,
+            )
+        except OSError as error:
+            reason = f"{command[0]} cannot be started: {(error.strerror or str(error)).lower()}"
+            raise fail(Code.FRAMEWORK, reason, help="--framework-path names a folder or an environment") from None
         assert process.stdin is not None and process.stdout is not None
+        head = body = b""
         try:
             process.stdin.write(json.dumps(asked).encode() + b"\n")
-            process.stdin.flush()
             head, _, body = _all(process.stdout, limit + PATIENCE).partition(b"\n")
         except BrokenPipeError:
-            head, body = b"", b""
+            pass  # it ended at once: what it complained about is shown
         finally:  # its keeper ends all that it began when this pipe closes
             process.stdin.close()
             try:

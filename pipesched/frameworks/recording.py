@@ -138,7 +138,7 @@ def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, byt
             elif descriptor == answer:
                 made += block
             elif not block:
-                os._exit(_end(recorder))  # nobody is there to be answered
+                raise SystemExit(1)  # nobody is there to be answered
             if not block:
                 pipes.unregister(descriptor)
             if len(made) > LARGEST:
@@ -152,7 +152,7 @@ def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, byt
             ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
 
 
-def _end(recorder: int) -> int:
+def _end(recorder: int) -> None:
     """Ends the recorder and all that it began, wherever that went: orphans are children of the keeper."""
     for _ in range(1000):
         with suppress(OSError):
@@ -166,7 +166,6 @@ def _end(recorder: int) -> int:
         except ChildProcessError:
             break
         time.sleep(0.002)
-    return 0
 
 
 def _descendants() -> list[int]:
