@@ -214,6 +214,18 @@ def test_forward_only() -> None:
         assert report.parts is not None and report.parts.operations == 2 * v * 4
 
 
+@executed
+def test_the_page_shows_what_the_survey_says() -> None:
+    """The recorded block of schedules/found is the beginning of its output."""
+    if core(SITE).version != "0.16.1":
+        pytest.skip("the page is of 0.16.1")
+    page = (HERE.parent / "schedules" / "found" / "README.md").read_text("utf-8")
+    recorded = page.partition("--v 1,2\n")[2].partition("\n```")[0]
+    assert recorded and str(pipesched.survey("megatron", p="2..4", v="1,2", framework_path=str(SITE))).startswith(
+        recorded
+    )
+
+
 # Real processes
 
 

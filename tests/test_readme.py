@@ -35,7 +35,13 @@ from pipesched.views.views import VIEWS
 from tests.readers.typed import typed
 
 TOP = Path(__file__).resolve().parent.parent
-PAGES = ("**/README.md", "emit/torchtitan.md", ".github/CONTRIBUTING.md", "pipesched/explain/words.md")
+PAGES = (
+    "**/README.md",
+    "emit/torchtitan.md",
+    "schedules/found/*.md",
+    ".github/CONTRIBUTING.md",
+    "pipesched/explain/words.md",
+)
 READMES = sorted(
     str(path.relative_to(TOP))
     for page in PAGES

@@ -128,9 +128,16 @@ class Survey:
             wrong = sum(bool(one.codes) for one in run)
             yield way, str(len(run)), str(len(rows) - len(run)), str(wrong), *map(str, fails), most
 
+    @property
+    def title(self) -> str:
+        """The framework with its version, or the one schedule of it, and how many configurations there are."""
+        schedules = {one.configuration.schedule for one in self.found}
+        name = self.framework if len(schedules) != 1 else schedules.pop()
+        return f"{f'{name} {self.version}'.strip()}: {len(self.found)} configurations"
+
     def text(self) -> str:
         """The table, the hazards with a command that shows each, and what was refused."""
-        lines = [f"{self.framework} {self.version}: {len(self.found)} configurations", ""]
+        lines = [self.title, ""]
         lines += [table(self.headers, self.cells()), ""]
         for hazard in self.hazards:
             lines += [hazard.text(), f"    {hazard.command}"]
@@ -168,8 +175,9 @@ class Survey:
         body = "".join(f"<tr>{''.join(f'<td>{escape(x)}</td>' for x in row)}</tr>\n" for row in self.cells())
         listed = "".join(f"<li>{escape(x.text())}<br><code>{escape(x.command)}</code></li>\n" for x in self.hazards)
         remarks = "".join(f"<p>{escape(x)}</p>\n" for x in self._remarks())
-        title = f"{escape(self.framework)} {escape(self.version)}: {len(self.found)} configurations"
-        return _PAGE.format(title=title, head=head, body=body, hazards=listed or "<li>none</li>\n", remarks=remarks)
+        return _PAGE.format(
+            title=escape(self.title), head=head, body=body, hazards=listed or "<li>none</li>\n", remarks=remarks
+        )
 
 
 _PAGE = """<!DOCTYPE html>
