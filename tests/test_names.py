@@ -31,6 +31,8 @@ WORDS = sorted(
         "frozen",
         "bubble",
         "span_bubble",
+        "host",
+        "tO",
         "batch",
         "block",
         "wait",
@@ -42,7 +44,7 @@ KNOWN = frozenset(
         r"\w+",
         """schedule require let route stage in on rank for microbatch costs claim release when repeat if then else
         overlap drain and or not true false torch split m min max abs makespan span bubble span_bubble work idle
-        span_idle peak tF tI tW tB tFB tC tM F I W B C M FB""",
+        span_idle peak host tF tI tW tB tFB tC tM tO tL F I W B O L C M FB""",
     )
 )
 

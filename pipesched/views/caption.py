@@ -48,8 +48,11 @@ def cost(chart: Chart, style: str = "") -> str:
 
 
 def timeless(chart: Chart) -> int:
-    """How many slots take no time at all."""
-    return int(np.count_nonzero((chart.times.start >= 0) & (chart.times.start == chart.times.end)))
+    """How many slots take no time at all; of O and L, how many copies."""
+    instant = (chart.times.start >= 0) & (chart.times.start == chart.times.end)
+    if (copies := chart.times.copies) is not None:
+        instant[copies.op[copies.end > copies.start]] = False
+    return int(np.count_nonzero(instant))
 
 
 def stopped(chart: Chart, stop: Standstill) -> str:

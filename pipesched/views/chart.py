@@ -19,9 +19,10 @@ import numpy as np
 from pipesched.analysis.causes import Causes, causes
 from pipesched.analysis.deviation import Against
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import Ints
+from pipesched.model.columns import Ints, makes
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
+from pipesched.model.ops import Result
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
@@ -93,6 +94,24 @@ class Chart:
     @property
     def makespan(self) -> Fraction:
         return self.time(self.times.makespan)
+
+
+def engines(chart: Chart) -> Chart | None:
+    """The copies of a chart, as one with two rows a rank, out and in, at the same times; None where there is none."""
+    copies, schedule = chart.times.copies, chart.schedule
+    if copies is None:
+        return None
+    at, ran = copies.op, copies.start >= 0
+    engine = 2 * schedule.rank[at].astype(np.int64) + ~makes(schedule.op[at], Result.OFFLOADED)
+    order = at[ran]
+    cut = np.searchsorted(engine[ran], np.arange(2 * schedule.ranks + 1))
+    none = np.zeros(len(order), dtype=np.bool_)
+    lanes = replace(schedule, start=cut, second=none, **{x: getattr(schedule, x)[order] for x in _COLUMNS})
+    times = Timeline(copies.start[ran], copies.end[ran], np.arange(len(order)), ())
+    return replace(chart, analysis=replace(chart.analysis, schedule=lanes), clock=Clock(times, chart.scale))
+
+
+_COLUMNS = ("op", "stage", "microbatch")
 
 
 def chart(schedule: Schedule, costs: Costs | None = None, *, title: str = "") -> Chart:

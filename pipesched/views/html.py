@@ -133,6 +133,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "further": np.stack([further.producer, further.consumer], axis=1).tolist(),
         "part": [part.numerator, part.denominator],
         "takes": [op.takes for op in COMPUTES],
+        "copies": _copies(chart),
         "fill": {op.name: look.colour(op) for op in COMPUTES},
         "words": {op.name: look.words(op) for op in COMPUTES},
         "lighten": look.lighten,
@@ -140,6 +141,15 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "lines": where.texts,
         "bindings": where.bindings,
     }
+
+
+def _copies(chart: Chart) -> list[list[int]]:
+    """Rank, operation, begin and end of each copy, by engine, those out before those in."""
+    found = chart.times.copies
+    if found is None:
+        return []
+    columns = (chart.schedule.rank[found.op], found.op, found.start, found.end)
+    return np.stack(columns, axis=1)[found.start >= 0].tolist()  # type: ignore[no-any-return]
 
 
 def _facts(chart: Chart) -> Iterator[str]:

@@ -2,6 +2,7 @@ r"""A chart as an SVG file: a figure for a paper, a README, a slide.
 
     title: makespan and bubble
     rank 0  [F0][F1][F2][F3]            [B0    ]     a slot is as wide as it is long; an overlap pair is two halves
+              [O0][O1]                               copies out and in, where activations are offloaded
             ▁▁▂▂▃▃▄▄                                 what the rank holds, on demand
     rank 1      [F0]\                                messages as arrows, on demand
     0    5    10                                     the time, the legend
@@ -38,7 +39,7 @@ MAX_OPS = 50_000
 
 _LETTER = 7  # the width of a letter in the shortest slot, where that leaves the picture narrower than
 _WIDEST = 2400
-_ROW, _GAP, _CURVE = 24, 8, 22
+_ROW, _GAP, _CURVE, _LANES = 24, 8, 22, 22
 _TOP = 52
 
 
@@ -91,8 +92,9 @@ class _Page:
         ranks = chart.schedule.ranks
         self.left = 12 + 7 * len(f"{self.style.row} {ranks}")
         curve = _CURVE if how.memory else 0
-        self.pitch = _ROW + curve + (0 if self.paper and not how.memory else _GAP)
-        self.frame = Frame(self._pixels(), self.begin, self.end, self.left, _TOP, self.pitch, _ROW, curve)
+        lanes = _LANES if chart.times.copies is not None else 0
+        self.pitch = _ROW + lanes + curve + (0 if self.paper and not how.memory else _GAP)
+        self.frame = Frame(self._pixels(), self.begin, self.end, self.left, _TOP, self.pitch, _ROW, curve, lanes)
         self.cells = Cells(chart, self.style, self.chunk, self.chunks, self.frame)
         self.foot = _TOP + self.pitch * ranks
         self.stop = Stop(chart, chart.analysis.standstill, self.frame) if chart.analysis.standstill else None
@@ -136,6 +138,7 @@ class _Page:
         drawn = self.cells
         yield from self._rows()
         yield from drawn.slots()
+        yield from drawn.copies()
         if self.how.memory:
             yield from drawn.curves()
         if not self.paper:

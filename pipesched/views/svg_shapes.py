@@ -42,7 +42,9 @@ def number(value: Fraction | int | float) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where time and ranks are on the page. pixels: a tick. begin, end: of the viewport in ticks."""
+    """Where time and ranks are on the page. pixels: a tick. begin, end: of the viewport in ticks. lanes: the height of
+    copies under a row, above the curve.
+    """
 
     pixels: Fraction
     begin: int
@@ -52,6 +54,7 @@ class Frame:
     pitch: int
     row: int
     curve: int
+    lanes: int = 0
 
     def x(self, ticks: int | Fraction) -> Fraction:
         return self.left + self.length(ticks - self.begin)
@@ -84,6 +87,25 @@ class Cells:
             for i in (low + np.flatnonzero(inside[low:high])).tolist():
                 yield self._slot(i, rank)
             yield "</g>"
+
+    def copies(self) -> Iterator[str]:
+        """Under each rank its copies, those out above those in."""
+        found, frame, schedule = self.chart.times.copies, self.frame, self.chart.schedule
+        if found is None:
+            return
+        shown_ = (found.start >= 0) & (found.end > frame.begin) & (found.start < frame.end) & (found.end > found.start)
+        half = Fraction(frame.lanes - 2, 2)
+        for k in np.flatnonzero(shown_).tolist():
+            i, ticks = int(found.op[k]), (int(found.start[k]), int(found.end[k]))
+            begin, end = max(ticks[0], frame.begin), min(ticks[1], frame.end)
+            rank, op = int(schedule.rank[i]), Op(int(schedule.op[i]))
+            x, width = frame.x(begin), frame.length(end - begin)
+            y = frame.y(rank) + frame.row + 1 + half * (Result.OFFLOADED not in op.kind.makes)
+            kind = f"{op.name}{self.chunk[i]}"
+            box = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(half)}"'
+            words = f"{self._named(i, rank)}: {shown(self.chart.time(ticks[0]))} to {shown(self.chart.time(ticks[1]))}"
+            label = self._label(i, width, float(half) - 1, (x + width / 2, y + half / 2), kind)
+            yield f'<g><title>{safe(words, "xml")}</title><rect class="{kind} s" {box}/>{label}</g>'
 
     def _slot(self, i: int, rank: int) -> str:
         schedule, frame = self.chart.schedule, self.frame
@@ -126,12 +148,15 @@ class Cells:
 
     def _tooltip(self, i: int, rank: int) -> str:
         """What a reader sees who points at it."""
-        chart, schedule, at = self.chart, self.chart.schedule, self._places
-        op = Op(int(schedule.op[i]))
+        chart, at = self.chart, self._places
         times = f"{shown(chart.time(chart.times.start[i]))} to {shown(chart.time(chart.times.end[i]))}"
-        what = f"{op.name} of stage {schedule.stage[i]}, microbatch {schedule.microbatch[i]}"
         place = f"; {at.name}:{at.line[i]}:{at.column[i]}" if at.line[i] else ""
-        return safe(f"{what} on rank {rank}: {times}; held {shown(chart.analysis.memory.at(i))}{place}", "xml")
+        return safe(f"{self._named(i, rank)}: {times}; held {shown(chart.analysis.memory.at(i))}{place}", "xml")
+
+    def _named(self, i: int, rank: int) -> str:
+        schedule = self.chart.schedule
+        what = f"{Op(int(schedule.op[i])).name} of stage {schedule.stage[i]}, microbatch {schedule.microbatch[i]}"
+        return f"{what} on rank {rank}"
 
     @cached_property
     def _places(self) -> Places:
@@ -181,7 +206,7 @@ class Cells:
         held, frame = self.chart.analysis.memory, self.frame
         most = max(held.peak, default=Fraction(0)) or Fraction(1)
         for rank in range(self.chart.schedule.ranks):
-            base = frame.y(rank) + frame.row + frame.curve
+            base = frame.y(rank) + frame.row + frame.lanes + frame.curve
             path = self._stairs(rank, base, (frame.curve - 3) / (most / held.part))
             yield f'<path class="m" d="{path}"/>'
             x = number(frame.x(frame.end) + 4)

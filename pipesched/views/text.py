@@ -4,6 +4,8 @@
     rank 0   F0F1F2F3· · · B0  F4B1  ...                 a slot, its idle time as dots
     rank 1     ...
 
+    out    ...                                      where activations are offloaded, the copies out and in
+
              0 to 4 activations, | between phases   peak
     rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  what it holds
 
@@ -29,10 +31,10 @@ from pipesched.model.ops import COMPUTES, Op
 from pipesched.views import caption, slots
 from pipesched.views.apportion import intervals, rows
 from pipesched.views.axis import Axis, ruler
-from pipesched.views.chart import Chart
+from pipesched.views.chart import Chart, engines
 from pipesched.views.palette import MIXED, alarm, paint, terminal
 from pipesched.views.slots import KINDS, highest
-from pipesched.views.text_layout import Layout, Text
+from pipesched.views.text_layout import Lanes, Layout, Text
 
 _LEAST = 24  # columns without which no picture is of use
 
@@ -55,13 +57,23 @@ def _lines(layout: Layout) -> Iterator[str]:
     yield from title(layout)
     yield ""
     yield " " * layout.left + ruler(layout.axis, layout.chart)
+    lanes = _lanes(layout)
     for rank in range(layout.chart.schedule.ranks):
         yield layout.name(rank) + row(layout, rank)
+        for engine in (2 * rank, 2 * rank + 1) if lanes else ():
+            assert lanes is not None
+            yield lanes.name(engine) + row(lanes, engine)
     yield from stopped(layout)
     yield ""
     yield from memory(layout)
     yield ""
     yield from legend(layout)
+
+
+def _lanes(layout: Layout) -> Lanes | None:
+    """The copies, if there are any."""
+    drawn, copies = engines(layout.chart), layout.chart.times.copies
+    return None if drawn is None or copies is None else Lanes(drawn, layout.how, layout, copies.op[copies.start >= 0])
 
 
 _IDLE = len(slots.KINDS)

@@ -15,7 +15,7 @@ from math import ceil
 
 import numpy as np
 
-from pipesched.model.columns import Column
+from pipesched.model.columns import Column, Ints
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
 from pipesched.views import slots
@@ -192,6 +192,38 @@ class Layout:
     def sign(self, meaning: str) -> str:
         """The character for idle time, a rank of the cycle, a rank that waits for those, the end of a phase."""
         return SIGNS[meaning][self.how.ascii]
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes(Layout):
+    """The engines of a layout that has copies, on its axis. at: of each copy, its place in that layout's schedule."""
+
+    of: Layout
+    at: Ints
+
+    @property
+    def axis(self) -> Axis:
+        return self.of.axis
+
+    @property
+    def stops(self) -> dict[int, tuple[str, bool]]:
+        return {}
+
+    @property
+    def stages(self) -> bool:
+        return self.of.stages
+
+    @property
+    def chunks(self) -> int:
+        return self.of.chunks
+
+    @property
+    def chunk(self) -> Column:
+        return np.asarray(self.of.chunk[self.at])
+
+    def name(self, rank: int) -> str:
+        """``out`` or ``in``, behind the name of a rank."""
+        return f"{('out', 'in')[rank % 2]} ".rjust(self.of.left)
 
 
 SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}

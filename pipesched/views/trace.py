@@ -7,6 +7,7 @@
         rank 0   F0.0 |=== SEND ====|           a message leaves when its producer ends,
         rank 1                      |RECV| F1.0      and is there tC later, whenever its consumer starts
 
+    thread 10000, 10001 copies out, copies in: a slice for each, where activations are offloaded
     flow     s, f       an arrow from every SEND to its RECV, with an id of its own
     counter  C          live activations of each rank, after every operation
     instant  i          operations that take no time; where a run stops, what each rank waits for
@@ -30,13 +31,13 @@ from heapq import heappop, heappush
 import numpy as np
 
 from pipesched.analysis.causes import critical_path
-from pipesched.model.ops import Op
+from pipesched.model.ops import Op, Result
 from pipesched.safe import safe
 from pipesched.views import caption, slots
 from pipesched.views.caption import cost
 from pipesched.views.chart import Chart
 
-COMPUTE, MESSAGES = 0, 1
+COMPUTE, MESSAGES, COPIES = 0, 1, 10_000
 
 
 def render(chart: Chart) -> str:
@@ -93,6 +94,7 @@ class _Trace:
         yield from _names(rank, max((lane for lane, _ in sent), default=0) + 1)
         yield from self._computes(rank, low, ran)
         yield from (event for _, event in sent)
+        yield from self._copies(rank)
         yield from self._memory(rank, low, ran)
         yield from self._stop(rank, self.end[ran - 1] if ran > low else 0)
 
@@ -136,6 +138,21 @@ class _Trace:
             f'"name":"{word}_{kind} {self.names[producer]}","cat":"{word}_{kind}",'
             f'"args":{{"message":{message.number},"{end}":{other},"for":"{self.names[consumer]}"}}}}'
         )
+
+    def _copies(self, rank: int) -> Iterator[str]:
+        """Two threads with a slice a copy; none on a rank without any."""
+        found, schedule = self.chart.times.copies, self.chart.schedule
+        if found is None or not (mine := np.flatnonzero((schedule.rank[found.op] == rank) & (found.start >= 0))).size:
+            return
+        for way, name in enumerate(("copies out", "copies in")):
+            yield _metadata(rank, COPIES + way, "thread_name", "name", name)
+            yield _metadata(rank, COPIES + way, "thread_sort_index", "sort_index", COPIES + way)
+        for i, begin, end in zip(*(x[mine].tolist() for x in (found.op, found.start, found.end)), strict=True):
+            way = Result.OFFLOADED not in Op(int(schedule.op[i])).kind.makes
+            yield (
+                f'{{"ph":"X","dur":{self.tick * (end - begin)},"pid":{rank},"tid":{COPIES + way},'
+                f'"ts":{self.tick * begin},"name":"copy {self.names[i]}","cat":"copy","args":{{}}}}'
+            )
 
     def _memory(self, rank: int, low: int, ran: int) -> Iterator[str]:
         yield _counter(rank, 0, "0")

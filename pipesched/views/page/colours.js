@@ -22,7 +22,7 @@ for (let r = 0; r < ranks; r++)
   for (let i = meta.start[r]; i < meta.start[r + 1]; i++)
     style[i] = kind[i] * SHADES + Math.min(chunkOf(r, i), SHADES - 1);
 
-const rgb = Array.from({ length: 4 * SHADES }, (_, s) => shadeOf(Math.floor(s / SHADES), s % SHADES));
+const rgb = Array.from({ length: KINDS.length * SHADES }, (_, s) => shadeOf(Math.floor(s / SHADES), s % SHADES));
 const css = rgb.map(([r, g, b]) => `rgb(${r},${g},${b})`);
 const inks = rgb.map(inkOn);
 

@@ -37,6 +37,17 @@ function paintBoxes(low, high) {
   paintLetters(letters);
 }
 
+// Copies to host memory and back, as bars along the lower edge of the row of their rank: those out above those in.
+function paintCopies(low, high) {
+  const right = timeOf(view.width), h = Math.max(1, 0.14 * barHeight());
+  for (const [rank, i, from, to] of meta.copies) {
+    if (rank < low || rank >= high || to <= view.left || from >= right) continue;
+    const back = meta.takes[kind[i]] ? 1 : 2;
+    paper.fillStyle = css[style[i]];
+    paper.fillRect(xOf(from), yOf(rank) + gap() / 2 + barHeight() - back * h, Math.max(xOf(to) - xOf(from), 0.75), h);
+  }
+}
+
 // Letters as large as the row allows, and smaller where nearly all would not fit else; what boxes bear, all of them bear.
 let called = null;
 function paintLetters(letters, context = paper) {
@@ -196,6 +207,7 @@ function paint() {
   paper.rect(GUTTER, AXIS, view.width, view.height);
   paper.clip();
   if (!mixed) paintBoxes(low, high);
+  paintCopies(low, high);
   if (meta.stops.length) paintStops();
   paper.restore();
   paintRanks(low, high);
