@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pipesched.api import (
         calibrate,
+        check_config,
         compare,
         diff,
         emit,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pipesched.report import Report
     from pipesched.source import Source
     from pipesched.verbs.calibrate import Calibration
+    from pipesched.verbs.check import Checked
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Calibration",
+    "Checked",
     "Comparison",
     "Costs",
     "Diagnostic",
@@ -61,6 +64,7 @@ __all__ = [
     "Survey",
     "Why",
     "calibrate",
+    "check_config",
     "compare",
     "diff",
     "emit",
@@ -77,6 +81,7 @@ __all__ = [
 
 _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Calibration": "verbs.calibrate",
+    "Checked": "verbs.check",
     "Comparison": "verbs.compare",
     "Costs": "model.costs",
     "Diagnostic": "diagnostics",

@@ -7,8 +7,9 @@
     pipesched.why("zb_h1", p=4, m=8).growth                    a Why; show, compare, diff, run, calibrate likewise
 
 An option has the name that it has on the command line, with `_` for `-`, the same default and the same meaning; an
-option that means nothing is PipeschedError PS225. What a command prints its value has: `str()` is the text, `to_json()`
-the object of ``--json``, `exit_status` how the command ends. Other keywords are parameters of the schedule: p, v, m, ….
+option that means nothing is PipeschedError PS225. `check_config` is `pipesched check`. What a command prints its value
+has: `str()` is the text, `to_json()` the object of ``--json``, `exit_status` how the command ends. Other keywords are
+parameters of the schedule: p, v, m, ….
 
     target         a built-in name, a path, ``FRAMEWORK:NAME``, a `Source`, what `load` returns, or an order in memory:
                    rows of cells of torch's CSV or of words such as F0.1, a dict from rank to torch's actions, a
@@ -53,6 +54,7 @@ from pipesched.verbs.options import MAX_OPS
 if TYPE_CHECKING:
     from pipesched.optimizer.search.state import State
     from pipesched.verbs.calibrate import Calibration
+    from pipesched.verbs.check import Checked
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
@@ -431,6 +433,29 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
     from pipesched.verbs import calibrate as verb
 
     return verb.calibrate(sources.traces(values.files(traces)), given["digits"])
+
+
+def check_config(
+    file: File,
+    *,
+    trainer: str | None = None,
+    torch_version: str | None = None,
+    p: int | None = None,
+    processes: int | None = None,
+) -> Checked:
+    """Is a trainer's configuration right: as ``pipesched check``; what is wrong in the file is in the result.
+
+    file: the path of its TOML, YAML or JSON, or of a script with its command line; or a `Source`. trainer: its name and
+    release, ``torchtitan==0.2.2``. p: ranks, where the file does not say. processes: those of every replica.
+
+    Raises:
+        PipeschedError: PS225, an option that means nothing; PS809, there is no such file.
+    """
+    given, _ = _read("check", locals() | {"parameters": {}})
+    from pipesched.verbs import check as verb
+
+    source = file if isinstance(file, Source) else sources.file(file)
+    return verb.check(source, options.request(verb.Asked, given))
 
 
 def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Value]]:

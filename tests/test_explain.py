@@ -18,7 +18,9 @@ from pipesched.__main__ import main
 from pipesched.cli.explain import Word, find, page, slug, words
 from pipesched.diagnostics import Code
 
-_BLOCK = re.compile(r"^```(ps|csv|order|json|trace|recorded|python|console)([^\n]*)\n(.*?)^```$", re.M | re.S)
+_LANGUAGES = "ps|csv|order|json|trace|recorded|python|console|toml|sh|deepspeed"
+_BLOCK = re.compile(rf"^```({_LANGUAGES})([^\n]*)\n(.*?)^```$", re.M | re.S)
+CONFIGURATIONS = {"toml": "toml", "sh": "sh", "deepspeed": "json"}  # of trainers, by their endings
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def _parameter(word: str) -> str:
 
 
 def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[tuple[str, str]]]:
-    """The exit status of ``pipesched verify`` on an example, and code and severity of all that it found."""
+    """The exit status of ``verify`` on an example, or of ``check``, and code and severity of all that it found."""
     if example.language == "console":
         (command,) = re.findall(r"^\$ pipesched (.+)$", example.text, re.M)
         arguments = shlex.split(command)
@@ -62,6 +64,10 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
     elif example.language == "python":  # the flags are the command that executes it, in its folder
         (folder / "example.py").write_text(example.text, encoding="utf-8")
         arguments = example.flags
+    elif example.language in CONFIGURATIONS:
+        file = folder / f"example.{CONFIGURATIONS[example.language]}"
+        file.write_text(example.text, encoding="utf-8")
+        arguments = ["check", str(file), *example.flags]
     elif example.language == "trace":  # the flags are the command that reads it
         file = folder / "trace.json"
         file.write_text(example.text, encoding="utf-8")

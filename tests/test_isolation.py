@@ -12,7 +12,20 @@ import pytest
 from pipesched.cli.app import app
 
 PROGRAM = Path(sys.executable).with_name("pipesched")
-THEIRS = ("click", "graphviz", "lark", "networkx", "numpy", "ortools", "pipesched", "pysat", "rich", "torch", "z3")
+THEIRS = (
+    "click",
+    "graphviz",
+    "lark",
+    "networkx",
+    "numpy",
+    "ortools",
+    "pipesched",
+    "pysat",
+    "rich",
+    "torch",
+    "yaml",
+    "z3",
+)
 PLANTED = sorted({*THEIRS, *sys.stdlib_module_names} - {"sitecustomize", "usercustomize"})
 SIZE = ("--p", "2", "--m", "3")
 
@@ -28,6 +41,7 @@ COMMANDS = {
     "emit": ("1f1b", *SIZE),
     "run": ("1f1b", *SIZE, "--pace", "0", "--steps", "1", "--trace", "run.json"),
     "calibrate": ("run.json",),
+    "check": ("trainer.toml",),
     "order": ("1f1b", *SIZE, "--format", "ps", "-o", "mine.ps"),
     "fmt": ("--check", "mine.ps"),
     "list": (),
@@ -40,6 +54,7 @@ COMMANDS = {
 def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of modules, each of which notes that it was run and ends the process."""
     folder = tmp_path_factory.mktemp("trap")
+    (folder / "trainer.toml").write_text("[parallelism]\npipeline_parallel_degree = 2\n")
     for name in PLANTED:
         (folder / f"{name}.py").write_text(
             f"open({str(folder / 'RUN')!r}, 'a').write('{name} ')\nraise SystemExit(99)\n"

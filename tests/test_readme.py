@@ -244,7 +244,8 @@ def test_every_function_is_in_the_guide() -> None:
     listed = guide.partition("\n## Changes")[2].partition("Python functions")[2]
 
     assert set(re.findall(r"`(\w+)`", listed)) == functions
-    assert functions - {"from_torch_csv", "torch_runtime", "load"} == {*app.commands} - {
+    own = {name if name != "check" else "check_config" for name in app.commands}  # pipesched.check is a package
+    assert functions - {"from_torch_csv", "torch_runtime", "load"} == own - {
         "order",
         "fmt",
         "list",

@@ -10,6 +10,7 @@ import click
 
 from pipesched.cli import terminal
 from pipesched.cli.calibrate import calibrate
+from pipesched.cli.check import check
 from pipesched.cli.compare import compare
 from pipesched.cli.diff import diff
 from pipesched.cli.emit import emit
@@ -84,6 +85,7 @@ _COMMANDS = (
     emit,
     run_command,
     calibrate,
+    check,
     order,
     fmt,
     list_schedules,

@@ -78,8 +78,9 @@ _HELD = "Most activations that a rank may hold; buffers and parameters are not c
 _CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
 _COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
 _CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
+_VERSION = f"Rules for a torch CSV [default: {DEFAULT}; check: by the trainer]."
 _TORCH = (
-    Option("torch_version", values.version, f"Rules for a torch CSV [default: {DEFAULT}].", f"{OLDEST}..{NEWEST}"),
+    Option("torch_version", values.version, _VERSION, f"{OLDEST}..{NEWEST}"),
     Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
     Option("frozen", values.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
@@ -213,6 +214,13 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         *SIZES,
         *_READ,
         *_RESULTS,
+    ),
+    "check": (
+        Option("trainer", text, "Trainer, and its release [default: by the file].", "NAME[==RELEASE]"),
+        _TORCH[0],
+        Option("p", whole, "Ranks, where the file does not say: DeepSpeed.", "N"),
+        Option("processes", whole, "All processes: those of every replica.", "N"),
+        *_OUTPUT,
     ),
     "calibrate": (
         Option("digits", whole, "Significant digits.", "WHOLE", 3),

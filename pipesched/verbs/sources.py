@@ -71,6 +71,17 @@ def source(target: object) -> Source:
     return made
 
 
+def file(path: object) -> Source:
+    """The text of a file, by its path.
+
+    Raises:
+        PipeschedError: PS809; PS225, no path.
+    """
+    if not isinstance(path, str | PathLike):
+        raise fail(Code.USAGE, f"no file is named by a value of type {type(path).__name__}", help="give its path")
+    return read_path(fsdecode(path))
+
+
 def version_of(target: object) -> TorchVersion | None:
     """The version of torch whose schedule this is, if it is one."""
     if not hasattr(target, "pipeline_order"):

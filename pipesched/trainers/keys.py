@@ -1,0 +1,139 @@
+"""The table of a trainer's keys: which releases have one, what its values are, and what stands in its place elsewhere.
+
+A key that its release does not know is an error where the trainer refuses it. Elsewhere only what is nearly the name of
+a key of the pipeline is: all else is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.trainers.case import Case, Findings, Note, wrong
+from pipesched.trainers.settings import Setting, Unset, short
+
+_NEAR = 0.88  # none of the 1,047 options of Megatron-LM is as near to a key of the pipeline that it is not
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value must be. holds: whether one is."""
+
+    what: str
+    holds: Callable[[object], bool]
+
+
+def _whole(least: int) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def one_of(*names: str) -> Kind:
+    """One of a few names."""
+    return Kind(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+COUNT = Kind("a whole number from 1", _whole(1))
+FROM_0 = Kind("a whole number from 0", _whole(0))
+REST = Kind("a whole number from 1, or -1 for what is left", lambda value: value == -1 or _whole(1)(value))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+PARTS = Kind("a list of lists of names", lambda value: isinstance(value, list | str))
+ANY = Kind("anything", lambda value: True)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key. first, last: releases that have it. none: no release that is known has it.
+
+    elsewhere: what is to be written instead. optional: nothing may stand there.
+    """
+
+    kind: Kind = ANY
+    default: object = None
+    first: str | None = None
+    last: str | None = None
+    elsewhere: str = ""
+    optional: bool = False
+    none: bool = False
+
+
+def nowhere(elsewhere: str) -> Key:
+    """A key of no release that is known here, and what to write."""
+    return Key(none=True, elsewhere=elsewhere)
+
+
+def known(case: Case, key: Key) -> bool:
+    """Whether the release has the key."""
+    if key.none:
+        return False
+    order = case.releases.index
+    low = order(key.first) if key.first else 0
+    high = order(key.last) if key.last else len(case.releases)
+    return low <= order(case.release) <= high
+
+
+def judge(
+    case: Case, keys: Mapping[str, Key], source: str, *, closed: Collection[str] = (), refuses: str = "refuses it"
+) -> Findings:
+    """Every setting of a text against the table.
+
+    closed: sections of which the trainer knows every key, so that any other is wrong. refuses: what it does with one.
+    """
+    aside = 0
+    own = [name for name, key in keys.items() if known(case, key)]
+    for setting in case.settings:
+        key = keys.get(setting.key)
+        if key is None:
+            near = nearest(setting.key, own, _NEAR)
+            if near or setting.key.rpartition(".")[0] in closed:
+                yield _unknown(case, setting, near or _same_name(setting, own), source, refuses)
+            else:
+                aside += 1
+        elif not known(case, key):
+            yield wrong(
+                Code.CONFIG_RELEASE,
+                f"{case.named} has no {setting.written}",
+                source,
+                setting,
+                help=key.elsewhere or f"it is there {_when(key)}",
+            )
+        elif isinstance(setting.value, Unset):
+            yield Note(f"{setting.written} is {setting.value.text}: what depends on it is not judged")
+        elif not (key.kind.holds(setting.value) or (key.optional and setting.value in (None, ""))):
+            message = f"{setting.written} is {short(setting.value)}, not {key.kind.what}"
+            yield wrong(Code.CONFIG_VALUE, message, source, setting)
+    for setting in case.settings.repeated:
+        if setting.key in keys:
+            yield Note(f"{setting.at}: {setting.written} is given again later, which counts")
+    if aside:
+        yield Note(f"{aside} other setting{'s say' if aside > 1 else ' says'} nothing of the pipeline: not judged")
+
+
+def nearest(key: str, names: Collection[str], least: float) -> list[str]:
+    """The name that a key is nearly, part by part."""
+    parts = key.split(".")
+    close = get_close_matches(key, names, 3, least)
+    return [name for name in close if len(parts) == name.count(".") + 1 and _alike(parts, name.split("."))][:1]
+
+
+def _alike(parts: list[str], others: list[str]) -> bool:
+    return all(get_close_matches(part, [other], 1, 0.8) for part, other in zip(parts, others, strict=True))
+
+
+def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses: str) -> Diagnostic:
+    help = f"did you mean {case.settings.spelled(near[0])}?" if near else None
+    return wrong(Code.CONFIG_KEY, f"{case.trainer} has no {setting.written}, and {refuses}", source, setting, help=help)
+
+
+def _same_name(setting: Setting, own: Collection[str]) -> list[str]:
+    """The key whose last part is nearly that of the setting."""
+    names = {name.rpartition(".")[2]: name for name in own}
+    return [names[name] for name in get_close_matches(setting.key.rpartition(".")[2], names, 1, 0.7)]
+
+
+def _when(key: Key) -> str:
+    if key.first and key.last:
+        return f"from {key.first} to {key.last}"
+    return f"from {key.first} on" if key.first else f"up to {key.last}"

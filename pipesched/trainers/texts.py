@@ -1,0 +1,293 @@
+"""TOML, YAML, JSON and command lines as settings, each with the place of its key.
+
+    [parallelism]                          parallelism.pipeline_parallel_degree = 4      tomllib
+    pipeline_parallel_degree = 4
+    distributed: {pp_size: 4}              distributed.pp_size = 4                       PyYAML
+    {"zero_optimization": {"stage": 1}}    zero_optimization.stage = 1                   json
+    --num-layers 12  a.b=2  ac:none        --num-layers = 12, a.b = 2, ac = none         words of a shell
+
+A script of the shell is not run: its options are read wherever they stand, variables that it sets are put in, and one
+that it does not set leaves a value open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.source import Source, Span
+from pipesched.trainers.settings import Setting, Settings, Unset
+
+LARGEST = 2**18
+_LONGEST = 20_000  # characters of a line
+_MOST = 5_000  # settings of a text
+_MULTIPLE = "[]"  # the part of a path that is an entry of a list
+_TOML_LINE = re.compile(
+    r"""^[ \t]*(?:\[\[?[ \t]*([^\]\n]*?)[ \t]*\]|((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*[\w"'-]+)*)[ \t]*=)""",
+    re.M,
+)
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
+_WORD = re.compile(
+    r"""(?P<skip>\s+|\\\r?\n|(?<!\S)\#[^\n]*|[();])
+    |(?P<word>(?:\$\(\([^()]*\)\)|\$\([^()]*\)|\$\{[^{}\n]*\}|'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\();])+|['"\\])""",
+    re.X | re.S,
+)
+_OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(?:=(.*))?", re.S)
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+_DOTTED = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.S)
+_CHOSEN = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z][\w.-]*)")
+_USED = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$(\w+)|\$\(.*\)", re.S)
+
+
+def read(source: Source) -> Settings:
+    """The settings of a text, by the ending of its name, else by how it begins.
+
+    Raises:
+        PipeschedError: PS870, it is none of these; PS809, it is too long; PS820, YAML without PyYAML.
+    """
+    if len(source.text) > LARGEST:
+        message = f"{source.name} holds more than {LARGEST // 2**10} KiB, which no configuration does"
+        raise fail(Code.UNREADABLE, message)
+    if any(len(line) > _LONGEST for line in source.text.split("\n")):
+        raise fail(Code.CONFIG_SYNTAX, f"{source.name} has a line of more than {_LONGEST:,} characters")
+    kind = kind_of(source)
+    try:
+        values, places, repeated = _READ[kind](source)
+    except RecursionError:
+        raise fail(Code.CONFIG_SYNTAX, f"{source.name} is nested too deeply to be a configuration") from None
+    if len(values) > _MOST:
+        raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
+    given = {key: Setting(key, _filled(value), _place(key, places), key) for key, value in values.items()}
+    return Settings(source, kind, given, tuple(repeated))
+
+
+def kind_of(source: Source) -> str:
+    """``toml``, ``yaml``, ``json`` or ``shell``."""
+    ending = source.name.lower().rpartition(".")[2]
+    named = {"toml": "toml", "yaml": "yaml", "yml": "yaml", "json": "json", "sh": "shell", "bash": "shell"}
+    if ending in named:
+        return named[ending]
+    text = re.sub(r"^\s*#.*$", "", source.text, flags=re.M).strip()
+    if text.startswith("{"):
+        return "json"
+    if re.search(r"^\[[\w.\"' -]+\]", text, re.M):
+        return "toml"
+    if re.search(r"(?:^|\s)--[A-Za-z][\w.-]*[= \t]", text) and not re.search(r"^\s*--[\w-]+:", text, re.M):
+        return "shell"
+    return "yaml"
+
+
+def _filled(value: object) -> object:
+    """The value; one that something else fills in is open."""
+    return Unset(value) if isinstance(value, str) and (value == "auto" or "${" in value) else value
+
+
+Made = tuple[dict[str, object], Mapping[str, Span], list[Setting]]
+
+
+def _place(key: str, places: Mapping[str, Span]) -> Span | None:
+    """Where a key is written; of one inside a value that is written on one line, that line."""
+    while key and key not in places:
+        key = key.rpartition(".")[0]
+    return places.get(key)
+
+
+def _flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of nested tables; a list is a leaf."""
+    if isinstance(value, dict) and (value or not path):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+def _broken(source: Source, what: str, reason: str, line: int, column: int) -> PipeschedError:
+    """PS870, at a place."""
+    starts = source.line_starts
+    at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
+    label = Label(source.span(at, min(at + 1, len(source.text))), reason)
+    return fail(Code.CONFIG_SYNTAX, f"{source.name} is no {what}: {reason}", label)
+
+
+def _toml(source: Source) -> Made:
+    try:
+        values = dict(_flat(tomllib.loads(source.text)))
+    except ValueError as error:
+        reason, _, where = str(error).partition(" (at ")
+        line, column = (int(x) for x in re.findall(r"[0-9]{1,9}", where)[:2]) if "line" in where else (10**9, 1)
+        raise _broken(source, "TOML", reason[:1].lower() + reason[1:], line, column) from None
+    places: dict[str, Span] = {}
+    section = ""
+    for found in _TOML_LINE.finditer(source.text):
+        if found[1] is not None:
+            section = _unquoted(found[1])
+            places.setdefault(section, source.span(*found.span(1)))
+        else:
+            key = _unquoted(found[2])
+            places.setdefault(f"{section}.{key}" if section else key, source.span(*found.span(2)))
+    return values, places, []
+
+
+def _unquoted(key: str) -> str:
+    return ".".join(part.strip(" \t\"'") for part in key.split("."))
+
+
+def _json(source: Source) -> Made:
+    try:
+        values = json.loads(source.text)
+    except json.JSONDecodeError as error:
+        reason = error.msg[:1].lower() + error.msg[1:]
+        raise _broken(source, "JSON", reason, error.lineno, error.colno) from None
+    except ValueError as error:
+        raise _broken(source, "JSON", str(error).partition(";")[0], 1, 1) from None
+    if not isinstance(values, dict):
+        raise _broken(source, "configuration", "its JSON is no object", 1, 1)
+    return dict(_flat(values)), *_json_places(source)
+
+
+def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
+    """The place of every key by its path, and of those that are written again."""
+    places: dict[str, Span] = {}
+    repeated: list[Setting] = []
+    path: list[str] = []
+    last: re.Match[str] | None = None
+    for token in _JSON_TOKEN.finditer(source.text):
+        sign = token[0]
+        if sign.startswith('"'):
+            last = token
+        elif sign == ":" and last is not None and path:
+            path[-1] = last[0][1:-1]
+            key, span = ".".join(path), source.span(*last.span())
+            if key in places and _MULTIPLE not in path:
+                repeated.append(Setting(key, None, span, key))
+            places.setdefault(key, span)
+        elif sign in "{[":
+            path.append("" if sign == "{" else _MULTIPLE)
+        elif sign in "}]" and path:
+            path.pop()
+    return places, repeated
+
+
+def _yaml(source: Source) -> Made:
+    try:
+        yaml: Any = import_module("yaml")
+    except ImportError:
+        raise fail(Code.NEEDS, "YAML needs PyYAML, which is not installed", help="pip install pyyaml") from None
+    try:
+        loader = yaml.SafeLoader(source.text)
+        node = loader.get_single_node()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise _broken(source, "YAML", str(reason), line, column) from None
+    if not isinstance(node, yaml.MappingNode):
+        raise _broken(source, "configuration", "its YAML is no mapping of keys to values", 1, 1)
+    values: dict[str, object] = {}
+    places: dict[str, Span] = {}
+    repeated: list[Setting] = []
+    for path, key, value in _leaves(yaml, loader, node, "", frozenset()):
+        span = source.span(key.start_mark.index, max(key.end_mark.index, key.start_mark.index + 1))
+        if path in values and path in places:
+            repeated.append(Setting(path, values[path], places[path], path))
+        values[path], places[path] = _scalar(yaml, loader, value), span
+        if len(values) > _MOST:
+            break
+    return values, places, repeated
+
+
+def _leaves(yaml: Any, loader: Any, node: Any, path: str, inside: frozenset[int]) -> Iterator[tuple[str, Any, Any]]:
+    """Path, key and value of every leaf; a mapping that holds itself is left where it begins again."""
+    if id(node) in inside:
+        return
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        if key.tag.endswith(":merge") and isinstance(value, yaml.MappingNode):
+            yield from _leaves(yaml, loader, value, path, inside | {id(node)})
+            continue
+        own = f"{path}.{key.value}" if path else key.value
+        if isinstance(value, yaml.MappingNode) and value.value:
+            yield from _leaves(yaml, loader, value, own, inside | {id(node)})
+        else:
+            yield own, key, value
+
+
+def _scalar(yaml: Any, loader: Any, node: Any) -> object:
+    """The value of a leaf: a scalar, or a list of such or of their lists; of a tag that is not YAML's own its text."""
+    if isinstance(node, yaml.SequenceNode) and not all(_shallow(yaml, entry) for entry in node.value):
+        return None
+    try:
+        value = loader.construct_object(node, deep=True)
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError):
+        return str(getattr(node, "value", ""))[:60]
+    return None if isinstance(value, dict) else value
+
+
+def _shallow(yaml: Any, node: Any) -> bool:
+    inner = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    return all(isinstance(entry, yaml.ScalarNode) for entry in inner)
+
+
+def _shell(source: Source) -> Made:
+    words = [(found["word"], found.start()) for found in _WORD.finditer(source.text) if found["word"] is not None]
+    variables: dict[str, object] = {}
+    values: dict[str, object] = {}
+    places: dict[str, Span] = {}
+    repeated: list[Setting] = []
+
+    def put(key: str, value: object, start: int, width: int) -> None:
+        if key in values:
+            repeated.append(Setting(key, values[key], places[key], key))
+        values[key], places[key] = value, source.span(start, start + width)
+
+    for number, (word, start) in enumerate(words):
+        if option := _OPTION.fullmatch(word):
+            key, text = option[1], option[2]
+            following = words[number + 1][0] if number + 1 < len(words) else "--"
+            if text is None and not _begins_another(following):
+                text = following
+            put(key, True if text is None else _word(text, variables), start, len(key))
+        elif variable := _VARIABLE.fullmatch(word):
+            variables[variable[1]] = _word(variable[2], variables)
+        elif dotted := _DOTTED.fullmatch(word):
+            put(dotted[1], _word(dotted[2], variables), start + dotted.start(1), len(dotted[1]))
+        elif chosen := _CHOSEN.fullmatch(word):
+            put(chosen[1], chosen[2], start, len(word))
+    return values, places, repeated
+
+
+def _begins_another(word: str) -> bool:
+    """Whether a word is not the value of the option before it."""
+    if word.strip('"').endswith("[@]}") or _CHOSEN.fullmatch(word):
+        return True
+    return word.startswith(("--", "${", "|", "&", ">", "2>")) and not _USED.fullmatch(word)
+
+
+def _word(text: str, variables: Mapping[str, object]) -> object:
+    """A word as a value: quotes off, variables put in, numbers as such."""
+    bare = re.sub(r"\\\r?\n", "", text)
+    if not bare.startswith("'"):
+        for used in _USED.finditer(bare):
+            value = variables.get(used[1] or used[3] or "")
+            if value is None and used[2]:
+                value = _word(used[2], variables)
+            if value is None or isinstance(value, Unset) or len(bare) > _LONGEST:
+                return Unset(f"{used[0][:40]}, which the file does not set")
+            bare = bare.replace(used[0], _plain(value), 1)
+    bare = re.sub(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", lambda m: m[1] or m[2] or m[3] or "", bare, flags=re.S)
+    if re.fullmatch(r"[+-]?[0-9]{1,30}", bare):
+        return int(bare)
+    return {"true": True, "false": False}.get(bare.lower(), bare)
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_READ: Mapping[str, Callable[[Source], Made]] = {"toml": _toml, "yaml": _yaml, "json": _json, "shell": _shell}

@@ -1,0 +1,315 @@
+"""torchtitan: a TOML file up to 0.2.2, options of the command line in all releases.
+
+    m            training.local_batch_size / parallelism.pipeline_parallel_microbatch_size
+    stages       p x 1 or p x 2 by the name of the schedule; else (layers + 1 + 1) / pipeline_parallel_layers_per_stage
+    placement    the V where the name is ZBVZeroBubble or DualPipeV, else the loop, also of a CSV
+
+Source: torchtitan 0.2.0 to 0.3.0, files as named beside each rule. What is said of I and W under the chunked loss and
+under selective checkpointing was measured: 0.3.0 on torch 2.15, its debug model, gloo.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from pipesched.diagnostics import Code
+from pipesched.model.torch_versions import DEFAULT, NEWEST, TorchVersion
+from pipesched.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
+from pipesched.trainers.keys import judge
+from pipesched.trainers.settings import Settings, short
+from pipesched.trainers.torch_names import judge_name, judge_sizes, torch_name
+from pipesched.trainers.torchtitan_keys import (
+    CONFIG,
+    CSV,
+    DEGREE,
+    EACH,
+    FIRST_LESS,
+    GLOBAL,
+    KEYS,
+    LAST_LESS,
+    LAYERS,
+    LOCAL,
+    MICRO,
+    MODE,
+    MODEL_PARTS,
+    NO_GRAPHS,
+    OVERLAP,
+    REGISTERED,
+    REPLICAS,
+    SCHEDULE,
+    SHARDS,
+    P,
+)
+
+NAME = "torchtitan"
+_SPLIT = "distributed/pipeline_parallel.py"
+
+
+def torch_of(release: str) -> TorchVersion:
+    """The version that is assumed: 0.3.0 needs 2.14 and more."""
+    return NEWEST if release == "0.3.0" else DEFAULT
+
+
+def release_of(settings: Settings) -> str:
+    """0.2.2 has read TOML last; a command line names its configuration from 0.3.0 on."""
+    old = settings.kind != "shell" or "job.config_file" in settings or "model.flavor" in settings
+    return "0.2.2" if old and CONFIG not in settings else "0.3.0"
+
+
+def canonical(key: str) -> str:
+    """The name of a key as the table has it: on a command line ``--parallelism.pipeline-parallel-degree``."""
+    bare = key.removeprefix("--").replace("-", "_")
+    return f"--{bare}" if bare in ("module", "config") else bare
+
+
+def plan(case: Case) -> Plan:
+    """What the settings say of the schedule."""
+    case = _with_registered(case)
+    settings = case.settings
+    ranks = settings.count(DEGREE)
+    name = settings.text(SCHEDULE)
+    if ranks == 1:
+        return Plan(off=f"{DEGREE} is 1")
+    size, batch, row = settings.count(MICRO), settings.count(LOCAL), torch_name(name)
+    whole = size is not None and batch is not None and batch % size == 0
+    return Plan(
+        name=row.name if row else name,
+        ranks=ranks,
+        chunks=_chunks(case, ranks),
+        microbatches=batch // size if whole and batch and size else None,
+        microbatch_size=size,
+        placement="vee" if row and row.vee else "loop",
+        csv=settings(CSV) if settings.text(CSV) else None,
+    )
+
+
+def check(case: Case, found: Plan) -> Findings:
+    """Every rule."""
+    if case.release == "0.3.0" and case.settings.kind == "toml":
+        message = "torchtitan 0.3.0 reads no TOML: its settings are options of the command line"
+        source = "torchtitan 0.3.0, config/manager.py (#2386)"
+        yield wrong(Code.CONFIG_RELEASE, message, source, next(iter(case.settings)))
+        return
+    extended = next((x for x in case.settings if x.key == "job.custom_config_module" and x.value), None)
+    if extended is not None:
+        yield Note(f"{short(extended.value)} may add settings: names that are not known are not judged")
+    yield from judge(
+        case,
+        KEYS,
+        f"torchtitan {case.release}, config: the fields of its dataclasses",
+        closed=() if extended else ("parallelism", "training"),
+        refuses="refuses a name that it does not know",
+    )
+    case = _with_registered(case)
+    if found.off:
+        return
+    settings = case.settings
+    yield from judge_name(case, settings(SCHEDULE), found.csv)
+    yield from _batch(case, found)
+    yield from judge_sizes(case, found, settings(SCHEDULE), (settings(LOCAL), settings(MICRO)))
+    yield from _stages(case, found)
+    yield from _processes(case, found)
+    yield from _together(case, found)
+
+
+def _with_registered(case: Case) -> Case:
+    """With the defaults of the configuration that 0.3.0 names."""
+    row = REGISTERED.get(str(case.settings(CONFIG).value))
+    if row is None:
+        return case
+    own = {
+        SCHEDULE: row.schedule,
+        LOCAL: row.batch,
+        "activation_checkpoint": row.checkpointing,
+        NO_GRAPHS: row.no_graphs,
+    }
+    return replace(case, settings=replace(case.settings, defaults={**case.settings.defaults, **own}))
+
+
+def _layers(case: Case) -> int | None:
+    """The layers of the model, where its name is in our tables."""
+    row = REGISTERED.get(str(case.settings(CONFIG).value))
+    if case.release == "0.3.0":
+        return row.layers if row else None
+    flavor = str(case.settings("model.flavor").value)
+    flavors = LAYERS.get(str(case.settings("model.name").value), {})
+    return flavors.get(flavor, flavors.get(flavor.partition("_")[0]))
+
+
+def _weights(case: Case) -> tuple[int, int]:
+    return case.settings.whole(FIRST_LESS) or 0, case.settings.whole(LAST_LESS) or 0
+
+
+def _chunks(case: Case, ranks: int | None) -> int | None:
+    """Stages of each rank: by the list of parts, by the layers of a stage, else by the name."""
+    row, each, parts = (
+        torch_name(case.settings.text(SCHEDULE)),
+        case.settings.count(EACH),
+        case.settings(MODEL_PARTS).value,
+    )
+    if isinstance(parts, list) and ranks:
+        return len(parts) // ranks if parts and len(parts) % ranks == 0 else None
+    if each is None:
+        return None if row is None or case.settings.open(EACH) else 1 if row.single else 2
+    layers = _layers(case)
+    if layers is None or not ranks:
+        return None
+    stages = math.ceil((layers + sum(_weights(case))) / each)
+    return stages // ranks if stages % ranks == 0 else None
+
+
+def _batch(case: Case, found: Plan) -> Findings:
+    """m, by the local batch and the size of a microbatch."""
+    batch, size = case.settings.count(LOCAL), case.settings.count(MICRO)
+    if batch is None or size is None:
+        return
+    if batch % size:
+        message = f"a batch of {batch} is not divided by microbatches of {size}"
+        source = f"torchtitan {case.release}, {_SPLIT}: build_pipeline_schedule"
+        yield wrong(Code.CONFIG_BATCH, message, source, case.settings(LOCAL), case.settings(MICRO))
+        return
+    default = "" if LOCAL in case.settings else ", its default"
+    yield Fact("microbatches", f"{batch // size} of {samples(size)}: local_batch_size is {batch}{default}")
+    if found.stages and found.csv is None and batch // size < found.stages:
+        yield Note(f"{batch // size} microbatches for {found.stages} stages: some stages always wait")
+
+
+def _stages(case: Case, found: Plan) -> Findings:
+    """Stages, by p, the name and the layers of the model."""
+    settings, ranks, row = case.settings, found.ranks, torch_name(found.name)
+    if ranks is None or row is None:
+        return
+    source, layers = f"torchtitan {case.release}, {_SPLIT}: pipeline_llm", _layers(case)
+    parts, each, (first, last) = settings(MODEL_PARTS).value, settings.count(EACH), _weights(case)
+    stages = found.stages
+    if isinstance(parts, list):
+        places, said = (settings(MODEL_PARTS), settings(DEGREE)), f"{len(parts)} parts of the model"
+        stages = len(parts)
+    elif each is not None:
+        if layers is None:
+            yield Note("the layers of the model are not in the file: its stages are not judged")
+            return
+        stages = math.ceil((layers + first + last) / each)
+        places = (settings(EACH), settings(DEGREE))
+        said = f"{layers} layers, and {first} + {last} for the ends, by {each}: {stages} stages"
+    else:
+        places, said = (settings(DEGREE), settings(SCHEDULE)), f"{stages} stages"
+    if stages is None:
+        return
+    if stages % ranks:
+        message = f"{said} do not go onto {ranks} ranks in equal numbers"
+        yield wrong(Code.CONFIG_STAGES, message, source, *places)
+        return
+    v = stages // ranks
+    wanted = "1 stage" if row.single else "2 stages" if row.vee else "at least 2 stages"
+    if (row.single and v != 1) or (row.vee and v != 2) or (not row.single and v < 2):
+        message = f"{said}, {v} of each rank: {row.name} wants {wanted} of each"
+        yield wrong(Code.CONFIG_STAGES, message, source, *places, settings(SCHEDULE))
+        return
+    if layers is not None and not isinstance(parts, list):
+        least = (layers + first + last) // stages
+        split = f"torchtitan {case.release}, {_SPLIT}: generate_llm_fqn_per_model_part"
+        if stages > layers + first + last:
+            message = f"{layers} layers, and {first} + {last} for the ends, do not fill {stages} stages"
+            yield wrong(Code.CONFIG_STAGES, message, split, *places)
+            return
+        if max(first, last) > least:
+            key = FIRST_LESS if first > least else LAST_LESS
+            message = f"{settings(key).shown}, but a stage has {least} of {layers} + {first} + {last} layers"
+            yield wrong(Code.CONFIG_STAGES, message, split, settings(key), *places)
+            return
+    yield Fact("stages", f"{stages} on {ranks} ranks, {v} of each, on a {'V' if row.vee else 'loop'}")
+    if layers is None:
+        yield Note("the layers of the model are not known here: whether they fill its stages is not judged")
+
+
+def _processes(case: Case, found: Plan) -> Findings:
+    """The degrees and the batch of all replicas, where the number of processes is known."""
+    settings, world = case.settings, case.processes
+    degrees = (REPLICAS, f"{P}context_parallel_degree", f"{P}tensor_parallel_degree", DEGREE)
+    counts = [settings.count(key) for key in degrees]
+    if world is None or None in counts:
+        return
+    each = math.prod(count for count in counts if count)
+    shards = settings.whole(SHARDS)
+    source = f"torchtitan {case.release}, distributed/parallel_dims.py: _validate"
+    used = each * (shards if shards and shards > 0 else max(1, world // each))
+    if used != world:
+        message = f"the degrees make {used} processes; there are {world}"
+        yield wrong(
+            Code.CONFIG_BATCH, message, source, *(settings(key) for key in (*degrees, SHARDS) if key in settings)
+        )
+        return
+    batch, whole = settings.count(LOCAL), settings.count(GLOBAL)
+    replicas = (counts[0] or 1) * (world // each)
+    if batch and whole and whole % (batch * replicas):
+        message = f"a global batch of {whole} is not divided by {batch} on {replicas} replicas"
+        where = "train.py" if case.release != "0.3.0" else "trainer.py"
+        yield wrong(
+            Code.CONFIG_BATCH, message, f"torchtitan {case.release}, {where}", settings(GLOBAL), settings(LOCAL)
+        )
+
+
+def _together(case: Case, found: Plan) -> Findings:
+    """Combinations that do not work."""
+    settings, row, new = case.settings, torch_name(found.name), case.release == "0.3.0"
+    split = row is not None and row.split and found.csv is None
+    if not new and (settings.count(REPLICAS) or 1) > 1 and _unsharded(case, found):
+        message = "torchtitan replicates by DDP without sharding only where there is no pipeline"
+        source = f"torchtitan {case.release}, models/*/infra/parallelize.py: DDP has not supported > 1D parallelism"
+        help = "shard too: data_parallel_shard_degree from 2" + (
+            "; with a script of your own DDP misses the gradients of W (pytorch#144530)" * split
+        )
+        yield wrong(Code.CONFIG_COMBINATION, message, source, settings(REPLICAS), settings(DEGREE), help=help)
+    if not new:
+        overlap = settings(OVERLAP).value is True and case.since("0.2.1")
+        experts = (settings.count(f"{P}expert_parallel_degree") or 1) > 1
+        if row and row.name == "DualPipeV" and overlap and experts and settings(MODE).value != "none":
+            message = "DualPipeV overlaps experts with the pipeline only without activation checkpointing"
+            source = f"torchtitan {case.release}, distributed/dual_pipe_v.py: get_dual_pipe_v_flag"
+            yield wrong(
+                Code.CONFIG_COMBINATION, message, source, settings(MODE), settings(SCHEDULE), help='mode = "none"'
+            )
+        elif split and settings(MODE).value not in ("none", None):
+            yield Note(
+                f"{row.name if row else ''} with activation checkpointing is right and slow: W computes a checkpointed "
+                "block again for each of its groups of parameters (measured on torch 2.13; torchtitan#773)"
+            )
+        return
+    if settings(NO_GRAPHS).value is not True:
+        message = "CUDA graphs are on, and there are none with a pipeline"
+        source = "torchtitan 0.3.0, trainer.py: _validate_cuda_graphs"
+        help = "give --training.disable_cuda_graphs"
+        yield wrong(Code.CONFIG_COMBINATION, message, source, settings(NO_GRAPHS), settings(DEGREE), help=help)
+    if not split or row is None:
+        return
+    registered = REGISTERED.get(str(settings(CONFIG).value))
+    if registered is None:
+        yield Note(
+            f"the configuration {settings(CONFIG).value} is not known here: its loss and checkpointing are not judged"
+        )
+    elif registered.chunked:
+        message = (
+            f"{row.name} under the chunked loss of {settings(CONFIG).value}: the last norm gets no gradient, silently"
+        )
+        source = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: ChunkedLossWrapper"
+        help = "take a --config without ChunkedLossWrapper, or a schedule whose backward is whole"
+        yield wrong(Code.CONFIG_SILENT, message, source, settings(SCHEDULE), settings(CONFIG), help=help)
+    if settings("activation_checkpoint").value == "selective":
+        message = f"{row.name} under selective checkpointing raises: its backward runs as I and W"
+        source = "measured, torchtitan 0.3.0 on torch 2.15; distributed/activation_checkpoint.py: SelectiveAC"
+        chosen = settings("activation_checkpoint")
+        yield wrong(
+            Code.CONFIG_COMBINATION, message, source, chosen, settings(SCHEDULE), help="add activation_checkpoint:none"
+        )
+
+
+def _unsharded(case: Case, found: Plan) -> bool:
+    """Whether nothing is sharded: no shards, no context parallelism."""
+    settings = case.settings
+    shards, context = settings.whole(SHARDS), settings.count(f"{P}context_parallel_degree")
+    if shards == -1 and case.processes and found.ranks:
+        tensor = settings.count(f"{P}tensor_parallel_degree") or 1
+        shards = case.processes // ((settings.count(REPLICAS) or 1) * tensor * found.ranks)
+    return shards == 1 and context == 1

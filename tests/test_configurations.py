@@ -1,0 +1,299 @@
+"""`pipesched check`: what trainers run is right, what they refuse is wrong, at the line of the setting at fault."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shlex
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.diagnostics import Code, PipeschedError
+from pipesched.trainers.keys import Key
+from pipesched.trainers.megatron_layout import faults, stages_of
+from pipesched.trainers.settings import Settings
+from pipesched.trainers.texts import LARGEST, read
+from pipesched.trainers.trainers import TRAINERS
+from tests.depth import deep
+from tests.makers.configurations import EXAMPLES, MISTAKES, Row, automodel, megatron, new, titan
+
+if TYPE_CHECKING:
+    from pipesched import Checked
+
+LETTERS = "abcdefghijklmn"
+
+
+def readable(rows: tuple[Row, ...]) -> list[object]:
+    """The rows, those in YAML only where PyYAML is installed."""
+    absent = find_spec("yaml") is None
+    marks = {True: [pytest.mark.skip("needs PyYAML")], False: []}
+    return [pytest.param(row, id=row.name, marks=marks[absent and row.ending.startswith("y")]) for row in rows]
+
+
+def checked(row: Row, folder: Path) -> Checked:
+    """What is said of a row, from its file."""
+    file = folder / f"trainer.{row.ending}"
+    file.write_text(row.text, "utf-8")
+    given: dict[str, Any] = {"p": None, "processes": None, "trainer": None, "torch_version": None}
+    for option, value in zip(row.options[::2], row.options[1::2], strict=True):
+        given[option.removeprefix("--").replace("-", "_")] = value
+    return pipesched.check_config(file, **given)
+
+
+def codes(made: Checked) -> list[str]:
+    """The codes of what was found."""
+    return [str(found.code) for found in made.diagnostics]
+
+
+@pytest.mark.parametrize("row", readable(EXAMPLES + MISTAKES))
+def test_a_configuration_is_told_what_it_must_be(row: Row, tmp_path: Path) -> None:
+    """The codes at their lines and no other; the last line; the source of each finding; 0 if there is none, else 1."""
+    made = checked(row, tmp_path)
+    said = tuple((str(x.code), x.where.line if x.where else 0) for x in made.diagnostics)
+    assert (said, made.exit_status) == (row.said, int(bool(row.said))), str(made)
+    assert row.last in str(made).split("\n")[-1]
+    for found in made.diagnostics:
+        assert found.code in (Code.CONFIG_SYNTAX, Code.CONFIG_UNKNOWN) or found.notes[0].startswith("source: ")
+
+
+@pytest.mark.parametrize("row", readable(EXAMPLES))
+def test_the_command_that_it_ends_with_holds(row: Row, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`pipesched verify …` of the last line is right at p, v and m of the configuration."""
+    made = checked(row, tmp_path)
+    plan = made.plan
+    if made.command and made.command.startswith("pipesched ") and (plan.microbatches or 0) < 100:
+        assert main([*shlex.split(made.command)[1:], "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["ranks"], report["stages"]) == (plan.ranks, plan.stages)
+        assert report["microbatches"] == plan.microbatches
+
+
+def test_a_csv_is_verified_with_the_sizes_of_its_trainer(tmp_path: Path) -> None:
+    """One of these sizes holds; another p, m or placement, messages, and a mistake of its own are found in it."""
+    more = 'pipeline_parallel_schedule_csv = "order.csv"\n'
+
+    def found(text: str, csv: str, ending: str = "toml") -> list[str]:
+        (tmp_path / "order.csv").write_text(csv, "utf-8")
+        return codes(checked(Row("", ending, text), tmp_path))
+
+    looped = pipesched.emit("interleaved", "torch-csv", p=2, v=2, m=8)
+    two = titan(2, "PipelineScheduleMulti", more=more)
+    assert found(two, looped) == []
+    assert found(titan(2, "1F1B", more=more), looped) == ["PS878"]
+    assert found(titan(4, "PipelineScheduleMulti", more=more), looped) == ["PS878"]
+    assert found(two.replace("size = 8", "size = 16"), looped) == ["PS878"]
+    assert found(titan(2, "ZBVZeroBubble", more=more), looped) == ["PS878"]
+    assert found(titan(2, "ZBVZeroBubble", more=more), pipesched.emit("zb_v", "torch-csv", p=2, m=8)) == []
+    assert found(two, pipesched.emit("interleaved", "torch-comms", p=2, v=2, m=8)) == ["PS878"]
+    assert "PS301" in found(two, looped.replace("3B7", "3B6"))
+    assert found(two, looped.replace("3B7", "3X7")) == ["PS801"]
+    swapped = looped.replace("3F0", "x").replace("3F1", "3F0").replace("x", "3F1")
+    assert "PS804" in found(two, swapped), "the last stage runs microbatch 1 before 0"
+    line = new("PipelineScheduleMulti").rstrip() + " --parallelism.pipeline_parallel_schedule_csv order.csv\n"
+    assert found(line, re.sub(r"(\d)B(\d)", r"\1I\2,\1W\2", looped), "sh") == ["PS880"]
+
+
+def test_options_are_laid_over_the_file_that_they_name(tmp_path: Path) -> None:
+    """torchtitan 0.2.2: what the command line says counts, all else is that of its TOML."""
+    (tmp_path / "debug.toml").write_text(titan(1), "utf-8")
+    line = "torchrun -m torchtitan.train --job.config_file debug.toml --parallelism.pipeline-parallel-degree=4\n"
+    made = checked(Row("", "sh", line), tmp_path)
+    assert made.ok and made.command == "pipesched verify interleaved --p 4 --v 2 --m 8"
+
+
+def test_what_is_assumed_and_what_is_open_is_said(tmp_path: Path) -> None:
+    """The release, torch, variables that a script does not set, settings that are repeated or not judged."""
+    made = checked(Row("", "toml", titan()), tmp_path)
+    assert made.assumed == ("release", "torch") and str(made).count("(assumed)") == 2
+    options = ("--trainer", "torchtitan==0.2.2", "--torch-version", "2.12")
+    made = checked(Row("", "toml", titan(), options=options), tmp_path)
+    assert made.assumed == () and (made.release, made.torch) == ("0.2.2", "2.12")
+    script = "run --num-layers 12 --num-layers 24 --pipeline-model-parallel-size $PP --lr 1 --bf16\n"
+    said = str(checked(Row("", "sh", script), tmp_path))
+    assert "$PP, which the file does not set" in said and "given again later" in said and "2 other settings" in said
+    row = Row("", "json", '{"train_micro_batch_size_per_gpu": 1}')
+    assert "give --p N" in str(checked(row, tmp_path))
+    assert pipesched.check_config(tmp_path / "trainer.json", p=4).plan.ranks == 4
+
+
+def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown trainers and releases, a p that is not that of the file, and files that are none end with 2."""
+    file = tmp_path / "a.toml"
+    file.write_text(titan(), "utf-8")
+    binary = tmp_path / "b.toml"
+    binary.write_bytes(b"\x00\xff\x00")
+    (tmp_path / "large.json").write_text("{" + " " * LARGEST + "}", "utf-8")
+    for arguments, said in (
+        ((str(file), "--trainer", "torchtitn"), "did you mean torchtitan?"),
+        ((str(file), "--trainer", "torchtitan==0.1.0"), "those of 0.2.0, 0.2.1, 0.2.2, 0.3.0 are"),
+        ((str(file), "--p", "2"), "has 4 ranks; 2 were given"),
+        ((str(file), "--processes", "x"), "not a whole number"),
+        ((str(binary),), "is not text"),
+        ((str(tmp_path / "large.json"),), "no configuration does"),
+        ((str(tmp_path / "none.toml"),), "no such file"),
+        ((str(tmp_path),), "directory"),
+    ):
+        assert main(["check", *arguments]) == 2, arguments
+        assert said in capsys.readouterr().err, arguments
+    with pytest.raises(PipeschedError) as raised:
+        pipesched.check_config(file, trainer="nobody")
+    assert raised.value.diagnostics[0].code is Code.USAGE
+    assert main(["check", str(file), "--trainer", "deepspeed"]) == 1
+    assert "DeepSpeed is read from json" in capsys.readouterr().out
+
+
+def test_every_form_of_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line a finding for editors, annotations, an object; `check_config` gives what the command prints."""
+    file = tmp_path / "a.toml"
+    file.write_text(titan(name="x"), "utf-8")
+    assert main(["check", str(file), "--format", "concise"]) == 1
+    assert re.fullmatch(rf"{re.escape(str(file))}:8:1: error\[PS875\]: [^\n]+\n", capsys.readouterr().out)
+    assert main(["check", str(file), "--format", "github"]) == 1
+    assert capsys.readouterr().out.startswith(f"::error file={file},line=8,col=1,title=PS875::")
+    assert main(["check", str(file), "--json"]) == 1
+    made = pipesched.check_config(file)
+    assert json.loads(capsys.readouterr().out) == made.to_json() and made.exit_status == 1
+    assert main(["check", str(file)]) == 1 and capsys.readouterr().out == f"{made}\n"
+
+
+def unrolled(layout: str) -> list[str]:
+    """An oracle of the layout string: read from left to right with a stack."""
+    stack: list[str] = [""]
+    last, at = "", 0
+    while at < len(layout):
+        sign = layout[at]
+        if sign == "(":
+            stack[-1] += last
+            stack.append("")
+            last = ""
+        elif sign == ")":
+            last = stack.pop() + last
+        elif sign == "*":
+            digits = re.match(r"\d+", layout[at + 1 :])
+            assert digits
+            last *= int(digits[0])
+            at += len(digits[0])
+        else:
+            stack[-1] += last
+            last = sign
+        at += 1
+    return (stack[0] + last).split("|")
+
+
+def test_a_layout_is_unrolled() -> None:
+    """Groups and single letters repeat; stages and layers are those of an oracle with a stack."""
+    assert stages_of("Et|(tt|)*6mL") == unrolled("Et|(tt|)*6mL") == ["Et", *["tt"] * 6, "mL"]
+    assert not [*faults(["Et", *["tt"] * 6, "mL"], 2, 13, 1)]
+    chance = random.Random(5)
+    for _ in range(deep(200)):
+        parts = []
+        for _ in range(chance.randint(1, 5)):
+            letters = "".join(chance.choice("t|m") for _ in range(chance.randint(1, 3)))
+            parts.append(
+                chance.choice([letters, f"({letters})*{chance.randint(1, 4)}", f"{letters}*{chance.randint(1, 4)}"])
+            )
+        layout = f"E{','.join(parts)}L"
+        assert stages_of(layout) == unrolled(layout.replace(",", "")), layout
+    assert stages_of("Ex|L") == "has 'x', which is none of E, t, m, L"
+    assert stages_of("(tttttttttt|)*9999L") == "is longer than any model"
+
+
+def test_the_tables_are_whole() -> None:
+    """Releases that a key names are known, in order; a default is what the key takes; no name is two rows'."""
+    for row in TRAINERS:
+        for kind in ("cli", "yaml"):
+            keys = row.keys(Settings(pipesched.Source("", ""), kind, {}))
+            for name, key in keys.items():
+                assert isinstance(key, Key) and {key.first, key.last} <= {None, *row.releases}, name
+                if key.first and key.last:
+                    assert row.releases.index(key.first) <= row.releases.index(key.last), name
+                assert key.default in (None, "") or key.kind.holds(key.default), name
+                assert row.canonical(name) == name
+    assert len({row.typed for row in TRAINERS}) == len(TRAINERS)
+
+
+def mutants(text: str, chance: random.Random) -> list[str]:
+    """A text with a line left out, written twice or cut, a character changed, two lines exchanged."""
+    lines = text.splitlines(keepends=True)
+    at = chance.randrange(len(lines))
+    position = chance.randrange(len(text))
+    other = lines.copy()
+    other[at], other[-1] = other[-1], other[at]
+    return [
+        "".join(lines[:at] + lines[at + 1 :]),
+        "".join(lines[: at + 1] + lines[at:]),
+        text[:position],
+        text[:position] + chance.choice("\"'{}[]()=:,#\\$-*&!\t\n0é") + text[position + chance.randint(0, 1) :],
+        "".join(other),
+        text.replace(" 4", chance.choice([" -4", " 0", " 4.5", " ''", " null", " " + "9" * 40, " [[]]", " true"]), 1),
+    ]
+
+
+def test_no_text_ends_in_a_traceback() -> None:
+    """Changed configurations are judged or refused by a code; nothing else is raised, and nothing takes long."""
+    chance = random.Random(11)
+    rows = [row for row in EXAMPLES + MISTAKES if row.text and (find_spec("yaml") or not row.ending.startswith("y"))]
+    for _ in range(deep(1)):
+        for row in rows:
+            for text in mutants(row.text, chance):
+                made = pipesched.check_config(pipesched.Source(f"a.{row.ending}", text), processes=8)
+                assert made.exit_status in (0, 1) and made.text() and json.dumps(made.to_json())
+
+
+NASTY = {
+    "deep.json": '{"a":\n' * 30_000,
+    "deep.toml": "a = " + "[" * 15_000,
+    "deep.yaml": "[\n" * 5_000,
+    "long.toml": "a = " + "[" * 25_000,
+    "digits.json": '{"train_batch_size": ' + "1" * 5_000 + "}",
+    "digits.toml": "[parallelism]\npipeline_parallel_degree = " + "1" * 5_000,
+    "digits.yaml": "distributed:\n  pp_size: " + "1" * 5_000,
+    "list.json": "[1, 2]",
+    "list.yaml": "- 1\n- 2\n",
+    "laughs.yaml": "a: &a [x, x]\n"
+    + "".join(f"{b}: &{b} [*{a}, *{a}, *{a}, *{a}]\n" for a, b in pairwise(LETTERS)),
+    "tables.yaml": "a: &a {x: 1, y: 2}\n"
+    + "".join(f"{b}: &{b} {{p: *{a}, q: *{a}, r: *{a}, s: *{a}}}\n" for a, b in pairwise(LETTERS)),
+    "itself.yaml": "a: &a\n  b: *a\n",
+    "tags.yaml": "a: !!python/object/apply:os.system ['true']\ndistributed: {pp_size: !x 4}\n",
+    "dates.yaml": "distributed:\n  pp_size: 2001-99-99\n",
+    "wide.json": "{" + ",\n".join(f'"k{i}": 1' for i in range(12_000)) + "}",
+    "doubled.sh": "A=xx\n" + "A=$A$A\n" * 400 + "--num-layers $A\n",
+    "bomb.sh": "A='$A$A'\nB=$A$A\n--pipeline-model-parallel-layout '" + "(t*9999)*9999" * 9 + "'\n",
+    "quotes.sh": "--num-layers '12\n--pipeline-model-parallel-size \"4",
+    "blank.yaml": "\n\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_texts_that_are_made_to_hurt(name: str) -> None:
+    """Depth, width, digits, aliases and tags of YAML: judged or refused within a moment."""
+    if name.endswith("yaml"):
+        pytest.importorskip("yaml")
+    made = pipesched.check_config(pipesched.Source(name, NASTY[name]))
+    assert made.exit_status in (0, 1) and len(made.text()) < 100_000
+
+
+def test_yaml_without_its_reader_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PS820, and how to install it."""
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    made = pipesched.check_config(pipesched.Source("a.yaml", "distributed:\n  pp_size: 2\n"))
+    assert [x.code for x in made.diagnostics] == [Code.NEEDS] and made.exit_status == 2
+
+
+def test_places_are_those_of_the_keys() -> None:
+    """The place of a setting holds its key, in TOML, YAML, JSON and on a command line."""
+    texts = [("toml", titan()), ("sh", new("1F1B")), ("json", '{"a": {"b": [1, {"c": 2}], "d": 3}, "e": 4}')]
+    if find_spec("yaml"):
+        texts += [("yaml", automodel(4, 2, "pp_schedule: 1f1b")), ("yaml", megatron("num-layers: 4"))]
+    for ending, text in texts:
+        for setting in read(pipesched.Source(f"a.{ending}", text)):
+            assert setting.at is not None
+            assert setting.at.text.strip("\"'").split(":")[0] == setting.key.rpartition(".")[2] or ending == "sh"
