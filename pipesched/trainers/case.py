@@ -20,8 +20,8 @@ class Plan:
     """The schedule of a configuration, as far as it says so. None: it does not.
 
     name: as the trainer has it. chunks: stages of each rank. placement: ``loop`` or ``vee``. csv: the file that has
-    the order instead. group: microbatches that run through a chunk at a time, where that is not a rank each. off: there
-    is no pipeline, and why.
+    the order instead. options: of the trainer's own code, where its order or its messages are not the usual ones. off:
+    there is no pipeline, and why.
     """
 
     name: str | None = None
@@ -31,7 +31,7 @@ class Plan:
     microbatch_size: int | None = None
     placement: Literal["loop", "vee"] = "loop"
     csv: Setting | None = None
-    group: int | None = None
+    options: tuple[str, ...] = ()
     off: str | None = None
 
     @property

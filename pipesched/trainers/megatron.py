@@ -83,15 +83,36 @@ def plan(case: Case) -> Plan:
     m = None
     if batch and size and replicas and batch % (size * replicas) == 0:
         m = batch // (size * replicas)
-    group = settings.count(GROUP)
     return Plan(
         name=None if v is None else "interleaved" if v > 1 else "1f1b",
         ranks=p,
         chunks=v,
         microbatches=m,
         microbatch_size=size,
-        group=group if group != p else None,
+        options=_options(case, v, m),
     )
+
+
+def _posts(case: Case, v: int) -> tuple[bool, bool, bool]:
+    """Whether messages overlap, go in batches, and overlap in warm-up and flush too."""
+    settings = case.settings
+    if is_cli(settings):
+        overlap = not settings(NO_OVERLAP).value and v > 1
+        return overlap, not overlap, settings(FLUSH).value is True
+    overlap, batched, flush = (settings(key).value is True for key in (OVERLAP, BATCHED, FLUSH))
+    return overlap, batched, flush
+
+
+def _options(case: Case, v: int | None, m: int | None) -> tuple[str, ...]:
+    """Fields for Megatron's own code, where the library's order, in groups of p, does not say all."""
+    p, group = case.settings.count(PP) or 1, case.settings.count(GROUP)
+    if v is None or v == 1:
+        return ()
+    overlap, batched, flush = _posts(case, v)
+    usual = group in (None, p) and (m or 0) % p == 0 and not flush and (overlap or p > 2)
+    named = {OVERLAP: overlap, BATCHED: batched} | ({FLUSH: True} if flush else {})
+    own = [f"{key}={str(value).lower()}" for key, value in named.items()]
+    return () if usual else (*own, *([f"{GROUP}={group}"] if group else []))
 
 
 def check(case: Case, found: Plan) -> Findings:
@@ -285,10 +306,8 @@ def _messages(case: Case, found: Plan, *, cli: bool) -> Findings:
     settings, p, v, m = case.settings, found.ranks, found.chunks, found.microbatches
     if p is None or v is None:
         return
-    overlap = not settings(NO_OVERLAP).value and v > 1 if cli else settings(OVERLAP).value is True
-    batched = not overlap if cli else settings(BATCHED).value is True
+    overlap, batched, flush = _posts(case, v)
     given = [settings(key) for key in ((NO_OVERLAP,) if cli else (OVERLAP, BATCHED))]
-    flush = settings(FLUSH).value is True
     if not cli and overlap and batched and v > 1:
         message = "messages cannot both overlap and be posted in batches"
         help = f"{BATCHED}: false"

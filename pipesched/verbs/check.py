@@ -148,7 +148,7 @@ def check(source: Source, asked: Asked) -> Checked:
     case = _case(row, release, settings, asked)
     plan = row.plan(case)
     _require_ranks(case, plan, asked)
-    found = [*row.check(case, plan), *_csv(case, plan)]
+    found = [*_launched(case, asked), *row.check(case, plan), *_csv(case, plan)]
     assumed = ["release"] if release is None else []
     assumed += ["torch"] if row.torch_of is not None and asked.torch_version is None else []
     return Checked(
@@ -169,7 +169,20 @@ def _case(row: Trainer, release: str | None, settings: Settings, asked: Asked) -
     settled = row.settled(settings)
     chosen = release or row.release_of(settled)
     torch = asked.torch_version or (row.torch_of(chosen) if row.torch_of else DEFAULT)
-    return Case(settled, row.name, chosen, row.releases, torch, asked.p, asked.processes)
+    return Case(settled, row.name, chosen, row.releases, torch, asked.p, asked.processes or _processes(settled))
+
+
+def _processes(settings: Settings) -> int | None:
+    """What torchrun starts, where it is on the command line: processes of a node, on one node unless there are more."""
+    given = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
+    each, nodes = given.get("nproc_per_node"), given.get("nnodes", 1)
+    return each * nodes if isinstance(each, int) and isinstance(nodes, int) and each > 0 and nodes > 0 else None
+
+
+def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
+    """How many processes there are, where that is from the command line of torchrun."""
+    if case.processes is not None and asked.processes is None:
+        yield Fact("processes", f"{case.processes}, by nproc_per_node and nnodes")
 
 
 def _with_file(settings: Settings) -> Settings:
@@ -270,14 +283,13 @@ def _command(case: Case, plan: Plan) -> str | None:
         path = shlex.quote(_beside(case.settings.source.name, str(plan.csv.value)) or str(plan.csv.value))
         stages = f" --stages {plan.stages}" if plan.stages else ""
         return f"pipesched verify {path} --p {p} --m {m}{stages} --torch-version {case.torch}"
-    row = torch_name(plan.name)
-    order = row.order if row else plan.name if plan.name in ("1f1b", "interleaved") else None
-    if order is None:
-        return f"the library has no order {plan.name}"
     if v is None:
         return "its v is not known"
-    if order == "interleaved" and (m % p or plan.group):
-        return "the library's `interleaved` runs microbatches in groups of p"
-    if order == "dualpipev" and m < 2 * p:
-        return f"the library's `dualpipev` wants at least {2 * p} microbatches"
-    return f"pipesched verify {order} --p {p}" + (f" --v {v}" if order == "interleaved" else "") + f" --m {m}"
+    row, sizes = torch_name(plan.name), f"--p {p}" + (f" --v {v}" if v != 1 else "") + f" --m {m}"
+    if plan.options:
+        return f"pipesched verify megatron:interleaved {sizes}" + "".join(f" -D {option}" for option in plan.options)
+    order = row.order if row else plan.name
+    ours = order is not None and not (order == "interleaved" and m % p) and not (order == "dualpipev" and m < 2 * p)
+    if row is not None and not ours:
+        return f"pipesched verify torch:{row.name} {sizes}"
+    return f"pipesched verify {order} {sizes if order == 'interleaved' else f'--p {p} --m {m}'}"
