@@ -37,7 +37,8 @@ class Recorded:
     in the plan. size: a number for each size, -1 where it is not known; `sizes` are their texts. state: how far it is,
     -1 where it is not known: then it is over if its other end is posted. entry: what the record calls it. absent: ranks
     without a record. blocking: a message is recorded when it is over, and not when it is posted. job: the rank of each
-    rank in the whole job.
+    rank in the whole job. cut: that the first messages are lost, so that none can be counted: then only those that are
+    not over are here, which pair from the first one on.
     """
 
     by: str
@@ -56,6 +57,7 @@ class Recorded:
     absent: tuple[int, ...] = ()
     job: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    cut: str = ""
 
     @property
     def ranks(self) -> int:
@@ -136,6 +138,8 @@ class Held:
 
     @cached_property
     def planned(self) -> Ints:
+        if self.recorded.cut:
+            return np.full(len(self.recorded.op), -1, dtype=np.int64)
         _, first, count = self._channels
         at, known = self._side
         by = self.plan.index[np.argsort(self.plan.key, kind="stable")]
@@ -209,8 +213,9 @@ class Held:
     def next(self) -> Ints:
         """By rank, the first message of the plan that it did not post, or -1."""
         found = np.full(self.program.ranks, -1, dtype=np.int64)
-        missing = self.plan.index[self.unposted][::-1]
-        found[self.program.rank[missing]] = missing
+        if not self.recorded.cut:
+            missing = self.plan.index[self.unposted][::-1]
+            found[self.program.rank[missing]] = missing
         return found
 
     @cached_property

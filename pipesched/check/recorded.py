@@ -27,6 +27,10 @@ LISTED = 8  # ranks of a list that are named
 def check_recorded(held: Held, *, written: bool) -> Iterator[Diagnostic]:
     """PS893 to PS896; O(messages log messages). written: the order of all messages of a rank is that of the file."""
     yield from _absent(held)
+    if held.recorded.cut:
+        yield _cut(held)
+        yield from _stopped(held)
+        return
     yield from _outside(held)
     yield from _differences(held)
     if written and not held.recorded.named:
@@ -62,6 +66,17 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
             notes=("its messages are known by their other ends alone",),
             help="a rank that was killed writes none: look at its log first",
         )
+
+
+def _cut(held: Held) -> Diagnostic:
+    return Diagnostic(
+        Code.RECORD,
+        f"the dump of {held.recorded.cut}: those before are overwritten, and no message can be counted",
+        notes=(
+            "what was posted is not held against the schedule; what is not over is paired from its first message on",
+        ),
+        help="set TORCH_FR_BUFFER_SIZE to more entries than a run has",
+    )
 
 
 def _outside(held: Held) -> Iterator[Diagnostic]:
@@ -177,7 +192,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
     if waits.keys() <= set(held.recorded.absent):
         return  # all others have posted whatever they had to
     cycle = shortest_cycle(waits, lambda rank: [x for x in (waits[rank].other,) if x in waits])
-    step = f"the run stops in step {held.stands_in}"
+    step = "the run stops" + ("" if held.recorded.cut else f" in step {held.stands_in}")
     if cycle:
         shown, message = cycle, f"{step}: {together(cycle)}"
         help = "verify the plan under the communication model of this run: `--comm one-stream` for one queue a rank"
@@ -204,7 +219,7 @@ def _root_words(held: Held, waits: dict[int, Wait], root: int) -> str:
     if root in held.recorded.absent:
         return f"{who} left no record"
     if wait is None:
-        return f"{who} has posted all its messages"
+        return f"{who} has no message under way" if held.recorded.cut else f"{who} has posted all its messages"
     if wait.entry >= 0:
         return f"{who} and rank {held.recorded.peer[wait.entry]} have both posted a message that is not over"
     return f"{who} posted nothing more"
@@ -219,10 +234,12 @@ def _waiting(ranks: Sequence[int]) -> str:
 
 def _label(held: Held, wait: Wait) -> Iterator[Label]:
     """Where a rank stands, at the place of its message in the plan."""
-    if wait.planned < 0:
+    if wait.planned < 0 and wait.entry < 0:
         return
-    x = held.program[wait.planned]
-    what = f"the {'send' if x.op.send else 'receive'} of {_name(x)} {'to' if x.op.send else 'from'} rank {x.peer}"
+    x = held.program[wait.planned] if wait.planned >= 0 else _posted(held, wait.entry)
+    peer = x.peer if wait.planned >= 0 else held.recorded.peer[wait.entry]
+    done, towards = ("send", "to") if x.op.send else ("receive", "from")
+    what = f"the {done}{f' of {_name(x)}' if wait.planned >= 0 else ''} {towards} rank {peer}"
     if wait.entry < 0:
         text = f"waits in {what}, which is not sent" if wait.other >= 0 else f"next would be {what}"
     else:
@@ -230,12 +247,14 @@ def _label(held: Held, wait: Wait) -> Iterator[Label]:
         stands = f"entry {held.recorded.entry[wait.entry]}" + (f", {STATES[state]}" if state >= 0 else "")
         why = "is queued behind another message" if wait.other >= 0 else "is posted too"
         text = f"waits in {what} ({stands}), whose other end {why if wait.queued else 'is not posted'}"
-    yield label(held.program, wait.planned, text)
+    yield label(held.program, wait.planned, text) if wait.planned >= 0 else Label(None, f"rank {wait.rank}: {text}")
 
 
 def _unposted(held: Held) -> str:
     """How many messages of the step each rank did not post."""
     program = held.program
+    if held.recorded.cut:
+        return ""
     ranks = np.bincount(program.rank[held.plan.index[held.unposted]], minlength=program.ranks)
     whole = np.bincount(program.rank[held.plan.index], minlength=program.ranks)
     behind = np.flatnonzero(ranks)

@@ -21,15 +21,16 @@ import json
 import pickle
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from pipesched.analysis.recorded_run import STATES, Recorded
+from pipesched.analysis.recorded_run import COMPLETED, STATES, Recorded
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Column, among
+from pipesched.model.columns import Ints, among
 from pipesched.model.ops import SHAPES, Op
 from pipesched.model.program import Program
 
@@ -80,16 +81,23 @@ class _Group:
     ranks: tuple[int, ...]
 
 
-_Entry = tuple[bool, int, str, int, int]  # whether it is sent, peer, size, state, record
+@dataclass(frozen=True, slots=True)
+class _Dump:
+    """What is read of a file. messages: group, whether it is sent, peer, size, state and record, a row each. begins:
+    the first entry of its buffer. counted: how many messages are of integers.
+    """
+
+    messages: Ints
+    begins: int
+    counted: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Dump:
-    """What is read of a file: the messages by group; where its buffer begins; how many messages are of integers."""
+class _Tables:
+    """Groups and sizes by number, over all files."""
 
-    messages: Mapping[_Group, list[_Entry]]
-    begins: int
-    counted: int
+    groups: dict[_Group, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
@@ -99,31 +107,32 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
         PipeschedError: PS890, no messages; PS891, a file that cannot be read; PS892, of another size.
     """
     dumps: dict[int, _Dump] = {}
-    shapes = bool(among(program.op, SHAPES).any())
+    shapes, tables = bool(among(program.op, SHAPES).any()), _Tables()
     for name, data in files.items():
         found = _RANK.search(name)
         if found is None:
             raise fail(Code.RECORD, f"{name} does not end in a rank", help="name the dumps rank_0, rank_1, …")
         if int(found[1]) in dumps:
             raise fail(Code.RECORD, f"{name} is a second dump of rank {int(found[1])}")
-        dumps[int(found[1])] = _dump(name, dump(name, data), shapes=shapes)
-    groups = dict.fromkeys(group for one in dumps.values() for group in one.messages)
-    if not groups:
+        dumps[int(found[1])] = _dump(name, dump(name, data), tables, shapes=shapes)
+    used = {int(group) for one in dumps.values() for group in np.unique(one.messages[0])}
+    if not used:
         help = "gloo records collectives only: record such a run with `pipesched.runtime`, or run it on NCCL"
         raise fail(Code.NO_RECORD, "the dumps hold no send and no receive", help=help)
+    groups = [group for group, number in tables.groups.items() if number in used]
     chosen = _pipelines(groups, program)
     pipelines: dict[tuple[int, ...], list[_Group]] = defaultdict(list)
     for group in sorted(chosen, key=lambda group: (len(group.name), group.name)):
         pipelines[group.ranks].append(group)
     left_out = [f"process group {g.name} ({g.purpose}) is no pipeline of this plan" for g in groups if g not in chosen]
-    return [_recorded(ranks, of, dumps, program, left_out) for ranks, of in sorted(pipelines.items())]
+    return [_recorded(of, dumps, tables, program, left_out) for _, of in sorted(pipelines.items())]
 
 
-def _pipelines(groups: Mapping[_Group, None], program: Program) -> list[_Group]:
+def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
     """The groups with messages that have as many ranks as the plan; of these the ones that are called so."""
     fitting = [group for group in groups if len(group.ranks) == program.ranks]
     if not fitting:
-        group = next(iter(groups))
+        group = groups[0]
         message = (
             f"the plan has {program.ranks} ranks; the run has {len(group.ranks)}: process group {group.name} "
             f"({group.purpose}) is of ranks {', '.join(map(str, group.ranks))}"
@@ -133,7 +142,7 @@ def _pipelines(groups: Mapping[_Group, None], program: Program) -> list[_Group]:
     return called or fitting
 
 
-def _dump(name: str, value: Any, *, shapes: bool) -> _Dump:
+def _dump(name: str, value: Any, tables: _Tables, *, shapes: bool) -> _Dump:
     """The messages of a file.
 
     Raises:
@@ -141,20 +150,20 @@ def _dump(name: str, value: Any, *, shapes: bool) -> _Dump:
     """
     try:
         groups = {str(key): _group(str(key), about) for key, about in value.get("pg_config", {}).items()}
-        return _messages(value["entries"] if groups else value.get("entries", ()), groups, shapes)
+        entries = value["entries"] if groups else value.get("entries", ())
+        return _messages(entries, groups, tables, shapes) if entries else _Dump(np.zeros((6, 0), dtype=np.int64), 0, 0)
     except (
-        KeyError,
+        LookupError,
         TypeError,
         ValueError,
         AttributeError,
-        IndexError,
         SyntaxError,
         MemoryError,
         RecursionError,
-    ) as error:
-        said = f"{type(error).__name__}: {error}"[:80]
-        help = "version 2 is read, as torch 2.5 to 2.13 write it"
-        raise fail(Code.RECORD, f"{name} is no dump of {BY}: {said}", help=help) from None
+        OverflowError,
+    ) as e:
+        message = f"{name} is no dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
+        raise fail(Code.RECORD, message, help="version 2 is read, as torch 2.5 to 2.13 write it") from None
 
 
 def _group(key: str, about: Mapping[str, Any]) -> _Group:
@@ -163,109 +172,102 @@ def _group(key: str, about: Mapping[str, Any]) -> _Group:
     return _Group(key, str(about.get("desc") or "unnamed"), tuple(sorted(int(rank) for rank in listed)))
 
 
-def _messages(entries: Sequence[Mapping[str, Any]], groups: Mapping[str, _Group], shapes: bool) -> _Dump:
-    found: dict[_Group, list[_Entry]] = defaultdict(list)
-    batches: dict[tuple[str, int], int] = {}
-    of: dict[_Group, list[tuple[str, int]]] = defaultdict(list)
-    peers: dict[str, tuple[bool, int] | None] = {}
-    sizes: dict[tuple[object, ...], str] = {}
-    counted = 0
-    for entry in entries:
-        name, pg = entry["profiling_name"], entry["process_group"][0]
-        if name not in peers:
-            peers[name] = _peer(name)
-        end = peers[name]
-        if end is None:
-            if name.endswith(":coalesced") and entry.get("is_p2p", True):
-                batches[pg, entry["p2p_seq_id"]] = STATES.index(entry["state"])
-            continue
-        kind = entry["input_dtypes"][0] if entry.get("input_dtypes") else ""
-        if kind in _COUNTED and not shapes:
-            counted += 1
-            continue
-        shape = entry["input_sizes"][0] if entry["input_sizes"] else entry["output_sizes"][0]
-        size = (kind, *shape)
-        if size not in sizes:
-            sizes[size] = f"{kind} [{', '.join(map(str, shape))}]".strip()
-        group = groups[pg] if pg in groups else _only(groups, pg)
-        found[group].append((*end, sizes[size], STATES.index(entry["state"]), int(entry["record_id"])))
-        of[group].append((pg, entry["p2p_seq_id"]))
-    ended = {
-        group: [(*e[:3], max(e[3], batches.get(batch, 0)), e[4]) for e, batch in zip(rows, of[group], strict=True)]
-        for group, rows in found.items()
+_FIELDS = itemgetter(
+    "profiling_name", "process_group", "p2p_seq_id", "state", "record_id", "input_sizes", "input_dtypes"
+)
+_NONE, _BATCH = (-1, -1), (-2, -1)  # what is no message; the end of a batch
+
+
+def _messages(
+    entries: Sequence[Mapping[str, Any]], groups: Mapping[str, _Group], tables: _Tables, shapes: bool
+) -> _Dump:
+    """The columns of a file, value by value; what is not a message is left out."""
+    names, process_groups, numbers, states, records, lengths, kinds = zip(*map(_FIELDS, entries), strict=True)
+    ends = {name: _end(name) for name in set(names)}
+    send, peer = np.array([ends[name] for name in names]).T
+    of = {name: _number(tables.groups, groups, name) for name in {group[0] for group in process_groups}}
+    group = np.array([of[one[0]] for one in process_groups])
+    stands = {text: i for i, text in enumerate(STATES)}
+    state = np.array([stands[text] for text in states])
+    texts = list(map(repr, zip(kinds, lengths, strict=True)))
+    sizes = {
+        text: _size(*pair) for text, pair in dict(zip(texts, zip(kinds, lengths, strict=True), strict=True)).items()
     }
-    return _Dump(ended, int(entries[0]["record_id"]) if entries else 0, counted)
+    size = {text: tables.sizes.setdefault(said, len(tables.sizes)) for text, (said, _) in sizes.items()}
+    integers = np.array([sizes[text][1] for text in texts]) & (send >= 0) & (not shapes)
+    batch = group * np.int64(2**40) + np.array(numbers)
+    ended = np.flatnonzero(send == _BATCH[0])
+    ended = ended[np.argsort(batch[ended], kind="stable")]
+    if len(ended):
+        at = ended[np.minimum(np.searchsorted(batch[ended], batch), len(ended) - 1)]
+        state = np.where(batch[at] == batch, np.maximum(state, state[at]), state)
+    columns = np.stack([group, send, peer, np.array([size[text] for text in texts]), state, np.array(records)])
+    return _Dump(columns[:, (send >= 0) & ~integers], int(records[0]), int(integers.sum()))
 
 
-def _only(groups: Mapping[str, _Group], name: str) -> _Group:
-    """The one group there is, where entries call it otherwise than the table of groups."""
-    if len(groups) != 1:
-        raise KeyError(f"process group {name}")
-    return next(iter(groups.values()))
-
-
-def _peer(name: str) -> tuple[bool, int] | None:
-    """Whether it is sent, and the rank at the other end; None of what is no message."""
+def _end(name: str) -> tuple[int, int]:
+    """Whether it is sent, and the rank at the other end."""
     found = _PEERS.fullmatch(name)
     if found is None:
-        return None
-    return (True, int(found[3])) if found[1] else (False, int(found[5]))
+        return _BATCH if name.endswith(":coalesced") else _NONE
+    return (1, int(found[3])) if found[1] else (0, int(found[5]))
+
+
+def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -> int:
+    """The number of a group; the one there is, where entries call it otherwise than the table of groups."""
+    if name not in groups and len(groups) != 1:
+        raise KeyError(f"process group {name}")
+    group = groups[name] if name in groups else next(iter(groups.values()))
+    return table.setdefault(group, len(table))
+
+
+def _size(kinds: Sequence[str], lengths: Sequence[Sequence[int]]) -> tuple[str, bool]:
+    """What a size is called, and whether it is one of integers."""
+    kind = str(kinds[0]) if kinds else ""
+    return f"{kind} {list(lengths[0]) if lengths else ''}".strip(), kind in _COUNTED
 
 
 def _recorded(
-    ranks: tuple[int, ...], groups: Sequence[_Group], dumps: Mapping[int, _Dump], program: Program, notes: Sequence[str]
+    groups: Sequence[_Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
     """The run of one pipeline. Its groups are the communicators of the plan, in the order of their names."""
     wanted = sorted({int(x) for x in program.communicator[program.sends | program.receives]})
     if len(groups) != len(wanted):
         names = ", ".join(group.name for group in groups)
         message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
-        raise fail(
-            Code.RECORD_DIFFERS, message, help="say the communicator of each message in the plan, as in send:F0.1>1@1"
-        )
-    begun = {rank: dumps[rank].begins for rank in ranks if rank in dumps}
-    late = next((rank for rank, first in begun.items() if first), None)
-    if late is not None:
-        message = f"the dump of rank {late} begins with entry {begun[late]:,}: those before are overwritten"
-        help = "messages are counted from the first one on: set TORCH_FR_BUFFER_SIZE to more than a run records"
-        raise fail(Code.RECORD, message, help=help)
-    rows, start = [], [0]
-    for rank in ranks:
-        here = [(number, *e) for number, group in zip(wanted, groups, strict=True) for e in _of(dumps, rank, group)]
-        rows += sorted(here, key=lambda row: row[5])
-        start.append(len(rows))
-    sizes = {text: i for i, text in enumerate(dict.fromkeys(row[3] for row in rows))}
+        help = "say the communicator of each message in the plan, as in send:F0.1>1@1"
+        raise fail(Code.RECORD_DIFFERS, message, help=help)
+    ranks = groups[0].ranks
+    late = [rank for rank in ranks if rank in dumps and dumps[rank].begins]
+    cut = f"rank {late[0]} begins with entry {dumps[late[0]].begins:,}" if late else ""
+    communicator = np.full(len(tables.groups), -1)
+    communicator[[tables.groups[group] for group in groups]] = wanted
+    parts = [dumps[rank].messages if rank in dumps else np.zeros((6, 0), dtype=np.int64) for rank in ranks]
+    parts = [part[:, (communicator[part[0]] >= 0) & ((part[4] < COMPLETED) | (not cut))] for part in parts]
+    group, send, peer, size, state, record = np.concatenate(parts, axis=1)
     counted = sum(dumps[rank].counted for rank in ranks if rank in dumps)
     said = [*notes]
     if len(wanted) > 1:
-        said.append(
-            ", ".join(f"process group {g.name} is communicator {c}" for c, g in zip(wanted, groups, strict=True))
-        )
+        pairs = zip(groups, wanted, strict=True)
+        said.append(", ".join(f"process group {group.name} is communicator {number}" for group, number in pairs))
     if counted:
         said.append(f"{counted:,} messages of integers (shapes and objects) are left out")
-
-    def column(i: int, kind: type) -> Column:
-        return np.array([row[i] for row in rows], dtype=kind)
-
-    none = np.full(len(rows), -1, dtype=np.int32)
+    none = np.full(len(send), -1, dtype=np.int32)
     return Recorded(
         BY,
-        np.where(column(1, np.bool_), Op.SEND_F, Op.RECV_F).astype(np.int8),
+        np.where(send, Op.SEND_F, Op.RECV_F).astype(np.int8),
         none,
         none,
-        column(2, np.int32),
-        column(0, np.int32),
-        np.array([sizes[row[3]] for row in rows], dtype=np.int64),
-        column(4, np.int8),
-        column(5, np.int64),
-        np.array(start, dtype=np.int64),
-        tuple(sizes),
+        peer.astype(np.int32),
+        communicator[group].astype(np.int32),
+        size,
+        state.astype(np.int8),
+        record,
+        np.cumsum([0] + [part.shape[1] for part in parts], dtype=np.int64),
+        tuple(tables.sizes),
         named=False,
         absent=tuple(i for i, rank in enumerate(ranks) if rank not in dumps),
         job=ranks,
         notes=tuple(said),
+        cut=cut,
     )
-
-
-def _of(dumps: Mapping[int, _Dump], rank: int, group: _Group) -> Iterator[_Entry]:
-    return iter(dumps[rank].messages.get(group, ())) if rank in dumps else iter(())
