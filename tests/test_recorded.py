@@ -6,7 +6,6 @@ reads nothing of the product; torch's own analyser reads its dumps too.
 
 from __future__ import annotations
 
-import gc
 import json
 import pickle
 import random
@@ -405,26 +404,18 @@ def test_the_run_of_the_guide_is_the_players(tmp_path: Path) -> None:
 
 @pytest.mark.timed
 def test_a_large_run_takes_a_second(tmp_path: Path) -> None:
-    """64 ranks with 2,000 messages each: within 1 s of CPU time beside what `verify` takes without them, and what
-    Python takes to unpickle the dumps.
-    """
+    """64 ranks with 2,000 messages each, pickled: within 1 s of CPU time beside what `verify` takes without them."""
     run = play(lists("1f1b", p=64, m=500))
     dumps(run, tmp_path, chatter=False)
     plan = program("1f1b", p=64, m=500)
     spent = []
-
-    def unpickled() -> bool:
-        return all(pickle.loads(path.read_bytes()) for path in tmp_path.iterdir())
-
-    for done in (unpickled, lambda: pipesched.verify(plan).ok, lambda: pipesched.verify(plan, recorded=tmp_path).ok):
-        gc.disable()
+    for folder in (None, tmp_path):
         begun = time.process_time()
-        assert done()
+        assert pipesched.verify(plan, recorded=folder).ok
         spent.append(time.process_time() - begun)
-        gc.enable()
 
     assert max(map(len, run.posts)) == 2000
-    assert spent[2] - spent[1] - spent[0] <= 1.0, spent
+    assert spent[1] - spent[0] <= 1.0, spent
 
 
 if __name__ == "__main__":

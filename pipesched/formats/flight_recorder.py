@@ -62,7 +62,10 @@ def dump(name: str, data: bytes) -> Any:
         PipeschedError: PS891, it is cut off, or is no plain data.
     """
     try:
-        return json.loads(data) if data[:1] == b"{" else _Plain(io.BytesIO(data)).load()
+        if data[:1] == b"{":
+            return json.loads(data)
+        whole = io.BufferedReader(io.BytesIO(data), len(data) + 1)  # can be looked into, so it is not read byte by byte
+        return _Plain(whole).load()
     except Unsafe as error:
         message = f"{name} is a pickle that would run {error}: a dump holds plain data, so this is none"
         raise fail(Code.RECORD, message, help="nothing of it was run; ask where it comes from") from None
