@@ -165,6 +165,11 @@ FILES = {
     "other batches": f"{TWO}F1.1 F1.0 B1.1 B1.0\n",
     "communicator": "rank 0: F0.0 send:F0.0>1@1 recv:B1.0<1 B0.0 reduce:0 step\n"
     "rank 1: recv:F0.0<0@1 F1.0 B1.0 send:B1.0>0 reduce:1 step\n",
+    "batches": "rank 0: F0.0 ( send:F0.0>1 ) ( recv:B1.0<1 ) B0.0 reduce:0 step\n"
+    "rank 1: ( recv:F0.0<0 ) F1.0 B1.0 ( send:B1.0>0 ) reduce:1 step\n",
+    "shapes": "rank 0: F0.0 sendshape:F0.0>1 send:F0.0>1 recv:B1.0<1 B0.0 reduce:0 step\n"
+    "rank 1: recvshape:F0.0<0 recv:F0.0<0 F1.0 B1.0 send:B1.0>0 reduce:1 step\n",
+    "offloaded": "rank 0: F0.0 O0.0 L0.0 B0.0\n",
     "sharded": "rank 0: unshard:0 F0.0 B0.0 reduce:0 reshard:0 step\n",
     "recomputed": "rank 0: F0.0 R0.0 B0.0\n",
 }
@@ -185,6 +190,9 @@ SCHEDULES = {
         ("turned", "its stages are on ranks 1 0", "deepspeed primus"),
         ("other batches", "forward 1 is of microbatch 0 on the first stage, and of 1 on the last", "primus"),
         ("communicator", "its program has 0SEND_F0", "deepspeed primus"),
+        ("batches", "its program has 0SEND_F0", "deepspeed"),
+        ("shapes", "its program has 0SEND_SHAPE_F0", "deepspeed primus"),
+        ("offloaded", "it runs O and L", "deepspeed primus"),
         ("sharded", "its program has 0UNSHARD", "deepspeed primus"),
         ("recomputed", "it runs R", "deepspeed primus"),
         ("frozen", "it has frozen stages: 0", "deepspeed primus"),

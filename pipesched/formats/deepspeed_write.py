@@ -31,7 +31,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.safe import line as safe
 
-ENGINE = Engine("DeepSpeed's pipeline engine", "deepspeed", (Op.F, Op.B))
+ENGINE = Engine("DeepSpeed's pipeline engine", "deepspeed", (Op.F, Op.B), batches=False)
 NAMES = {
     Op.F: "ForwardPass",
     Op.B: "BackwardPass",

@@ -25,7 +25,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import placement_name
 
-ENGINE = Engine("Primus", "primus", (Op.F, Op.I, Op.W, Op.B))
+ENGINE = Engine("Primus", "primus", (Op.F, Op.I, Op.W, Op.B), batches=True)
 NAMES = {
     Op.F: "F",
     Op.I: "B",

@@ -14,10 +14,11 @@ import numpy as np
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import among, computes
 from pipesched.model.numbers import ranges
-from pipesched.model.ops import RECEIVES, SENDS, Op
+from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
+MESSAGES = (Op.SEND_F, Op.RECV_F, Op.SEND_B, Op.RECV_B)
 ITS_OWN = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP)
 """What such a trainer does by itself, when a rank has run its list."""
 WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B)
@@ -28,11 +29,14 @@ _INSTEAD = "emit it with `--target stream`, which pipesched's own runtime runs"
 
 @dataclass(frozen=True)
 class Engine:
-    """What a trainer runs. title: in messages. target: its row of TARGETS. kinds: the operations of its lists."""
+    """What a trainer runs. title: in messages. target: its row of TARGETS. kinds: the operations of its lists. batches:
+    whether it posts messages together.
+    """
 
     title: str
     target: str
     kinds: Collection[Op]
+    batches: bool
 
     def cannot(
         self, schedule: Schedule, why: str, note: str, help: str = _INSTEAD, labels: tuple[Label, ...] = ()
@@ -66,13 +70,15 @@ class Engine:
             yield from self._unknown(schedule, program)
 
     def _unknown(self, schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
-        """The first instruction of a program that it does not know, and the first on another communicator."""
-        known = among(program.op, (*SENDS, *RECEIVES, *ITS_OWN, *WAITS)) | computes(program.op)
+        """The first instruction of a program that it does not know, in a batch, or on another communicator."""
+        known = among(program.op, (*MESSAGES, *ITS_OWN, *WAITS)) | computes(program.op)
         help = f"`pipesched order FILE | pipesched emit - --target {self.target}` makes its messages anew"
-        for which, why in (
-            (~known, "it has no such instruction"),
-            (program.communicator != 0, "it has one communicator"),
-        ):
+        refused = {
+            "it has no such instruction": ~known,
+            "it posts each message by itself": (program.group >= 0) & (not self.batches),
+            "it has one communicator": program.communicator != 0,
+        }
+        for why, which in refused.items():
             for index in np.flatnonzero(which)[:1].tolist():
                 place = f"rank {int(program.rank[index])}, step {program.step(index)}"
                 labels = (Label(program.origin.place(index).span, place),)
