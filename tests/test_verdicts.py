@@ -153,6 +153,21 @@ def test_an_answer_for_every_m_holds_at_every_m(tmp_path: Path, capsys: pytest.C
     assert verified(for_every_m(), tmp_path, capsys, "--m", str(first - 1))[0] == 1
 
 
+def test_an_answer_for_every_m_holds_where_it_is_too_large_to_be_expanded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For a million microbatches the objective is what the formula says, and that the file was not expanded is said."""
+    every = for_every_m()["every"]
+    m = every["microbatches"] + 10**6 * every["step"]
+    value = every["value"] + Fraction(every["growth"]) * (m - every["microbatches"])
+    status, report = verified(for_every_m(), tmp_path, capsys, "--m", str(m))
+    assert status == 0 and report["notes"] == [
+        f"at m={m:,}: makespan {value}, and no schedule is shorter: copies of the part that repeats, by the "
+        "certificate; its file is not expanded there"
+    ]
+    assert verified(worded(), tmp_path, capsys, "--m", str(m))[0] != 0
+
+
 @pytest.mark.parametrize("change", ["if m == 999 { F  I  W }", "if m == 999 { overlap(F, B) }"])
 def test_a_file_that_changes_at_some_m_is_refused_there(
     change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

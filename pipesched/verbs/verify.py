@@ -118,7 +118,10 @@ def _verify_answer(source: Source, options: Options) -> Report:
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
         found += check_answer(own.schedule, terms, judged, answer.entries, said)
-    if not found and verdict is not None and options.parameters:
+    told = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
+    if told:
+        report = replace(report, notes=(*report.notes, told))
+    elif not found and verdict is not None and options.parameters:
         loaded = load(answer.schedule, options)
         _require_costs(loaded, terms)
         report = examine(loaded, replace(options, **_as_asked(answer, options))).report
@@ -127,6 +130,18 @@ def _verify_answer(source: Source, options: Options) -> Report:
         judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
         found, verdict = list(judged.findings), judged.verdict
     return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
+
+
+def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:
+    """What a verdict for every m says of one with more operations than are looked at; empty where that is not asked."""
+    asked = options.parameters.get("m")
+    if set(options.parameters) != {"m"} or not isinstance(asked, int) or (value := verdict.at(asked)) is None:
+        return ""
+    if len(schedule) // schedule.microbatches * asked <= options.max_ops:
+        return ""
+    best = "and no schedule is shorter" if verdict.everywhere else "at most"
+    why = "copies of the part that repeats, by the certificate; its file is not expanded there"
+    return f"at m={asked:,}: {verdict.objective} {shown(value)}, {best}: {why}"
 
 
 def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
