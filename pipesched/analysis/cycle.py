@@ -110,9 +110,15 @@ class Cycle:
             for r, (stop, low, high) in enumerate(zip(graph.stops, start[:-1], start[1:], strict=True))
         ]
         ends = np.flatnonzero(graph.done >= 0)
-        self.members: dict[int, list[int]] = {}
-        for i in ends[~graph.fired[graph.done[ends]]].tolist():
-            self.members.setdefault(int(graph.done[i]), []).append(i)
+        ends = ends[~graph.fired[graph.done[ends]]]
+        self._ends = ends[np.argsort(graph.done[ends], kind="stable")]
+        self._nodes = graph.done[self._ends]
+
+    def members(self, node: int) -> list[int]:
+        """The ends of a message that never happens."""
+        low, high = np.searchsorted(self._nodes, (node, node + 1))
+        found: list[int] = self._ends[low:high].tolist()
+        return found
 
     def needs(self, node: int) -> list[int]:
         """The prerequisites of a node that never happen, contracted to where their ranks stand."""
@@ -158,10 +164,10 @@ class Cycle:
     def _queue_rank(self, node: int, after: int, stay: int) -> int:
         """The rank in whose queue `after` stands before `node`; `stay` if it is one of them."""
         rank, head = self.graph.program.rank, self.graph.head
-        mine = {int(rank[i]): int(head[i]) for i in self.members[node]}
-        before = {int(rank[i]) for i in self.members[after] if head[i] < mine.get(int(rank[i]), 0)}
+        mine = {int(rank[i]): int(head[i]) for i in self.members(node)}
+        before = {int(rank[i]) for i in self.members(after) if head[i] < mine.get(int(rank[i]), 0)}
         if not before:
-            return int(rank[self.members[after][0]])
+            return int(rank[self.members(after)[0]])
         return stay if stay in before else min(before)
 
     def _hop(self, before: int, node: int, after: int, rank: int, other: int) -> Hop:
@@ -178,4 +184,4 @@ class Cycle:
     def _end(self, node: int, rank: int) -> int:
         if node < self.size + self.ranks:
             return -1
-        return next((i for i in self.members[node] if int(self.graph.program.rank[i]) == rank), -1)
+        return next((i for i in self.members(node) if int(self.graph.program.rank[i]) == rank), -1)

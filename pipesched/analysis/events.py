@@ -22,7 +22,7 @@ of each batch in a queue, and under buffered(k) each message on its way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +31,7 @@ import numpy as np
 from pipesched.analysis.communication import Model
 from pipesched.analysis.pairing import Pairing, fresh, pair
 from pipesched.model.columns import Bools, Ints, among, computes
-from pipesched.model.ops import SAME, SHAPES, Does, Op, Result
+from pipesched.model.ops import SAME, SHAPES, Does, Op
 from pipesched.model.program import Program
 
 
@@ -40,7 +40,7 @@ class EventGraph:
     """source[e] must happen before target[e]; `never` are nodes that cannot happen.
 
     done: the done node of each send, receive and SYNC, -1 elsewhere; head: the instruction that each one blocks at,
-    the first of its batch or slot. way: the node at which the message of a send takes its time, -1 elsewhere. Nodes
+    the first of its batch or slot. transit: the node at which the message of a send takes its time, -1 elsewhere. Nodes
     from `between` on are no events of their own.
     """
 
@@ -53,17 +53,15 @@ class EventGraph:
     never: Ints
     done: Ints
     head: Ints
-    way: Ints
+    transit: Ints
     between: int
 
     @cached_property
     def order(self) -> list[int]:
         """The events that happen, in every run, each after its prerequisites."""
         successors, first = self.successors
-        missing = np.bincount(self.target, minlength=self.nodes)
-        missing[self.never] += 1
-        waiting: list[int] = missing.tolist()
-        happened = ready = np.flatnonzero(missing == 0).tolist()
+        waiting = self._missing()
+        happened = ready = [node for node, missing in enumerate(waiting) if not missing]
         for node in ready:  # which grows
             for after in successors[first[node] : first[node + 1]]:
                 waiting[after] -= 1
@@ -78,16 +76,31 @@ class EventGraph:
         fired[self.order] = True
         return fired
 
-    def times(self, cost: Ints) -> list[int]:
-        """When each event is over, if each takes so long and begins as soon as it can; 0 for what never happens."""
+    def ends(self, cost: Ints) -> list[int] | None:
+        """When the list of each rank is over, if each event takes so long and begins as soon as it can; None where one
+        never is.
+        """
         successors, first = self.successors
+        waiting = self._missing()
         time, taken = [0] * self.nodes, cost.tolist()
-        for node in self.order:
+        ready = [node for node, missing in enumerate(waiting) if not missing]
+        for node in ready:  # which grows
             time[node] = over = time[node] + taken[node]
             for after in successors[first[node] : first[node + 1]]:
                 if time[after] < over:
                     time[after] = over
-        return time
+                waiting[after] -= 1
+                if not waiting[after]:
+                    ready.append(after)
+        ends = range(len(self.program), len(self.program) + self.program.ranks)
+        return None if any(waiting[node] for node in ends) else [time[node] for node in ends]
+
+    def _missing(self) -> list[int]:
+        """Of each event how many it waits for; one more than that where it never happens."""
+        missing = np.bincount(self.target, minlength=self.nodes)
+        missing[self.never] += 1
+        waiting: list[int] = missing.tolist()
+        return waiting
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -126,12 +139,12 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
     ends = np.flatnonzero(meeting)
     first = head[ends] == program.start[program.rank[ends]]
     edges = [_list_edges(program, size), (head[ends[~first]] - 1, done[ends[~first]])]
-    way = np.where(program.sends & (pairing.partner >= 0), done, -1)
+    transit = np.where(program.sends & (pairing.partner >= 0), done, -1)
     if model.kind == "buffered":
-        sends = np.flatnonzero(way >= 0)
-        way[sends] = between + np.arange(len(sends))
+        sends = np.flatnonzero(transit >= 0)
+        transit[sends] = between + np.arange(len(sends))
         nodes += len(sends)
-        edges += _buffer_edges(pairing, program, way, done, model.capacity)
+        edges += _buffer_edges(pairing, program, transit, done, model.capacity)
     blocking = np.flatnonzero(sync | among(program.op, SHAPES)) if model.posted else ends
     edges.append((done[blocking], head[blocking]))
     over = done
@@ -146,7 +159,7 @@ def build(program: Program, model: Model, pairing: Pairing | None = None) -> Eve
     source = np.concatenate([a for a, _ in edges]).astype(np.int64)
     target = np.concatenate([b for _, b in edges]).astype(np.int64)
     never = done[ends[pairing.partner[ends] < 0]]
-    return EventGraph(program, pairing, model, nodes, source, target, never, done, head, way, between)
+    return EventGraph(program, pairing, model, nodes, source, target, never, done, head, transit, between)
 
 
 def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
@@ -159,11 +172,11 @@ def _list_edges(program: Program, size: int) -> tuple[Ints, Ints]:
 
 
 def _buffer_edges(
-    pairing: Pairing, program: Program, way: Ints, done: Ints, capacity: int | None
+    pairing: Pairing, program: Program, transit: Ints, done: Ints, capacity: int | None
 ) -> list[tuple[Ints, Ints]]:
     """A receive after its send, a send after the receive that freed its slot, each after the one before on its side."""
-    sends = np.flatnonzero(way >= 0)
-    edges = [(done[sends], way[sends]), (way[sends], done[pairing.partner[sends]])]
+    sends = np.flatnonzero(transit >= 0)
+    edges = [(done[sends], transit[sends]), (transit[sends], done[pairing.partner[sends]])]
     sides = (np.flatnonzero(side & (pairing.channel >= 0)) for side in (program.sends, program.receives))
     edges += [(done[before], done[after]) for before, after in (_shift(pairing, side, 1) for side in sides)]
     if capacity is not None:
@@ -203,29 +216,40 @@ def heads(program: Program) -> Ints:
 
 
 def consumers(program: Program) -> tuple[Ints, Ints]:
-    """(message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends."""
-    pairs = list(_consume(program))
-    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
+    """(message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
+
+    Each waits for the last one before it on its rank that goes by its name; where stages read others, for all of them.
+    """
+    name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
+    at = np.flatnonzero(name >= 0)
+    columns = program.microbatch[at], program.stage[at].astype(np.int64) * len(Op) + name[at], program.rank[at]
+    order = np.lexsort(columns)
+    at = at[order]
+    posted, place = _POSTED[program.op[at]] >= 0, np.arange(len(at))
+    begins = np.maximum.accumulate(np.where(fresh(*(column[order] for column in columns)), place, 0))
+    before: Ints = np.cumsum(posted) - posted  # of all names
+    awaits = np.flatnonzero(~posted)
+    reach: Ints = before[awaits] - before[begins[awaits]]
+    reach = reach if program.other is not None else np.minimum(reach, 1)
+    first = np.repeat(before[awaits] - reach, reach)
+    ends = at[posted][first + np.arange(len(first)) - np.repeat(np.cumsum(reach) - reach, reach)]
+    waiting = np.repeat(at[awaits], reach)
+    by_place = np.argsort(waiting, kind="stable")
+    return ends[by_place], waiting[by_place]
 
 
-_POSTED = {op: (op.send, op.result) for op in Op if (op.send or op.receive) and not op.kind.shape}
-_AWAITED = {  # a receive by the computes that use it, a send by its wait
-    op: (not op.compute, op.result) for op in Op if op.kind.of != SAME and (op.compute or op.kind.does is Does.WAIT)
-}
+def _names(kinds: Iterable[Op], sends: Callable[[Op], bool]) -> Ints:
+    """By kind of instruction the name of what it posts or waits for, a send or a receive of a result; -1 for none."""
+    names = np.full(len(Op), -1, dtype=np.int64)
+    for op in kinds:
+        names[op] = 2 * op.result + sends(op)
+    return names
 
 
-def _consume(program: Program) -> Iterator[tuple[int, int]]:
-    op, stage, microbatch = program.op.tolist(), program.stage.tolist(), program.microbatch.tolist()
-    for rank in range(program.ranks):
-        latest: dict[tuple[tuple[bool, Result], int, int], tuple[int, ...]] = {}
-        for i in range(int(program.start[rank]), int(program.start[rank + 1])):
-            kind = op[i]
-            if kind in _POSTED:
-                key = _POSTED[kind], stage[i], microbatch[i]
-                latest[key] = (i,) if program.other is None else (*latest.get(key, ()), i)
-            elif kind in _AWAITED:
-                yield from ((end, i) for end in latest.get((_AWAITED[kind], stage[i], microbatch[i]), ()))
+_POSTED = _names([op for op in Op if (op.send or op.receive) and not op.kind.shape], lambda op: op.send)
+_AWAITED = _names(  # a receive by the computes that use it, a send by its wait
+    [op for op in Op if op.kind.of != SAME and (op.compute or op.kind.does is Does.WAIT)], lambda op: not op.compute
+)
 
 
 def _queues(program: Program, model: Model, head: Ints, done: Ints, nodes: int) -> tuple[Ints, list[tuple[Ints, Ints]]]:

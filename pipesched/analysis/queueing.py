@@ -29,18 +29,17 @@ from pipesched.model.ops import SHAPES
 
 def makespan(graph: EventGraph, ticks: Ticks, copies: Copies | None = None) -> int | None:
     """The end of the last list in ticks, or None where a rank never comes to its end. copies: those of its computes."""
-    if any(stop >= 0 for stop in graph.stops):
-        return None
-    program, size = graph.program, len(graph.program)
+    program = graph.program
     index, events = np.flatnonzero(computes(program.op)), graph.nodes
     graph = graph if copies is None else _with(copies, index, graph)
     cost = np.zeros(graph.nodes, dtype=np.int64)
     cost[index] = slot_costs(program.computes, ticks)
     if copies is not None:
         cost[events:] = copies.lengths(program.computes, ticks)
-    sent = np.flatnonzero((graph.way >= 0) & ~among(program.op, SHAPES))
-    cost[graph.way[sent]] = ticks.delays(program.stage[sent], program.microbatch[sent])
-    return max(graph.times(cost)[size : size + program.ranks], default=0)
+    sent = np.flatnonzero((graph.transit >= 0) & ~among(program.op, SHAPES))
+    cost[graph.transit[sent]] = ticks.delays(program.stage[sent], program.microbatch[sent])
+    ends = graph.ends(cost)
+    return None if ends is None else max(ends, default=0)
 
 
 def _with(copies: Copies, index: Ints, graph: EventGraph) -> EventGraph:

@@ -67,6 +67,8 @@ def stops(program: Program, model: Model) -> tuple[int, ...]:
 def holds(program: Program, model: Model, pairing: Pairing | None = None) -> bool:
     """Whether every rank finishes."""
     pairing = pairing or pair(program)
+    if np.any(program.sends & (pairing.partner < 0)):
+        return False  # the end of a list waits for its sends under every model
     if model == STRICT:
         return meets(program, pairing)
     return all(stop < 0 for stop in build(program, model, pairing).stops)
