@@ -166,7 +166,7 @@ def _dump(name: str, value: Any, tables: _Tables, *, shapes: bool) -> _Dump:
         OverflowError,
     ) as e:
         message = f"{name} is no dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
-        raise fail(Code.RECORD, message, help="version 2 is read, as torch 2.5 to 2.13 write it") from None
+        raise fail(Code.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
 
 
 def _group(key: str, about: Mapping[str, Any]) -> _Group:
