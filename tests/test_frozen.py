@@ -94,6 +94,12 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
             x = schedule[i]
             ends = played.times[x.op.name, x.stage, x.microbatch]
             assert (found.time(times.start[i]), found.time(times.end[i])) == ends
+        if (copies := times.copies) is not None:
+            ends = zip(copies.op.tolist(), copies.end.tolist(), strict=True)
+            over = {
+                (x.op.name, x.stage, x.microbatch): found.time(end) for x, end in ((schedule[i], e) for i, e in ends)
+            }
+            assert over == played.copied
         assert found.idle is not None and found.program is not None
         assert list(found.idle.work) == [sum((oracle.length(x, cost) for x in of), Fraction(0)) for of in orders]
         unit = Fraction(made.ranks, made.stages)
@@ -268,7 +274,44 @@ AGAIN = (  # likewise, of R
 )
 
 
-@pytest.mark.parametrize(("said", "programs", "code", "line", "part"), [*WRONG, *AGAIN])
+AWAY = (  # likewise, of O and L
+    ("", "rank r { O[0] repeat m { F[0] F[1] } }\n", "PS213", 4, "every F of stage 0 so far has had its O"),
+    ("", ONE % "O[1] O[1]", "PS213", 4, "every F of stage 2 so far has had its O"),
+    ("", ONE % "O[1] L[1] L[1]", "PS213", 4, "every O of stage 2 so far has had its L"),
+    ("", ONE % "L[0]", "PS213", 4, "every O of stage 0 so far has had its L"),
+    ("", ONE % "O[2]", "PS212", 4, "rank 0 holds chunks 0 .. 2"),
+    ("", ONE % "L", "PS217", 4, "which one is this L of?"),
+    ("", ONE % "O[0](9)", "PS220", 4, "O of microbatch 9"),
+    (
+        "",
+        "rank r { O[0](0) L[0] repeat m { F[0] F[1] } }\n",
+        "PS305",
+        4,
+        "O0.0 runs before F0.0 on rank 0, and needs it",
+    ),
+    ("", ALL.replace("B[0]", "B[0] O[0] L[0]"), "PS305", 4, "B0.0 runs before O0.0"),
+    ("", ALL.replace("B[0]", "O[0] B[0] L[0]"), "PS305", 4, "B0.0 runs before L0.0"),
+    ("", ALL.replace("B[0]", "O[0] L[0] O[0](0) B[0]"), "PS302", 4, "O0.0 runs twice"),
+    ("", ALL.replace("B[0]", "O[0] L[0] L[0](0) B[0]"), "PS302", 4, "L0.0 runs twice"),
+    ("", ALL.replace("B[0]", "O[0] B[0]"), "PS301", 4, "add L0.0 between it and its I or B"),
+    ("", ALL.replace("B[0]", "L[0](0) B[0]"), "PS301", 4, "L0.0 runs, and O0.0 never does"),
+    ("", ALL.replace("B[0]", "O[0] L[0] R[0] B[0]"), "PS311", 4, "one activation is offloaded and computed again"),
+    ("", ONE % "O[0] L[0]", "PS301", 4, "stage 0 never runs B (or I and W) of microbatch 0 on rank 0"),
+    ("", ONE % "overlap(F[0], O[1])", "PS218", 4, "an overlap is an F and a B or I, not F and O"),
+    ("", ONE % "overlap(L[0], B[1])", "PS218", 4, "not L and B"),
+    ("", ONE % "drain O", "PS101", 4, "found `O`"),
+    ("costs O = 0 - 1", ALL, "PS222", 3, "cost O is negative"),
+    ("costs L = [1, 2]", ALL, "PS222", 3, "a list of 2; there are 4 stages"),
+    ("let L = 1 let L = 2", ALL, "PS202", 3, "`L` is already defined"),
+    ("claim host(O) == 1", ALL, "PS201", 3, "no name `O` is known"),
+    ("claim host(9) == 1", ALL, "PS221", 3, "there is no rank 9"),
+    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] O[0] B[0] } }\n", "PS224", 4, "`greedy` does not know O yet"),
+    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] L[0] B[0] } }\n", "PS224", 4, "`greedy` does not know L yet"),
+    ("frozen 0", ALL.replace("B[0]", "O[0](0) L[0](0)"), "PS310", 4, "O0.0 runs, but stage 0 is frozen"),
+)
+
+
+@pytest.mark.parametrize(("said", "programs", "code", "line", "part"), [*WRONG, *AGAIN, *AWAY])
 def test_what_is_wrong_is_found_where_it_is(said: str, programs: str, code: str, line: int, part: str) -> None:
     """Each wrong use has its code, its place and its words."""
     source = Source("wrong.ps", f"{HEAD}{said}\n{programs}")

@@ -69,8 +69,25 @@ stage s in 0 .. p on rank s
 stage 2 on rank 2 reads 1, 0
 rank r { repeat m { F } repeat m { B } }
 """
-NEW = {"batched_p2_m2": ".txt", "sharded_p2_m1": ".csv", "frozen_p3_m2": ".ps", "reads_p3_m2": ".ps"}
-TEXTS = dict(zip(NEW, (BATCHED, SHARDED, FROZEN, READS), strict=True))
+SLICES = """\
+schedule slices(p = 2, m = 4)
+slices 2
+stage s in 0 .. p on rank s
+rank r { repeat m { F } repeat m { B } }
+"""
+OFFLOADED = """\
+schedule offloaded(p = 2, m = 3)
+stage s in 0 .. p on rank s
+rank r { F F O F O L(0) B L B R(2) B }
+"""
+NEW = {
+    "batched_p2_m2": (".txt", BATCHED),
+    "sharded_p2_m1": (".csv", SHARDED),
+    "frozen_p3_m2": (".ps", FROZEN),
+    "reads_p3_m2": (".ps", READS),
+    "slices_p2_m4": (".ps", SLICES),
+    "offloaded_p2_m3": (".ps", OFFLOADED),
+}
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(40))
 VALIDATOR = {
     version: Draft202012Validator(json.loads(asset("emit", f"v{version}", "stream.schema.json").read_text("utf-8")))
@@ -217,9 +234,12 @@ def test_a_stream_emitted_again_is_the_same(name: str, version: int) -> None:
 
 @pytest.mark.parametrize("name", NEW)
 def test_what_version_2_alone_can_say(name: str, update_golden: bool) -> None:
-    """Batches and communicators, torch's own actions, frozen stages, who reads whom: bytes, schema, and back."""
+    """Batches and communicators, torch's own actions, frozen stages, who reads whom, slices, what runs again and what
+    is offloaded: bytes, schema, and back.
+    """
     path = EMIT / "v2" / f"{name}.json"
-    source = Source(name.partition("_")[0] + NEW[name], TEXTS[name])
+    ending, text = NEW[name]
+    source = Source(name.partition("_")[0] + ending, text)
     emission = emissions.emit(source, Options(), "stream")
     assert emission.report.ok, str(emission.report)
     made = "".join(emission.pieces())

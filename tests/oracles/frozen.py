@@ -48,10 +48,13 @@ def left_of(slots: Sequence[Slot], frozen: Collection[int]) -> list[Slot]:
 
 @dataclass(frozen=True)
 class Played:
-    """times: when every step that ran began and ended. messages: from stage, to stage, microbatch of each."""
+    """times: when every step that ran began and ended. messages: from stage, to stage, microbatch of each. copied: when
+    the copy of each O and L was over.
+    """
 
     times: Mapping[Step, tuple[Fraction, Fraction]]
     messages: frozenset[tuple[int, int, int]]
+    copied: Mapping[Step, Fraction]
 
     @property
     def makespan(self) -> Fraction:
@@ -100,7 +103,7 @@ def play(orders: Sequence[Sequence[Slot]], home: Home, stages: int, cost: Mappin
                     copied[way, stage, i] = free[rank, way]
             times |= dict.fromkeys(slots.pop(0), (begin, clock[rank]))
             moved = True
-    return Played(times, frozenset(messages))
+    return Played(times, frozenset(messages), copied)
 
 
 def length(slot: Slot, cost: Mapping[str, Sequence[Fraction]]) -> Fraction:
