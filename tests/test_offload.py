@@ -6,13 +6,16 @@ import json
 import random
 import re
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.analysis.causes import causes, critical_path
 from pipesched.analysis.communication import ASYNC
+from pipesched.analysis.timeline import slot_costs
 from pipesched.compile import load
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
@@ -47,6 +50,7 @@ def test_what_is_reckoned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["why", str(file)]) == 0
     said = capsys.readouterr().out
     assert "rank 0 idles 3 at t=4, before O1" in said and "rank 0 idles 2 at t=2, before O0" in said
+    assert "critical path, 13 long: 5 operations (5) and their messages and copies (8)" in said
 
 
 def test_costs_that_are_not_given_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +100,21 @@ def test_queues_wait_for_copies() -> None:
         unit = load(Source("random.ps", made.text()), Options({"p": made.ranks, "m": made.microbatches}))
         found = Analysis(unit.schedule, Costs(costs), model=ASYNC)
         assert found.queued == found.makespan
+
+
+def test_the_critical_path_has_no_hole() -> None:
+    """Slots, messages and copies of the chain of causes add up to the makespan, each from the end of the one before."""
+    for seed in range(deep(40)):
+        made, rng = program(seed, offload=0.7), random.Random(seed)
+        unit = load(Source("random.ps", made.text()), Options({"p": made.ranks, "m": made.microbatches}))
+        found = Analysis(unit.schedule, Costs(some_costs(rng, made.stages)))
+        times, cost = found.timeline, slot_costs(found.schedule, found.ticks)
+        why = causes(found.schedule, found.dependencies, times, found.ticks)
+        heads = [i - int(found.schedule.joined[i]) for i in critical_path(times, why)]
+        assert int(times.start[heads[0]]) == 0
+        for before, i in pairwise(heads):
+            assert int(times.end[before]) + int(why.lag[i]) == int(times.start[i])
+        assert sum(int(cost[i] + why.lag[i]) for i in heads) == times.makespan
 
 
 @pytest.mark.parametrize("target", ["torch-csv", "torch-comms", "stream-1"])

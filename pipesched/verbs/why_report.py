@@ -235,7 +235,7 @@ def _path(why: Why, every: bool) -> str:
     made, messages = why.analysis, why.path_messages
     head = f"critical path, {shown(made.makespan)} long: {len(why.path)} operation{'s' * (len(why.path) > 1)}"
     if messages:
-        head += f" ({shown(made.makespan - messages)}) and their messages ({shown(messages)})"
+        head += f" ({shown(made.makespan - messages)}) and their {_transfers(why)} ({shown(messages)})"
     runs = [(rank, list(steps)) for rank, steps in groupby(why.path, key=lambda i: int(made.schedule.rank[i]))]
     written = dict(zip(why.path, _spans(made.schedule, why.path), strict=True))
     rows = []
@@ -284,6 +284,11 @@ def _gaps(why: Why, every: bool) -> Iterator[str]:
     yield "\n".join(lines)
 
 
+def _transfers(why: Why) -> str:
+    """What an idle rank waits for beside computes."""
+    return "messages" if why.analysis.timeline.copies is None else "messages and copies"
+
+
 def gap_text(why: Why, gap: int) -> str:
     """``rank 2 idles 3 at t=11, before B4: waits for B4 of stage 3 on rank 3``."""
     made, gaps = why.analysis, why.gaps
@@ -297,7 +302,7 @@ def gap_text(why: Why, gap: int) -> str:
     words += f": waits for {_called(made.schedule, steps[0])}" if steps else ""
     if len(steps) > 1:
         words += f", the last of {len(steps)} operations since {_called(made.schedule, steps[-1])}"
-    return words + (f"; {shown(message)} of it for messages" if message else "")
+    return words + (f"; {shown(message)} of it for {_transfers(why)}" if message else "")
 
 
 def _no_more(why: Why, rank: int) -> str:
