@@ -50,6 +50,7 @@ _ARGUMENTS = "megatron/training/arguments.py"
 _CONFIG = "megatron/core/transformer/transformer_config.py"
 _PARALLEL = "megatron/core/model_parallel_config.py"
 _SCHEDULES = "megatron/core/pipeline_parallel/schedules.py"
+_OLD_ENDS = "first_pipeline_num_layers", "last_pipeline_num_layers"
 
 
 def is_cli(settings: Settings) -> bool:
@@ -251,28 +252,40 @@ def _layers(case: Case, found: Plan) -> Findings:
         if LAYERS not in settings:
             yield Note("num_layers is not in the file: whether the layers go onto the stages is not judged")
         return
-    ends = [settings(key) for key in (IN_FIRST, IN_LAST) if settings.count(key)]
-    middle, ranks = layers - sum(settings.count(x.key) or 0 for x in ends), p - len(ends)
+    ends = [settings(key) for key in (IN_FIRST, IN_LAST, *_OLD_ENDS) if settings.count(key)]
     more = [settings(key) for key in (EMBEDDING, LOSS) if settings(key).value is True]
-    counted = f"{layers} layers" + (f", {len(more)} for the ends," if more else "")
+    middle, ranks = layers - sum(settings.count(x.key) or 0 for x in ends), p - len(ends)
+    left, between = (f"{middle} of {layers}", " between the ends") if ends else (str(layers), "")
+    counted = ", the embedding and the loss among them," if len(more) == 2 else f", {more[0].key}," if more else ""
+    source = _source(case, _ARGUMENTS if is_cli(settings) and not ends else _split_file(case, ends, more))
     places = (settings(LAYERS), settings(PP), *ends, *more)
-    if ends and (middle < 0 or bool(middle) != bool(ranks)):
-        message = f"{middle} layers are left for {ranks} ranks between the ends"
-        yield wrong(Code.CONFIG_STAGES, message, _source(case, _CONFIG), *places)
+    if middle < 0 or (middle > 0) > (ranks > 0) or (ranks > 0 == middle and case.since("0.16")):
+        message = f"{left} layers are left for {ranks} ranks{between}"
+        yield wrong(Code.CONFIG_STAGES, message, source, *places)
+    elif ends and not ranks and not case.since("0.13"):
+        message = "no rank is between the ends, and the layers are divided by their number"
+        yield wrong(Code.CONFIG_STAGES, message, source, *places)
     elif ranks and middle % ranks:
-        between = " between the ends" if ends else ""
-        message = f"{middle if ends else counted} layers"[: None if ends else len(counted)]
-        message += f" do not go onto {ranks} ranks{between} in equal numbers"
-        yield wrong(Code.CONFIG_STAGES, message, _source(case, _CONFIG if ends else _ARGUMENTS), *places)
-    elif (each := settings.count(PER_CHUNK)) and middle // ranks % each:
+        message = f"{left} layers{counted} do not go onto {ranks} ranks{between} in equal numbers"
+        yield wrong(Code.CONFIG_STAGES, message, source, *places)
+    elif ends and (v or 1) > 1 and not case.since("0.11"):
+        message = "an uneven first or last stage and chunks do not go together"
+        yield wrong(Code.CONFIG_COMBINATION, message, source, *ends, settings(PER_CHUNK))
+    elif (each := settings.count(PER_CHUNK)) and ranks and middle // ranks % each:
         message = f"{middle // ranks} layers of a rank are not divided by {each} of a chunk"
         yield wrong(Code.CONFIG_STAGES, message, _source(case, _ARGUMENTS), settings(PER_CHUNK), *places)
     elif v is not None and v > 1 and (bad := [x for x in _by_rank(case, middle, ranks, ends) if x % v]):
         message = f"{bad[0]} layers of a rank are not divided by {v} chunks"
         ways = [settings(key) for key in (CHUNKS, VPP) if settings(key).value is not None]
-        yield wrong(Code.CONFIG_STAGES, message, _source(case, _CONFIG), *ways, *places)
+        source = _source(case, _split_file(case, ends, more))
+        yield wrong(Code.CONFIG_STAGES, message, source, *ways, *places)
     elif v is not None:
-        yield Fact("stages", f"{p * v} on {p} ranks, {v} of each, of {counted}".rstrip(","))
+        yield Fact("stages", f"{p * v} on {p} ranks, {v} of each, of {layers} layers{counted}".rstrip(","))
+
+
+def _split_file(case: Case, ends: list[Setting], more: list[Setting]) -> str:
+    """Where the core divides the layers."""
+    return _CONFIG if (ends or more) and case.since("0.11") else "megatron/core/transformer/transformer_block.py"
 
 
 def _by_rank(case: Case, middle: int, ranks: int, ends: list[Setting]) -> list[int]:
