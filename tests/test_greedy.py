@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 import pipesched
+from pipesched.diagnostics import Code
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from tests.depth import deep
@@ -238,3 +239,20 @@ def test_a_condition_knows_a_file_s_own_held() -> None:
     """Its own meaning wins in a condition too."""
     text = "schedule x(p, m, held = 5)\nstage 0 on rank 0\nrank 0 { greedy { F when held < 9  B } }"
     assert order(text, p=1, m=3) == [["F0.0", "F0.1", "F0.2", "B0.0", "B0.1", "B0.2"]]
+
+
+@pytest.mark.parametrize("head", ["greedi {", "greedy"])
+def test_a_head_that_is_wrong_is_one_finding(head: str) -> None:
+    """The conditions below it are not blamed as well; a second `rank` is read as ever."""
+    brace = "  }\n" if "{" in head else ""
+    text = f"""schedule w(p, m)
+stage s in 0 .. p on rank s
+rank 0 {{
+  {head}
+    B
+    F when held < 2
+{brace}}}
+rank 1 {{ F B when }}
+"""
+    found = pipesched.verify(Source("w.ps", text), p=2, m=2).diagnostics
+    assert [(x.code, x.where and x.where.line) for x in found] == [(Code.SYNTAX, 4), (Code.SYNTAX, 8 + bool(brace))]

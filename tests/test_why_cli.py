@@ -132,3 +132,20 @@ def test_all_of_it_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     _, value = told(arguments[1:], capsys)
     assert "(--all)" not in whole and whole.count(" idles ") == len(value["gaps"])
     assert sum(line.startswith("rank ") and " idles " not in line for line in whole.splitlines()) == 32
+
+
+def test_what_even_microbatches_would_bring(capsys: pytest.CaptureFixture[str]) -> None:
+    """1F1B by hand, with F of 1 and 3 on both stages, or of 2 each; B is 2 F."""
+    given = ("1f1b", "--p", "2", "--m", "2", "--cost", "F=[[1,3],[1,3]],B=[[2,6],[2,6]]")
+    value = told([*given], capsys)[1]
+    assert value["makespan"] == 19 and value["instead"] == {"even_microbatches": 18}
+    assert main(["why", *given]) == 0
+    assert "if every microbatch took the mean the makespan would be 18 (-1)" in capsys.readouterr().out
+
+
+def test_ranks_without_a_stage_are_in_the_head(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As the verdict says it: none of the figures knows them."""
+    file = tmp_path / "x.ps"
+    file.write_text("schedule x(p, m)\nstage s in 0 .. 2 on rank s\nrank r { repeat m { F } repeat m { B } }\n")
+    assert main(["why", str(file), "--p", "3", "--m", "4"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "no stage is on rank 2; p is 3"

@@ -80,7 +80,9 @@ class Pending:
             self.twice = True
             every[entry] = mine[entry] = every[entry] + 1
         else:
-            every[entry] = mine[entry] = 1
+            every[entry] = 1
+            if mine is not every:
+                mine[entry] = 1
 
     def take(self, chunk: int, microbatch: int) -> None:
         """A W runs, whether its I is pending or not."""
@@ -90,6 +92,17 @@ class Pending:
         elif count:
             del every[entry]
             mine.pop(entry, None)
+
+    def drained(self, chunk: int | None) -> list[tuple[int, int]]:
+        """All W that are missing run."""
+        mine, every = self.of[chunk], self.every
+        found = [entry for entry, count in mine.items() for _ in range(count)]
+        for queue in self.of.values() if mine is every else ():
+            queue.clear()
+        for entry in mine:
+            del every[entry]
+        mine.clear()
+        return found
 
     def oldest(self, chunk: int | None) -> tuple[int, int] | None:
         """Chunk and microbatch of the I that has waited longest."""
@@ -267,8 +280,12 @@ class Emitter:
         return turn.key + mirrored(turn.next, turn.slices) if turn.next < turn.end else None
 
     def _drain(self, site: int, chunk: int | None = None) -> None:
-        while self._oldest(site, chunk):
-            pass
+        turns = self.turns[Result.WEIGHTS]
+        if chunk is not None and chunk not in turns:
+            raise self._no_chunk("W", chunk)
+        keys = [turns[of].key + microbatch for of, microbatch in self.pending.drained(chunk)]
+        self.sites += [site] * len(keys)
+        self.keys += keys
 
     def _oldest(self, site: int, chunk: int | None) -> bool:
         """Runs the oldest pending W of a chunk, or of all; whether there is one."""

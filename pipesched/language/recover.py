@@ -128,7 +128,7 @@ class Walk:
         self.blamed = sorted(problem.offset for problem in known)
         self.problems: list[Problem] = []
         self.stack = table.start
-        self.begun = 0  # where the statement begins that is being read
+        self.begun = self.item = 0  # where the statement begins that is being read, and the item that it is in
         self.carried_on = -1  # the last token that had no place: within its line, it begins nothing
         self.astray = False  # whether statements outside every rank have been reported
         self.forgiven: set[int] = set()  # in and after blocks without a head: what the head would have explained
@@ -140,6 +140,7 @@ class Walk:
                 if begins(self.tokens, at, self.source) and at != self.carried_on:
                     self.begun = self.tokens[at].start
                     self.astray &= self.tokens[at].text not in ITEMS
+                    self.item = self.begun if self.tokens[at].text in ITEMS else self.item
                 at += 1
             else:
                 self._mistake(at)
@@ -180,12 +181,14 @@ class Walk:
         outside = token.text in STATEMENTS and "claim" in taken and alone
         if token.supplied or at in self.forgiven or (outside and self.astray) or self._is_blamed(token.start):
             return
+        if token.text == "when" and self._is_blamed(token.start, self.item):  # of a `greedy` that was not read as such
+            return
         self.astray |= outside
         insort(self.blamed, self.begun)
         self.problems.append(Problem(self.begun, unexpected(self.tokens, at, taken, self.source)))
 
-    def _is_blamed(self, here: int) -> bool:
-        first = bisect_left(self.blamed, self.begun)
+    def _is_blamed(self, here: int, since: int | None = None) -> bool:
+        first = bisect_left(self.blamed, self.begun if since is None else since)
         return first < len(self.blamed) and self.blamed[first] <= here
 
     # Going on

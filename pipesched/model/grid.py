@@ -86,6 +86,12 @@ class Grid:
         stages = len(self.whole)
         return reduced(np.broadcast_to(self.whole.sum(axis=0), self.whole.shape), self.scale * stages)
 
+    def over_microbatches(self) -> Grid:
+        """Each microbatch has the mean of all microbatches, stage by stage."""
+        microbatches = self.whole.shape[1]
+        sums = self.whole.sum(axis=1, keepdims=True)
+        return reduced(np.broadcast_to(sums, self.whole.shape), self.scale * microbatches)
+
     @property
     def column(self) -> tuple[Fraction, ...]:
         """What the first microbatch has, by stage."""

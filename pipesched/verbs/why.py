@@ -50,6 +50,9 @@ def _instead(made: Analysis) -> dict[str, Fraction]:
     given = dict(made.costs.given)
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
+    tries["even_microbatches"] = {
+        key: cost.over_microbatches() if isinstance(cost, Grid) else cost for key, cost in given.items()
+    }
     found = {}
     for name, other in tries.items():
         ticks = Costs(other).ticks(made.schedule.stages, made.schedule.microbatches)

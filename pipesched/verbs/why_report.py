@@ -15,6 +15,7 @@ from pipesched.analysis import causes as attribution
 from pipesched.analysis.causes import PARTS, Causes, Gaps, Split, critical_path
 from pipesched.analysis.idle import bubble, headline, split_length
 from pipesched.analysis.timeline import slot_costs
+from pipesched.diagnostics import Code
 from pipesched.examine import Examination
 from pipesched.model.lists import Sited
 from pipesched.model.numbers import exact, shown
@@ -54,7 +55,7 @@ class Why:
     """All about the idle time of one schedule. growth: None where the file has no m to vary.
 
     instead: the makespan of the same order if messages took no time (`no_latency`), and if every stage took the mean
-    (`even_stages`); each only where that is not so already.
+    (`even_stages`), or every microbatch (`even_microbatches`); each only where that is not so already.
     """
 
     examined: Examination
@@ -153,10 +154,11 @@ def _head(why: Why) -> str:
     """The sizes, and the times with the bubble; of an order that is stuck how far it runs."""
     time, made, fault = why.report.parts.time, why.analysis, why.report.fault
     title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
+    remarks = [x.message for x in why.report.diagnostics if x.code is Code.IDLE_RANK] + [*made.remarks]
     if time is None:
-        return "\n".join([f"{clean(title)}   stops at {split_length(made.makespan, why.work())}", *made.remarks])
+        return "\n".join([f"{clean(title)}   stops at {split_length(made.makespan, why.work())}", *remarks])
     wrong = "" if fault is None else f"; wrong: {fault.code}"
-    return "\n".join([f"{clean(title)}   {headline(time.makespan, time.span, time.work)}{wrong}", *made.remarks])
+    return "\n".join([f"{clean(title)}   {headline(time.makespan, time.span, time.work)}{wrong}", *remarks])
 
 
 def _split(why: Why, every: bool) -> str:
@@ -192,7 +194,11 @@ def _growth(why: Why) -> Iterator[str]:
     )
 
 
-_INSTEAD = {"no_latency": "if messages took no time", "even_stages": "if every stage took the mean"}
+_INSTEAD = {
+    "no_latency": "if messages took no time",
+    "even_stages": "if every stage took the mean",
+    "even_microbatches": "if every microbatch took the mean",
+}
 
 
 def _instead(why: Why) -> Iterator[str]:
