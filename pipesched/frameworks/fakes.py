@@ -73,8 +73,12 @@ class Fake(ModuleType):
         raise Undecided(self.__name__)
 
     __bool__ = __len__ = __iter__ = __int__ = __index__ = __float__ = _undecided
-    __lt__ = __le__ = __gt__ = __ge__ = __instancecheck__ = __contains__ = _undecided
+    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _undecided
     __hash__ = object.__hash__
+
+    def __instancecheck__(self, other: object) -> bool:
+        """Whatever is there is of no class that is not."""
+        return isinstance(other, Fake) and self._undecided()
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, int | float | str) and self._undecided())

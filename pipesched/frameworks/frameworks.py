@@ -110,7 +110,7 @@ _ROWS = (
         "the pipeline code of an installed megatron-core, on tokens",
         "megatron-core",
         "megatron",
-        tried=("0.9.0", "0.10.0", "0.12.1", "0.14.0", "0.16.1"),
+        tried=("0.9.0", "0.10.0", "0.11.0", "0.12.1", "0.13.1", "0.14.0", "0.15.0", "0.16.1"),
         names=("1f1b", "interleaved"),
         options={
             "batch_p2p_comm": "false: messages are posted one by one, not in batches",

@@ -28,7 +28,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from pipesched.frameworks.fakes import Fake, Finder, Undecided, lines
-from pipesched.frameworks.recording import FOLDERS, WANTED, Nonsense, Recorded, Unknown, needed, shown
+from pipesched.frameworks.recording import FOLDERS, WANTED, Nonsense, Recorded, Unknown, needed, shown, version_of
 
 FUNCTIONS = {
     "1f1b": "forward_backward_pipelining_without_interleaving",
@@ -39,6 +39,7 @@ REAL = (
     "enums",
     "utils",
     "model_parallel_config",
+    "process_groups_config",
     "pipeline_parallel.schedules",
     "pipeline_parallel.p2p_communication",
     "pipeline_parallel.utils",
@@ -361,9 +362,19 @@ def load(folder: Path) -> Core:
 
 
 def _release(folder: Path) -> str:
-    about: dict[str, object] = {}
-    exec((folder / "package_info.py").read_text(encoding="utf-8"), about)
-    return str(about["__version__"])
+    """Its number, as it is written down: the file asks git for more."""
+    try:
+        tree = ast.parse((folder / "package_info.py").read_text(encoding="utf-8"))
+    except OSError:
+        return version_of("megatron-core")
+    said = {
+        name.id: str(x.value.value)
+        for x in tree.body
+        if isinstance(x, ast.Assign) and isinstance(x.value, ast.Constant)
+        for name in x.targets
+        if isinstance(name, ast.Name)
+    }
+    return ".".join(said.get(name, "0") for name in ("MAJOR", "MINOR", "PATCH")) + said.get("PRE_RELEASE", "")
 
 
 def _gives_pairs(schedules: ModuleType) -> bool:
@@ -394,7 +405,7 @@ def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str
     config = Configuration(**given)
     config.hidden_size = 1
     config.finalize_model_grads_func = rank.finalize
-    kind = getattr(core.schedules.ModelType, "encoder_or_decoder", None)
+    kind = getattr(getattr(core.schedules, "ModelType", None), "encoder_or_decoder", None)
     models = [Module(chunk, config, kind) for chunk in range(chunks)]
     function = getattr(core.schedules, FUNCTIONS[name])
     kept = core.schedules.forward_step, core.schedules.backward_step
