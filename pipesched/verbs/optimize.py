@@ -202,7 +202,10 @@ def _proof(request: Request, instance: Instance, state: State) -> Made:
     """That nothing is below the lower bound, in steps that the checker follows."""
     asked = state.refuted.ranks if state.refuted is not None else None
     below = state.problem.time(state.lower - 1)
-    return certified(instance, below, asked[0] if asked else None, request.name, request.limits.proof)
+    try:
+        return certified(instance, below, asked[0] if asked else None, request.name, request.limits.proof)
+    except (KeyboardInterrupt, MemoryError) as error:
+        return Made({}, None, f"no proof: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'out of memory'}")
 
 
 def _judged(

@@ -90,7 +90,7 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
     steps = STEPS if asked else FEW_STEPS
     try:
         found, refuted = (_said(instance, at, MOST if asked else FEW, steps) for at in (value, below))
-    except (TooManyError, UnknownError):
+    except (TooManyError, UnknownError, KeyboardInterrupt, MemoryError):
         return f"Z3 does not know within {steps:,} steps and {MOST:,} clauses" if asked else ""
     if not found or refuted:
         raise RuntimeError(f"Z3 does not agree that {value} can be reached and {below} cannot")
