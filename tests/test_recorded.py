@@ -286,6 +286,9 @@ def broken(folder: Path, what: str) -> None:
             file.write_bytes(pickle.dumps({**value, "more": Bomb()}))
         case "no names":
             file.write_bytes(pickle.dumps({**value, "entries": [{"state": "started"}]}, protocol=2))
+        case "no number":
+            value["entries"][2]["record_id"] = float("inf")
+            file.write_bytes(pickle.dumps(value, protocol=2))
         case "a list":
             file.write_bytes(pickle.dumps([1, 2], protocol=2))
         case "overwritten":
@@ -317,6 +320,7 @@ BROKEN = [
     ("cut JSON", "PS891", 1, "nccl_trace_rank_1 is cut off or damaged"),
     ("code", "PS891", 1, "is a pickle that would run "),
     ("no names", "PS891", 1, "nccl_trace_rank_1 is no dump"),
+    ("no number", "PS891", 1, "nccl_trace_rank_1 is no dump"),
     ("a list", "PS891", 1, "nccl_trace_rank_1 is no dump"),
     ("overwritten", "PS891", 1, "the dump of rank 1 begins with entry 3"),
     ("no rank", "PS891", 1, "trace does not end in a rank"),

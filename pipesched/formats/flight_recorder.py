@@ -198,13 +198,15 @@ def _messages(
     }
     size = {text: tables.sizes.setdefault(said, len(tables.sizes)) for text, (said, _) in sizes.items()}
     integers = np.array([sizes[text][1] for text in texts]) & (send >= 0) & (not shapes)
-    batch = group * np.int64(2**40) + np.array(numbers)
+    batch = group * np.int64(2**40) + np.array(numbers, dtype=np.int64)
     ended = np.flatnonzero(send == _BATCH[0])
     ended = ended[np.argsort(batch[ended], kind="stable")]
     if len(ended):
         at = ended[np.minimum(np.searchsorted(batch[ended], batch), len(ended) - 1)]
         state = np.where(batch[at] == batch, np.maximum(state, state[at]), state)
-    columns = np.stack([group, send, peer, np.array([size[text] for text in texts]), state, np.array(records)])
+    columns = np.stack(
+        [group, send, peer, np.array([size[text] for text in texts]), state, np.array(records, dtype=np.int64)]
+    )
     return _Dump(columns[:, (send >= 0) & ~integers], int(records[0]), int(integers.sum()))
 
 
