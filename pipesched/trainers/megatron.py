@@ -177,17 +177,18 @@ def _batch(case: Case, found: Plan) -> Findings:
     settings, world, p = case.settings, case.processes, found.ranks
     tensor, context = settings.count(TP), settings.count(CP)
     each = p * tensor * context if p and tensor and context else None
-    if world and each and world % each:
-        message = f"{world} processes are not divided by {each} = {p} x {tensor} x {context} of a replica"
-        places = [settings(key) for key in (PP, TP, CP) if key in settings]
-        yield wrong(Code.CONFIG_BATCH, message, _source(case, _ARGUMENTS), *places)
-        return
     if STEPS in settings and GLOBAL in settings:
         message = "the batch is given twice: by steps, and as one number"
         help = "leave out --global-batch-size"
         yield wrong(
             Code.CONFIG_COMBINATION, message, _source(case, _ARGUMENTS), settings(STEPS), settings(GLOBAL), help=help
         )
+    if world and each and world % each:
+        message = f"{world} processes are not divided by {each} = {p} x {tensor} x {context} of a replica"
+        places = [settings(key) for key in (PP, TP, CP) if key in settings]
+        yield wrong(Code.CONFIG_BATCH, message, _source(case, _ARGUMENTS), *places)
+        return
+    if STEPS in settings and GLOBAL in settings:
         return
     batch, size = settings.count(GLOBAL), settings.count(MICRO)
     if batch is None or size is None:
