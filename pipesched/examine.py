@@ -216,7 +216,8 @@ class Examination:
             return Permuted(names, "costs of a microbatch depend on entries of others")
         sizes = made.memory.sizes
         wide = np.broadcast_to(sizes.whole, (schedule.stages, schedule.microbatches))
-        from pipesched.analysis.permutations import worst_makespan, worst_peaks
+        from pipesched.analysis.permutations import worst_makespan
+        from pipesched.analysis.permuted_peaks import worst_peaks
 
         longest = worst_makespan(schedule, made.dependencies, made.timeline, made.ticks)
         fullest = worst_peaks(schedule, *of_size_1(schedule, made.release), wide)
