@@ -90,11 +90,12 @@ _ROWS = (
     ),
     Framework(
         "deepspeed",
-        "what a PipeSchedule of DeepSpeed has every stage run, and which buffers it takes",
+        "a PipeSchedule of DeepSpeed, and its buffers",
         "deepspeed",
         "deepspeed",
         ("0.9", "0.12", "0.14", "0.16", "0.18", "0.19"),
         ("TrainSchedule", "InferenceSchedule", "DualPipeVSchedule", "module:Class", "path/to/file.py:Class"),
+        {"forward_only": "true: evaluation (DualPipeVSchedule)"},
         open=True,
     ),
     Framework(
