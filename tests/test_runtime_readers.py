@@ -113,6 +113,29 @@ def test_gradients_and_live_activations(
         assert float((torch.stack(grads).sum(0) - wanted).abs().max()) <= 1e-12 * float(wanted.abs().max())
 
 
+@pytest.mark.parametrize("back", BACK)
+@pytest.mark.parametrize("name", ["unet", "looped", "translator"])
+@pytest.mark.parametrize("before", ["R", "O L"])
+def test_forwards_run_again_and_activations_away(ranks: Ranks, name: str, back: str, before: str) -> None:
+    """What a stage reads of several is there again for its R, and after its O and L; gradients are right, and what is
+    run again holds nothing until then.
+    """
+    text = text_of(name, back)
+    for letter in ("B", "I"):
+        for chunk in ("0", "1"):
+            words = " ".join(f"{x}[{chunk}]" for x in before.split())
+            text = text.replace(f"{{ {letter}[{chunk}]", f"{{ {words} {letter}[{chunk}]")
+    schedule = load(Source(f"{name}.ps", text), Options({"p": 2})).schedule
+    assert {x.op.name for x in schedule.order(0)} >= set(before.split())
+    found = ranks.run(2, skips.step, published(lower(schedule)), reads_of(name, 2), (), False, True)
+    predicted = memory(schedule, AT_W)
+    for rank, result in enumerate(found):
+        assert result["error"] <= 1e-12 and result["loss"] <= 1e-12 and result["outputs"] <= 1e-12, (rank, result)
+        low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
+        assert before != "R" or result["counts"] == [int(predicted.kept[i]) for i in range(low, high)], rank
+        assert result["left"] == result["handed"] == 0, rank
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_tags(name: str) -> None:
     """Both ends of a message give it one name, and no two tensors have one tag."""
