@@ -27,7 +27,9 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.inputs import built_in, read
 from pipesched.language import writer
 from pipesched.language.parser import OPS_A_WORD
+from pipesched.model.columns import among
 from pipesched.model.numbers import plain
+from pipesched.model.ops import COPIES
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import FOUND, Verdict, documentation
 from pipesched.optimizer import convert
@@ -108,7 +110,7 @@ def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known
         if name not in seen and time.monotonic() + _READING * problem.operations < until:
             seen.add(name)
             schedule = sized(read(name), sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
-            if schedule is not None:
+            if schedule is not None and not among(schedule.op, COPIES).any():  # what has host memory holds less
                 yield Known.of(name, schedule, target.instance, problem)
 
 
