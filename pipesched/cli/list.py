@@ -31,5 +31,6 @@ def list_schedules(**given: Any) -> int:
             out.line(f"{name:<{width}}  {documentation}".rstrip())
         out.line("")
         for row in rows:
-            out.line(f"{row.name}:NAME  ".ljust(width + 2) + f"{row.title}: {', '.join(row.names)}")
+            out.line(f"{row.name}:NAME  {row.title}")
+            out.line(f"    {', '.join(row.names)}")
     return 0
