@@ -53,7 +53,9 @@ class Clauses:
     def __init__(
         self, facts: Facts, bound: int, *, span: bool, wanted: Container[int] | None = None, most: int = MOST
     ) -> None:
-        """Raises TooManyError: there are more than `most`."""
+        """Raises TooManyError: there are more than `most`, or more operations."""
+        if sum(facts.length.values()) > most:
+            raise TooManyError
         tick = gcd(*facts.work.values(), *(message for _, _, _, message in facts.arcs)) or 1
         arcs = [(before, after, offset, message // tick) for before, after, offset, message in facts.arcs]
         work = {line: x // tick for line, x in facts.work.items()}
