@@ -219,6 +219,98 @@ def test_a_layout_is_unrolled() -> None:
     assert stages_of("(tttttttttt|)*9999L") == "is longer than any model"
 
 
+SHELL = "torchrun pretrain_gpt.py --num-layers 12 --global-batch-size 16 --micro-batch-size 2"
+WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, codes at their lines, what else is said
+    ("strings.sh", "A=' --num-layers 12 \\\n --pipeline-model-parallel-size 5'\npython a.py $A", [("PS877", 1)], ""),
+    ("more.sh", 'A="--num-layers 5"\nA="$A --pipeline-model-parallel-size 5"\npython a.py $A', [], "5 on 5 ranks"),
+    ("said.sh", f"echo 'use --pipeline-model-parallel-size 5'; {SHELL}", [], "no pipeline"),
+    (
+        "two.sh",
+        f"{SHELL} --pipeline-model-parallel-size 5 && {SHELL} --pipeline-model-parallel-size 1",
+        [],
+        "--pipeline-model-parallel-size is given otherwise by another command: what depends on it is not judged",
+    ),
+    (
+        "array.sh",
+        f"A=(\n --pipeline-model-parallel-size 5 # of 12\n)\n{SHELL} ${{A[@]}} --pipeline-model-parallel-size 4",
+        [],
+        "4 on 4 ranks",
+    ),
+    ("branch.sh", f"P=4\nif $X; then\n P=5\nfi\n{SHELL} --pipeline-model-parallel-size $P", [], "in several ways"),
+    (
+        "space.sh",
+        f"{SHELL} \\ # all\n  --pipeline-model-parallel-size 4",
+        [("PS870", 1)],
+        "end the line with the backslash",
+    ),
+    ("comment.sh", f"{SHELL} \\\n  # ranks\n  --pipeline-model-parallel-size 4", [("PS870", 1)], "without a comment"),
+    (
+        "blank.sh",
+        f"{SHELL} \\\n\n  --pipeline-model-parallel-size 4",
+        [("PS870", 1)],
+        "end the line with the backslash",
+    ),
+    ("no_file.sh", "train --job.config_file=no.toml --parallelism.pipeline_parallel_degree=2", [], "no file no.toml"),
+    (
+        "ranks.sh",
+        f"{SHELL} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3"
+        " --no-overlap-p2p-communication",
+        [("PS879", 1)],
+        "help: leave out --no-overlap-p2p-communication",
+    ),
+    (
+        "flag.sh",
+        "train --config x --parallelism.pipeline_parallel_degree=2 --training.no-disable-cuda-graphs",
+        [("PS879", 1)],
+        "disable_cuda_graphs is false",
+    ),
+    ("list.toml", "[[parallelism]]\npipeline_parallel_degree = 2\n[training]\nsteps = 1", [("PS874", 1)], ""),
+    ("text.json", '{"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4, "pipeline": "no"}', [("PS874", 1)], ""),
+    ("null.json", '{"train_batch_size": null, "train_micro_batch_size_per_gpu": 4}', [], "1 of 4 samples"),
+    (
+        "twice.json",
+        '{"train_batch_size": 4, "zero_optimization": {}, "zero_optimization": {}}',
+        [("PS872", 1)],
+        "zero_optimization is given a second time",
+    ),
+    ("merged.yaml", "a: &a {pp_size: 1}\ndistributed:\n  pp_size: 2\n  <<: *a", [("PS881", 3)], "pp_size is 2"),
+    (
+        "merges.yaml",
+        "a: &a {pp_size: 2}\nb: &b {pp_size: 1, pipeline: {pp_schedule: x}}\ndistributed: {<<: [*a, *b], pipeline: {}}",
+        [("PS876", 1)],
+        "pp_size is 2",
+    ),
+    (
+        "quoted.yaml",
+        "ARGS:\n  --num-layers: 12\n  --pipeline-model-parallel-size: '4'\n",
+        [],
+        "4 on 4 ranks",
+    ),
+    (
+        "towers.yaml",
+        "model: {num_layers: 12, pipeline_model_parallel_size: 4}\nvision: {num_layers: 5}",
+        [],
+        "of 12 layers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "said", "more"), WRITTEN, ids=[row[0] for row in WRITTEN])
+def test_a_text_is_read_as_its_trainer_reads_it(
+    name: str, text: str, said: list[tuple[str, int]], more: str, tmp_path: Path
+) -> None:
+    """Scripts with several commands, branches, options in texts and broken lines; sections that are values, `null`,
+    merged mappings, names that several sections have.
+    """
+    if name.endswith("yaml"):
+        pytest.importorskip("yaml")
+    file = tmp_path / name
+    file.write_text(text, "utf-8")
+    made = pipesched.check_config(file)
+    assert [(str(x.code), x.where.line if x.where else 0) for x in made.diagnostics] == said, str(made)
+    assert more in str(made)
+
+
 def test_the_tables_are_whole() -> None:
     """Releases that a key names are known, in order; a default is what the key takes; no name is two rows'."""
     for row in TRAINERS:

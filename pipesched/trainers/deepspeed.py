@@ -73,10 +73,10 @@ def neox_canonical(key: str) -> str:
 
 
 def part(settings: Settings) -> Settings:
-    """A list is what autotuning tries, so its value is open."""
-    given = {
-        x.key: replace(x, value=Unset("a list for autotuning")) if isinstance(x.value, list) else x for x in settings
-    }
+    """A list is what autotuning tries, so its value is open; a batch that is null is not given."""
+    lists = {x.key: replace(x, value=Unset("a list for autotuning")) for x in settings if isinstance(x.value, list)}
+    absent = {key for key in (_BATCH, _MICRO, _STEPS) if settings(key).value is None}
+    given = {x.key: lists.get(x.key, x) for x in settings if x.key not in absent}
     return replace(settings, given=given)
 
 
@@ -185,4 +185,5 @@ def _batch(case: Case, found: Plan) -> Findings:
         )
         yield Fact("microbatches", f"{found.microbatches} of {samples(found.microbatch_size)}: {said}")
         if p and found.microbatches < p:
-            yield Note(f"{found.microbatches} microbatches for {p} ranks: some ranks always wait")
+            count = f"{found.microbatches} microbatch{'es' * (found.microbatches > 1)}"
+            yield Note(f"{count} for {p} ranks: some ranks always wait")

@@ -87,7 +87,14 @@ def judge(
         key = keys.get(setting.key)
         if key is None:
             near = nearest(setting.key, own, _NEAR)
-            if near or setting.key.rpartition(".")[0] in closed:
+            if (
+                isinstance(setting.value, str | int | float | list)
+                and not isinstance(setting.value, bool)
+                and any(name.startswith(f"{setting.key}.") for name in own)
+            ):
+                message = f"{setting.written} is {short(setting.value)}, not a section of settings"
+                yield wrong(Code.CONFIG_VALUE, message, source, setting)
+            elif near or setting.key.rpartition(".")[0] in closed:
                 yield _unknown(case, setting, near or _same_name(setting, own), source, refuses)
             else:
                 aside += 1

@@ -11,6 +11,7 @@ processes; of NCCL itself nothing was measured. Source: Megatron-core 0.9.0 to 0
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from pipesched.diagnostics import Code
@@ -50,6 +51,7 @@ _ARGUMENTS = "megatron/training/arguments.py"
 _CONFIG = "megatron/core/transformer/transformer_config.py"
 _PARALLEL = "megatron/core/model_parallel_config.py"
 _SCHEDULES = "megatron/core/pipeline_parallel/schedules.py"
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
 _OLD_ENDS = "first_pipeline_num_layers", "last_pipeline_num_layers"
 
 
@@ -335,7 +337,8 @@ def _messages(case: Case, found: Plan, *, cli: bool) -> Findings:
         yield wrong(Code.CONFIG_COMBINATION, message, _source(case, _PARALLEL), settings(FLUSH), *given)
     elif p == 2 and v > 1 and not overlap and cli:
         message = "2 ranks with chunks need overlapping messages: in a batch both go between the same two ranks"
-        yield wrong(Code.CONFIG_COMBINATION, message, _source(case, _ARGUMENTS), settings(PP), *given)
+        help = "leave out --no-overlap-p2p-communication"
+        yield wrong(Code.CONFIG_COMBINATION, message, _source(case, _ARGUMENTS), settings(PP), *given, help=help)
     elif p == 2 and v > 1 and batched and (m is None or m > p):
         message = "2 ranks with chunks post messages in batches: a gradient is taken for an activation, silently"
         source = "Megatron-LM#1450 (PRs #1485, #5271), p2p_communication.py; confirmed on two processes"
@@ -359,10 +362,18 @@ def _messages(case: Case, found: Plan, *, cli: bool) -> Findings:
 
 
 def part(settings: Settings) -> Settings:
-    """Options of the launcher as such; of several sections that set a pipeline, the first."""
+    """Options of the launcher as such, a number of a YAML also where it is quoted; of several sections that set a
+    pipeline, the first, whose settings count where others have the same names.
+    """
     if is_cli(settings):
         spellings = {name: f"--{name.replace('_', '-')}" for name in CLI}
         spellings |= {name: f"--{option}" for option, name in OPTIONS.items()}
-        return replace(settings, kind="cli", spellings=spellings)
+        given = {
+            x.key: replace(x, value=int(x.value)) if isinstance(x.value, str) and _NUMBER.fullmatch(x.value) else x
+            for x in settings
+        }
+        return replace(settings, kind="cli", given=given, spellings=spellings)
     homes = list(dict.fromkeys(x.key.rpartition(".")[0] for x in settings if canonical(x.key) == PP))
-    return replace(settings, given={x.key: x for x in settings if x.key.rpartition(".")[0] not in homes[1:]})
+    kept = [x for x in settings if x.key.rpartition(".")[0] not in homes[1:]]
+    kept.sort(key=lambda x: x.key.rpartition(".")[0] in homes)  # the last of a name counts
+    return replace(settings, given={x.key: x for x in kept})

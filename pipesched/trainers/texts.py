@@ -39,6 +39,8 @@ _WORD = re.compile(
 )
 _OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(?:=(.*))?", re.S)
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+_OPTIONS = re.compile(r"""[A-Za-z_]\w*\+?=["'](?=(?:\s|\\\r?\n)*(?:--[A-Za-z]|\$))""")
+_BRANCH = {"if": "fi", "case": "esac", "for": "done", "while": "done"}
 _DOTTED = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.S)
 _CHOSEN = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z][\w.-]*)")
 _USED = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$(\w+)|\$\(.*\)", re.S)
@@ -164,7 +166,7 @@ def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
             path[-1] = last[0][1:-1]
             key, span = ".".join(path), source.span(*last.span())
             if key in places and _MULTIPLE not in path:
-                repeated.append(Setting(key, None, span, key))
+                repeated.append(Setting(key, Unset("given a second time"), span, key))
             places.setdefault(key, span)
         elif sign in "{[":
             path.append("" if sign == "{" else _MULTIPLE)
@@ -191,7 +193,7 @@ def _yaml(source: Source) -> Made:
     values: dict[str, object] = {}
     places: dict[str, Span] = {}
     repeated: list[Setting] = []
-    for path, key, value in _leaves(yaml, loader, node, "", frozenset()):
+    for path, key, value in _leaves(yaml, loader, node, "", frozenset(), set()):
         span = source.span(key.start_mark.index, max(key.end_mark.index, key.start_mark.index + 1))
         if path in values and path in places:
             repeated.append(Setting(path, values[path], places[path], path))
@@ -201,21 +203,34 @@ def _yaml(source: Source) -> Made:
     return values, places, repeated
 
 
-def _leaves(yaml: Any, loader: Any, node: Any, path: str, inside: frozenset[int]) -> Iterator[tuple[str, Any, Any]]:
-    """Path, key and value of every leaf; a mapping that holds itself is left where it begins again."""
-    if id(node) in inside:
+def _leaves(
+    yaml: Any, loader: Any, node: Any, path: str, inside: frozenset[int], taken: set[object]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Path, key and value of every leaf; a mapping that holds itself is left where it begins again.
+
+    taken: keys of the mappings into which this one is merged, and mappings that are merged already. A key of a mapping
+    is before those that are merged into it, and of these the first that has it counts.
+    """
+    if id(node) in inside or id(node) in taken:
         return
+    before = frozenset(taken)
+    merged: list[Any] = []
     for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
+        if not isinstance(key, yaml.ScalarNode) or key.value in before:
             continue
-        if key.tag.endswith(":merge") and isinstance(value, yaml.MappingNode):
-            yield from _leaves(yaml, loader, value, path, inside | {id(node)})
+        if key.tag.endswith(":merge"):
+            merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
             continue
+        taken.add(key.value)
         own = f"{path}.{key.value}" if path else key.value
         if isinstance(value, yaml.MappingNode) and value.value:
-            yield from _leaves(yaml, loader, value, own, inside | {id(node)})
+            yield from _leaves(yaml, loader, value, own, inside | {id(node)}, set())
         else:
             yield own, key, value
+    for other in merged:
+        if isinstance(other, yaml.MappingNode):
+            yield from _leaves(yaml, loader, other, path, inside | {id(node)}, taken)
+            taken.add(id(other))
 
 
 def _scalar(yaml: Any, loader: Any, node: Any) -> object:
@@ -235,31 +250,71 @@ def _shallow(yaml: Any, node: Any) -> bool:
 
 
 def _shell(source: Source) -> Made:
-    words = [(found["word"], found.start()) for found in _WORD.finditer(source.text) if found["word"] is not None]
+    words = list(_words(source, source.text))
     variables: dict[str, object] = {}
     values: dict[str, object] = {}
     places: dict[str, Span] = {}
     repeated: list[Setting] = []
+    given_by: dict[str, int] = {}
+    branches = 0
 
-    def put(key: str, value: object, start: int, width: int) -> None:
-        if key in values:
+    def put(key: str, value: object, start: int, width: int, command: int) -> None:
+        if key in values and 0 < given_by[key] != command > 0:
+            value = value if value == values[key] else Unset("given otherwise by another command")
+        elif key in values:
             repeated.append(Setting(key, values[key], places[key], key))
-        values[key], places[key] = value, source.span(start, start + width)
+        values[key], places[key], given_by[key] = value, source.span(start, start + width), command
 
-    for number, (word, start) in enumerate(words):
+    for number, (word, start, command) in enumerate(words):
+        branches += (word in _BRANCH) - (word in _BRANCH.values() and branches > 0)
         if option := _OPTION.fullmatch(word):
             key, text = option[1], option[2]
             following = words[number + 1][0] if number + 1 < len(words) else "--"
             if text is None and not _begins_another(following):
                 text = following
-            put(key, True if text is None else _word(text, variables), start, len(key))
+            put(key, True if text is None else _word(text, variables), start, len(key), command)
         elif variable := _VARIABLE.fullmatch(word):
-            variables[variable[1]] = _word(variable[2], variables)
+            name, value = variable[1], _word(variable[2], variables)
+            open = branches > 0 and name in variables and variables[name] != value
+            variables[name] = Unset(f"${name}, which the file sets in several ways") if open else value
         elif dotted := _DOTTED.fullmatch(word):
-            put(dotted[1], _word(dotted[2], variables), start + dotted.start(1), len(dotted[1]))
+            put(dotted[1], _word(dotted[2], variables), start + dotted.start(1), len(dotted[1]), command)
         elif chosen := _CHOSEN.fullmatch(word):
-            put(chosen[1], chosen[2], start, len(word))
+            put(chosen[1], chosen[2], start, len(word), command)
     return values, places, repeated
+
+
+def _words(source: Source, text: str, begin: int = 0, *, quoted: bool = False) -> Iterator[tuple[str, int, int]]:
+    """Words, where each begins, and the number of its command; 0 of a word in brackets or in a text of options.
+
+    Raises:
+        PipeschedError: PS870, options stand behind a backslash that does not continue its line.
+    """
+    command, inside, continues, broken, over = 1, int(quoted), -1, -1, -1
+    for found in _WORD.finditer(text):
+        word, skip, at = found["word"], found["skip"] or "", begin + found.start()
+        if word is None:
+            ends = skip == ";" or (skip[0] != "\\" and "\n" in skip)
+            if skip[0] == "\\":
+                continues = at
+            elif continues >= 0 and not inside and (ends or skip[0] == "#"):
+                continues, broken = -1, continues
+            if ends:
+                broken, over = -1, max(over, broken)
+            inside = max(0, inside + (skip == "(") - (skip == ")"))
+            command += ends and not inside
+            continue
+        if over >= 0 and word.startswith("--"):
+            label = Label(source.span(over, over + 1), "the command ends behind this backslash")
+            message = f"{source.name}: {word.partition('=')[0][:40]} is no option of the command before it"
+            help = "end the line with the backslash, and go on in the next line, without a comment between"
+            raise fail(Code.CONFIG_SYNTAX, message, label, help=help)
+        continues, over, broken = -1, -1, at if re.match(r"\\[ \t]", word) else broken
+        yield word, at, 0 if inside else command
+        command += word in ("&&", "||", "|", "&")
+        if options := _OPTIONS.match(word):
+            inner = _words(source, word[options.end() : -1], at + options.end(), quoted=True)
+            yield from ((one, place, 0) for one, place, _ in inner)
 
 
 def _begins_another(word: str) -> bool:
@@ -277,6 +332,8 @@ def _word(text: str, variables: Mapping[str, object]) -> object:
             value = variables.get(used[1] or used[3] or "")
             if value is None and used[2]:
                 value = _word(used[2], variables)
+            if isinstance(value, Unset) and value.text.endswith("ways"):
+                return value
             if value is None or isinstance(value, Unset) or len(bare) > _LONGEST:
                 return Unset(f"{used[0][:40]}, which the file does not set")
             bare = bare.replace(used[0], _plain(value), 1)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pipesched.diagnostics import Code
 from pipesched.model.torch_versions import DEFAULT, NEWEST, TorchVersion
 from pipesched.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
-from pipesched.trainers.keys import judge
+from pipesched.trainers.keys import FLAG, judge
 from pipesched.trainers.settings import Settings, short
 from pipesched.trainers.torch_names import judge_name, judge_sizes, torch_name
 from pipesched.trainers.torchtitan_keys import (
@@ -61,6 +61,18 @@ def canonical(key: str) -> str:
     """The name of a key as the table has it: on a command line ``--parallelism.pipeline-parallel-degree``."""
     bare = key.removeprefix("--").replace("-", "_")
     return f"--{bare}" if bare in ("module", "config") else bare
+
+
+def part(settings: Settings) -> Settings:
+    """A flag with ``no`` before its name, as a command line takes it, is the flag with the value false."""
+    given = {}
+    for x in settings:
+        section, _, name = canonical(x.key).rpartition(".")
+        flag = f"{section}.{name.removeprefix('no_')}"
+        off = name.startswith("no_") and flag in KEYS and KEYS[flag].kind is FLAG and x.value is True
+        found = replace(x, key=flag, value=False) if off else x
+        given[found.key] = found
+    return replace(settings, given=given)
 
 
 def plan(case: Case) -> Plan:
@@ -172,7 +184,9 @@ def _batch(case: Case, found: Plan) -> Findings:
     default = "" if LOCAL in case.settings else ", its default"
     yield Fact("microbatches", f"{batch // size} of {samples(size)}: local_batch_size is {batch}{default}")
     if found.stages and found.csv is None and batch // size < found.stages:
-        yield Note(f"{batch // size} microbatches for {found.stages} stages: some stages always wait")
+        yield Note(
+            f"{batch // size} microbatch{'es' * (batch > size)} for {found.stages} stages: some stages always wait"
+        )
 
 
 def _stages(case: Case, found: Plan) -> Findings:

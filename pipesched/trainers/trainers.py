@@ -74,6 +74,7 @@ TRAINERS = (
         torchtitan.torch_of,
         torchtitan.plan,
         torchtitan.check,
+        torchtitan.part,
     ),
     Trainer(
         automodel.NAME,

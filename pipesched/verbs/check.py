@@ -183,6 +183,9 @@ def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
     """How many processes there are, where that is from the command line of torchrun."""
     if case.processes is not None and asked.processes is None:
         yield Fact("processes", f"{case.processes}, by nproc_per_node and nnodes")
+    file = case.settings("job.config_file").value
+    if case.settings.kind == "shell" and isinstance(file, str) and _beside(case.settings.source.name, file) is None:
+        yield Note(f"there is no file {file[:100]}: what it sets is not known, its defaults are taken")
 
 
 def _with_file(settings: Settings) -> Settings:
