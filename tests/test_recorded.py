@@ -12,7 +12,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -425,3 +425,52 @@ def test_a_large_run_takes_a_second(tmp_path: Path) -> None:
 if __name__ == "__main__":
     STOPPED.mkdir(parents=True, exist_ok=True)
     dumps(stopped(), STOPPED, as_json=True)
+
+
+def _swapped(folder: Path) -> None:
+    one, other = (folder / f"nccl_trace_rank_{rank}" for rank in (1, 2))
+    mine, theirs = one.read_bytes(), other.read_bytes()
+    one.write_bytes(theirs)
+    other.write_bytes(mine)
+
+
+def _copied(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / f"other_{name}").write_bytes((folder / name).read_bytes())
+
+    return change
+
+
+def _with(before: bytes) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        for file in folder.iterdir():
+            file.write_bytes(before + file.read_bytes())
+
+    return change
+
+
+def _reversed(folder: Path) -> None:
+    for file in folder.iterdir():
+        value = pickle.loads(file.read_bytes())
+        file.write_bytes(pickle.dumps(value | {"entries": value["entries"][::-1]}))
+
+
+@pytest.mark.parametrize(
+    ("write", "change", "said"),
+    [
+        (dumps, _swapped, "PS891 nccl_trace_rank_1 is not of rank 1: it has nccl:recv 2<-1 in process group 1"),
+        (dumps, _reversed, ""),
+        (partial(dumps, as_json=True), _with(b" \n"), ""),
+        (partial(dumps, as_json=True), _with(b"\xef\xbb\xbf"), ""),
+        (orders, _with(b"\xef\xbb\xbf"), ""),
+        (orders, _copied("rank2.txt"), "PS891 rank 2 has several orders, in one file or in several"),
+        (traces, _copied("rank2.json"), "PS891 rank 2 has several traces, in one file or in several"),
+        (traces, lambda folder: (folder / "rank3.json").unlink(), "PS893 no record of rank 3"),
+    ],
+)
+def test_files_that_are_mixed_up(write: Writer, change: Callable[[Path], None], said: str, tmp_path: Path) -> None:
+    """What is only written otherwise is read; files of other ranks, two of one, and an absent last one are named."""
+    write(play(lists("1f1b", p=4, m=6), eager=write is traces), tmp_path)
+    change(tmp_path)
+    report = pipesched.verify("1f1b", p=4, m=6, recorded=tmp_path)
+    assert "; ".join(f"{found.code} {found.message}" for found in report.diagnostics) == said

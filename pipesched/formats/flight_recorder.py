@@ -62,7 +62,7 @@ def dump(name: str, data: bytes) -> Any:
         PipeschedError: PS891, it is cut off, or is no plain data.
     """
     try:
-        if data[:1] == b"{":
+        if data.lstrip()[:1] == b"{":
             return json.loads(data)
         whole = io.BufferedReader(io.BytesIO(data), len(data) + 1)  # can be looked into, so it is not read byte by byte
         return _Plain(whole).load()
@@ -117,7 +117,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
             raise fail(Code.RECORD, f"{name} does not end in a rank", help="name the dumps rank_0, rank_1, …")
         if int(found[1]) in dumps:
             raise fail(Code.RECORD, f"{name} is a second dump of rank {int(found[1])}")
-        dumps[int(found[1])] = _dump(name, dump(name, data), tables, shapes=shapes)
+        dumps[int(found[1])] = _dump(name, dump(name, data), int(found[1]), tables, shapes=shapes)
     used = {int(group) for one in dumps.values() for group in np.unique(one.messages[0])}
     if not used:
         help = "gloo records collectives only: record such a run with `pipesched.runtime`, or run it on NCCL"
@@ -145,8 +145,8 @@ def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
     return called or fitting
 
 
-def _dump(name: str, value: Any, tables: _Tables, *, shapes: bool) -> _Dump:
-    """The messages of a file.
+def _dump(name: str, value: Any, rank: int, tables: _Tables, *, shapes: bool) -> _Dump:
+    """The messages of a file, which this rank of the job wrote.
 
     Raises:
         PipeschedError: PS891.
@@ -154,7 +154,14 @@ def _dump(name: str, value: Any, tables: _Tables, *, shapes: bool) -> _Dump:
     try:
         groups = {str(key): _group(str(key), about) for key, about in value.get("pg_config", {}).items()}
         entries = value["entries"] if groups else value.get("entries", ())
-        return _messages(entries, groups, tables, shapes) if entries else _Dump(np.zeros((6, 0), dtype=np.int64), 0, 0)
+        return (
+            _messages(entries, groups, rank, tables, shapes)
+            if entries
+            else _Dump(np.zeros((6, 0), dtype=np.int64), 0, 0)
+        )
+    except _OtherRank as error:
+        message = f"{name} is not of rank {rank}: it has {error}"
+        raise fail(Code.RECORD, message, help="name each dump by the rank of the job that wrote it") from None
     except (
         LookupError,
         TypeError,
@@ -178,18 +185,30 @@ def _group(key: str, about: Mapping[str, Any]) -> _Group:
 _FIELDS = itemgetter(
     "profiling_name", "process_group", "p2p_seq_id", "state", "record_id", "input_sizes", "input_dtypes"
 )
-_NONE, _BATCH = (-1, -1), (-2, -1)  # what is no message; the end of a batch
+_NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # what is no message; the end of a batch
+
+
+class _OtherRank(Exception):
+    """A message of another rank than that of the file."""
 
 
 def _messages(
-    entries: Sequence[Mapping[str, Any]], groups: Mapping[str, _Group], tables: _Tables, shapes: bool
+    entries: Sequence[Mapping[str, Any]], groups: Mapping[str, _Group], rank: int, tables: _Tables, shapes: bool
 ) -> _Dump:
-    """The columns of a file, value by value; what is not a message is left out."""
+    """The columns of a file, value by value, in the order of the records; what is not a message is left out.
+
+    Raises:
+        _OtherRank: a message is not of this rank.
+    """
+    entries = sorted(entries, key=itemgetter("record_id"))
     names, process_groups, numbers, states, records, lengths, kinds = zip(*map(_FIELDS, entries), strict=True)
     ends = {name: _end(name) for name in set(names)}
-    send, peer = np.array([ends[name] for name in names]).T
+    send, own, peer = np.array([ends[name] for name in names]).T
     of = {name: _number(tables.groups, groups, name) for name in {group[0] for group in process_groups}}
     group = np.array([of[one[0]] for one in process_groups])
+    place = np.array([x.ranks.index(rank) if rank in x.ranks else -1 for x in tables.groups])
+    if len(others := np.flatnonzero((send >= 0) & (own != place[group]))):
+        raise _OtherRank(f"{names[others[0]]} in process group {process_groups[others[0]][0]}")
     stands = {text: i for i, text in enumerate(STATES)}
     state = np.array([stands[text] for text in states])
     texts = list(map(repr, zip(kinds, lengths, strict=True)))
@@ -210,12 +229,12 @@ def _messages(
     return _Dump(columns[:, (send >= 0) & ~integers], int(records[0]), int(integers.sum()))
 
 
-def _end(name: str) -> tuple[int, int]:
-    """Whether it is sent, and the rank at the other end."""
+def _end(name: str) -> tuple[int, int, int]:
+    """Whether it is sent, the rank that posts it, and the rank at the other end."""
     found = _PEERS.fullmatch(name)
     if found is None:
         return _BATCH if name.endswith(":coalesced") else _NONE
-    return (1, int(found[3])) if found[1] else (0, int(found[5]))
+    return (1, int(found[2]), int(found[3])) if found[1] else (0, int(found[4]), int(found[5]))
 
 
 def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -> int:

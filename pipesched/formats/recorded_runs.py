@@ -13,8 +13,8 @@ import gc
 import json
 import os
 import re
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def _files(folder: str) -> dict[str, bytes]:
 def _bytes(path: Path) -> bytes:
     if os.path.getsize(path) > LARGEST:
         raise fail(Code.RECORD, f"{path.name} is larger than {LARGEST // 2**20} MiB, which no record is")
-    return path.read_bytes()
+    return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
 
 
 def _kind(data: bytes) -> str | None:
@@ -96,8 +96,9 @@ def _kind(data: bytes) -> str | None:
 def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
     """The lines of all files; the file of a rank may be missing."""
     texts = [_text(name, data) for name, data in files.items()]
-    said = {int(rank) for rank in re.findall(r"^\s*rank\s+(\d{1,9})\s*:", "\n".join(texts), re.MULTILINE)}
-    absent = sorted(set(range(program.ranks)) - said)
+    said = Counter(int(rank) for rank in re.findall(r"^\s*rank\s+(\d{1,9})\s*:", "\n".join(texts), re.MULTILINE))
+    _require_once([rank for rank, lines in said.items() if lines > 1], "orders")
+    absent = sorted(set(range(program.ranks)) - set(said))
     lines = [*texts, *(f"rank {rank}:" for rank in absent)]
     lines = sorted("\n".join(lines).splitlines(), key=lambda line: int((re.findall(r"\d+", line) or ["0"])[0]))
     try:
@@ -136,18 +137,24 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     """The messages of traces, in the order in which they were over, by rank."""
     found: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
     for name, data in files.items():
+        here: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
         try:
             for event in json.loads(data)["traceEvents"]:
-                _add(found, event)
+                _add(here, event)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             said = f"{type(error).__name__}: {error}"[:80]
             raise fail(Code.RECORD, f"{name} is cut off or no trace: {said}", help="write it anew") from None
+        _require_once([one for one, rows in here.items() if rows and found[one]], "traces")
+        for one, rows in here.items():
+            found[one] += rows
     if not any(found.values()):
         raise fail(Code.NO_RECORD, "the traces have no send and no receive", help="give those of `Recorder.dumps`")
-    _require_ranks(max(found) + 1, program)
+    _require_ranks(max(program.ranks, max(found) + 1), program)
     flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
     rank, op, stage, microbatch = (np.array(column, dtype=np.int32) for column in zip(*flat, strict=True))
     peer, communicator = _addressed(rank, op, stage, microbatch, program)
+    if (peer < 0).any():  # who speaks with a rank without a trace is known of messages of the plan alone
+        _require_ranks(max(found) + 1, program)
     start = np.searchsorted(rank, np.arange(program.ranks + 1)).astype(np.int64)
     return Recorded(
         "pipesched's recorder",
@@ -192,6 +199,12 @@ def _addressed(rank: Any, op: Any, stage: Any, microbatch: Any, program: Program
     at = by[np.minimum(np.searchsorted(planned[by], asked), len(by) - 1)]
     known = planned[at] == asked
     return np.where(known, program.peer[index[at]], -1), np.where(known, program.communicator[index[at]], 0)
+
+
+def _require_once(ranks: Sequence[int], kind: str) -> None:
+    if ranks:
+        message = f"rank {min(ranks)} has several {kind}, in one file or in several"
+        raise fail(Code.RECORD, message, help="give a folder of one run, where a rank has one")
 
 
 def _require_ranks(ranks: int, program: Program) -> None:
