@@ -191,7 +191,7 @@ def _framework(
     from pipesched.frameworks import host
 
     assert isinstance(source, Call)
-    asked = {**parameters, **settings, "most": max_ops}
+    asked = {**parameters, **settings, "max-ops": max_ops}
     answer = host.record(source, asked, path=framework_path, limit=framework_time)
     return answered(source, answer, parameters, max_ops)
 

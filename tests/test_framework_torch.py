@@ -200,3 +200,10 @@ def test_what_it_needs_and_does_not_find_is_named(other_torch: Path) -> None:
     assert str(found.labels[0].span) == "torch/nn.py:1:1" and "pip install torch" in str(found.help)
     (found,) = pipesched.verify("torch:New", p=2, m=3, framework_path="nowhere").diagnostics
     assert found.code is Code.FRAMEWORK
+
+
+@pytest.mark.parametrize("option", ["lowered", "defer_pp_recv"])
+def test_what_is_neither_true_nor_false_is_refused(option: str) -> None:
+    """A word is true to Python; nobody means that by `maybe`."""
+    (only,) = pipesched.verify("torch:Interleaved1F1B", p=2, v=2, m=2, **{option: "maybe"}).diagnostics
+    assert only.code is Code.FRAMEWORK_NAME and f"{option} is true or false, not maybe" in only.message

@@ -66,6 +66,24 @@ def test_a_file_may_be_named_and_a_file_of_that_name_wins(folder: Path) -> None:
     assert pipesched.verify("python:slips:raises").operations == 2
 
 
+def test_the_file_that_is_named_is_the_one_that_runs(folder: Path) -> None:
+    """Not a package of its name beside it, nor a module of the standard library where there is no such file."""
+    (folder / "two.parts").mkdir()
+    (folder / "slips").mkdir()
+    (folder / "slips" / "__init__.py").write_text("def rows(p, m): return ['nonsense']\n")
+    shutil.copy(SLIPS, folder / "two.parts" / "of.it.py")
+    assert pipesched.verify("python:slips.py:rows", p=2, m=2).ok
+    assert pipesched.verify("python:two.parts/of.it.py:rows", p=2, m=2).ok
+    (only,) = pipesched.verify("python:there/queue.py:Queue").diagnostics
+    assert only.code is Code.FRAMEWORK and "there/queue.py" in only.message
+
+
+def test_no_option_has_a_name_of_ours(folder: Path) -> None:
+    """`most` reaches a function, which was how the limit of operations was called between processes."""
+    (folder / "own.py").write_text("def order(p, most): return [' '.join(f'F0.{i} B0.{i}' for i in range(most))]\n")
+    assert pipesched.verify("python:own:order", p=1, most=3).operations == 6
+
+
 def test_every_verb_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     """What takes a schedule takes a call."""
     name, sizes = "python:slips:rows", {"p": 2, "m": 2}
@@ -106,6 +124,7 @@ WRONG = {
     "leaves": (Code.GENERATOR, "SystemExit: 3"),
     "needs": (Code.FRAMEWORK, "No module named 'no_such_package'"),
     "opens_a_socket": (Code.FENCE, "opens a socket"),
+    "interrupts": (Code.GENERATOR, "KeyboardInterrupt"),
     "rows_": (Code.FRAMEWORK_NAME, "slips has no rows_"),
     "steps": (Code.FRAMEWORK_NAME, "takes m, which is not given"),
 }

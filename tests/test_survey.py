@@ -104,3 +104,10 @@ def test_a_framework_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> No
     """PS850 once, not a row for every size."""
     assert main(["survey", "python:no_such_module:order", "--p", "2", "--m", "2"]) == 2
     assert "PS850" in capsys.readouterr().err
+
+
+def test_a_function_that_is_not_there_is_no_size_that_is_left_out(target: str) -> None:
+    """Every configuration says what was refused, and nobody reads that there are no hazards."""
+    made = pipesched.survey(f"{target}x", p=[2], m="p,2p")
+    assert [one.refused is not None for one in made.found] == [True, True] and made.absent == 0
+    assert "nothing was recorded" in str(made) and "no hazards" not in str(made)

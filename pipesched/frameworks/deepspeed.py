@@ -32,12 +32,12 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
     schedule = _schedule()
     kind = _class(schedule, name)
     p, m = needed(options, "p", "m")
-    given = {key: value for key, value in options.items() if key not in ("p", "m", "most")}
+    given = {key: value for key, value in options.items() if key not in ("p", "m", "max-ops")}
     takes = [*inspect.signature(kind.__init__).parameters][4:]
     if strangers := [key for key in given if key not in takes]:
         raise Unknown(f"{kind.__name__} takes no {', '.join(strangers)}", f"it takes {', '.join(['p', 'm', *takes])}")
     made = [kind(micro_batches=m, stages=p, stage_id=rank, **given) for rank in range(p)]
-    rows = [list(_instructions(schedule, one.steps(), options["most"])) for one in made]
+    rows = [list(_instructions(schedule, one.steps(), options["max-ops"])) for one in made]
     return pipe_instructions.recorded(rows, version_of("deepspeed"))
 
 
@@ -79,7 +79,7 @@ def _class(schedule: Any, name: str) -> Any:
     if ":" in name:
         _, kind = found(name)
         if not (inspect.isclass(kind) and issubclass(kind, base)):
-            raise Unknown(f"{name} is no subclass of DeepSpeed's PipeSchedule")
+            raise Unknown(f"{name.rpartition(':')[2]} is no subclass of DeepSpeed's PipeSchedule")
         return kind
     if name not in kinds:
         near = get_close_matches(name, kinds, 1)
@@ -95,7 +95,7 @@ def _instructions(schedule: Any, steps: Any, most: int) -> Iterator[tuple[Any, t
         if not isinstance(given, schedule.PipeInstruction):
             raise Nonsense(f"it yields {type(given).__name__}, which is no PipeInstruction")
         if count > 8 * most:
-            raise Nonsense(f"a stage goes on after {count:,} instructions")
+            raise Nonsense(f"a stage goes on after {count:,} instructions", "--max-ops raises the limit")
         file, line = given.made_at
         if file not in files:
             files[file] = shown(file)

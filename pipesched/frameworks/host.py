@@ -84,7 +84,7 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
         PipeschedError: PS850, PS855.
     """
     row, name = call.framework, call.text.partition(":")[2]
-    strangers = [key for key in options if not row.open and key not in (*row.options, "p", "v", "m", "most")]
+    strangers = [key for key in options if not row.open and key not in (*row.options, "p", "v", "m", "max-ops")]
     if strangers:
         known = "; ".join(f"-D {key}: {said}" for key, said in row.options.items())
         raise fail(Code.FRAMEWORK_NAME, f"{row.name} has no option {', '.join(strangers)}", help=known or None)
@@ -92,8 +92,12 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
     folders, asked["command"] = _site(path)
     if row.name == "python" or ":" in name:
         file, _, function = name.rpartition(":")
-        asked["name"] = f"{Path(file).stem}:{function}" if file.endswith(".py") else name
-        folders = [str(Path(file).parent.absolute() if file.endswith(".py") else Path.cwd()), *folders]
+        named = Path(file).absolute() if file.endswith(".py") else None
+        if named and not named.is_file():
+            here = Label(call.span(0, len(call.text)), "this is executed")
+            raise fail(Code.FRAMEWORK, f"there is no file {file}", here, help="paths begin at the current folder")
+        asked["name"] = f"{named}:{function}" if named else name
+        folders = [str(named.parent if named else Path.cwd()), *folders]
     asked["path"] = folders
     return asked
 
@@ -188,7 +192,7 @@ def _found(call: Call, limit: float, head: dict[str, Any], body: bytes) -> dict[
 
 def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any], printed: tuple[str, ...]) -> Answer:
     row, here = call.framework, Label(call.span(0, len(call.text)), "this is executed")
-    given = {name: x for name, x in options.items() if name not in ("p", "v", "m", "most")}
+    given = {name: x for name, x in options.items() if name not in ("p", "v", "m", "max-ops")}
     settings = [f"{name}={str(x).lower() if isinstance(x, bool) else x}" for name, x in given.items()]
     if "error" in found:
         raise _failure(call, row, found, here, printed)
@@ -218,7 +222,7 @@ def _failure(
             return fail(Code.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where)
         case "nonsense":
             gives = "rows of cells or words, a dict from rank to actions, or actions that are yielded"
-            return fail(Code.NO_ORDER, f"{call.name} gave no order: {said}", *there, notes=printed, help=gives)
+            return fail(Code.NO_ORDER, f"{call.name} gave no order: {said}", *there, notes=printed, help=help or gives)
         case "fence":
             can = "it can read files and write to its temporary folder"
             return fail(Code.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)

@@ -270,7 +270,7 @@ SIZES = ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
 def record(name: str, options: Mapping[str, Any]) -> Recorded:
     """Every rank of a schedule of the installed release."""
     core = installed()
-    given = {key: value for key, value in options.items() if key not in ("p", "v", "m", "most")}
+    given = {key: value for key, value in options.items() if key not in ("p", "v", "m", "max-ops")}
     if name not in FUNCTIONS:
         raise Unknown(f"megatron has no schedule {name}", f"it has {' and '.join(FUNCTIONS)}")
     ranks, microbatches = needed(options, "p", "m")
@@ -278,8 +278,8 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
     if (name == "1f1b") != (chunks == 1):
         said = "1f1b has one stage a rank, interleaved several"
         raise Unknown(f"{said}; v is {chunks}", "give --v 2, or more, to interleaved alone")
-    if 2 * ranks * chunks * microbatches > int(options.get("most", 10**9)):
-        raise Unknown("more operations than the limit", "--max-ops raises it")
+    if 2 * ranks * chunks * microbatches > int(options.get("max-ops", 10**9)):
+        raise Nonsense("more operations than the limit", "--max-ops raises it")
     settings = {key: _setting(core, key, value) for key, value in given.items()}
     rows, places, asked = [], [], set[str]()
     for here in range(ranks):

@@ -16,21 +16,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
 from pipesched.frameworks import pipe_instructions
 from pipesched.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, shown, version_of
 
+_MORE = "--max-ops raises the limit"
 RANK = ("rank", "r", "stage_id", "pp_rank")
 
 
 def record(name: str, options: Mapping[str, Any]) -> Recorded:
     """The order that a function gives."""
-    most = int(options["most"])
-    given = {key: value for key, value in options.items() if key != "most"}
+    most = int(options["max-ops"])
+    given = {key: value for key, value in options.items() if key != "max-ops"}
     module, function = found(name)
+    name = f"{module.__name__}:{name.rpartition(':')[2]}"
     version = getattr(module, "__version__", "") or version_of(name.partition(".")[0].partition(":")[0])
     if not callable(function):
         return _recorded(function, str(version), most)
@@ -52,11 +55,14 @@ def _option(name: str) -> str:
 
 
 def found(name: str) -> tuple[Any, Any]:
-    """The module, and what it has under the name; one of the user's folder wins over one of the standard library."""
+    """The module, and what it has under the name: of that very file, or where one of the user's folder wins."""
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():
         raise Unknown(f"python:{name} names no function", "write python:module:function")
-    spec = None if "." in path else PathFinder.find_spec(path, FOLDERS)
+    if path.endswith(".py"):
+        path, spec = Path(path).stem, spec_from_file_location(Path(path).stem, path)
+    else:
+        spec = None if "." in path else PathFinder.find_spec(path, FOLDERS)
     if spec is None or spec.loader is None:
         module = import_module(path)
     else:
@@ -106,7 +112,7 @@ def _recorded(order: Any, version: str, most: int) -> Recorded:
             places.append([place for _, place in cells])
             most -= len(cells)
         if len(rows) > most:
-            raise Nonsense("it gave more than can be checked")
+            raise Nonsense("it gave more than can be checked", _MORE)
     if not rows:
         raise Nonsense("it gave no rows")
     if any(pipe_instructions.known(cell) for row in rows[:1] if type(row) is list for cell, _ in row):
@@ -124,7 +130,7 @@ def _cells(row: Any, rank: int, most: int) -> Iterator[tuple[Any, Any]]:
     for count, step in enumerate(row):
         place = None if frame is None or file is None else (file, frame.f_lineno)
         if count > most:
-            raise Nonsense(f"row {rank} goes on after {most:,} actions")
+            raise Nonsense(f"row {rank} goes on after {most:,} actions", _MORE)
         for cell in step if type(step) in (list, tuple) else [step]:
             yield cell, place
 

@@ -50,8 +50,9 @@ class Recorded:
     version: of the framework; empty where it has none. notes: what was assumed.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the sizes p, v and
-    m that were given, those of ``-D``, and `most`, the most operations. It raises `Unknown` for a name, a size or an
-    option that it does not have, `Nonsense` for what is no order, and lets every error of the framework pass.
+    m that were given, those of ``-D``, and `max-ops`, the most operations: no name that ``-D`` takes. It raises
+    `Unknown` for a name, a size or an option that it does not have, `Nonsense` for what is no order, and lets every
+    error of the framework pass.
     """
 
     rows: list[Any]
@@ -70,7 +71,11 @@ class Unknown(Exception):
 
 
 class Nonsense(Exception):
-    """What a generator gave is no order."""
+    """What a generator gave is no order; help: what to do, where that is not to give one."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.help = help
 
 
 class Refused(PermissionError):
@@ -223,7 +228,7 @@ def _answer(request: dict[str, Any], folder: str, refused: list[dict[str, Any]])
             WANTED["places"] = False
             return {"answers": [{**_one(recorder, *asked), "places": None} for asked in request["grid"]]}
         return _one(recorder, request["name"], request["options"])
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return _failed(error)
 
 
@@ -232,7 +237,7 @@ def _one(recorder: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
     try:
         found = asdict(recorder.record(name, options))
         json.dumps(found)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return _failed(error)
     return found
 

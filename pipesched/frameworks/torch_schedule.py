@@ -32,13 +32,19 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
     p, m = needed(options, "p", "m")
     single = issubclass(kind, schedules.PipelineScheduleSingle)
     v = int(options.get("v", 1 if single else 2))
-    takes = [key for key in inspect.signature(kind.__init__).parameters if key not in _GIVEN and "_spec" not in key]
-    own = {key: x for key, x in options.items() if key not in ("p", "m", "v", "most", "lowered")}
+    given = inspect.signature(kind.__init__).parameters
+    takes = {key: x.default for key, x in given.items() if key not in _GIVEN and "_spec" not in key}
+    own = {key: x for key, x in options.items() if key not in ("p", "m", "v", "max-ops", "lowered")}
     if strangers := [key for key in own if key not in takes]:
         message = f"{kind.__name__} of torch {torch.__version__} has no option {', '.join(strangers)}"
         raise Unknown(message, f"it has {', '.join(takes)}; lowered=false gives its computes alone")
-    if p * v * m > options["most"]:
-        raise Nonsense(f"{p * v * m:,} forwards are more than the limit of {options['most']:,}")
+    for key, kept in {**takes, "lowered": True}.items():
+        if isinstance(kept, bool) and options.get(key, kept) not in (True, False):
+            raise Unknown(f"option {key} is true or false, not {options[key]}")
+    if p * v * m > options["max-ops"]:
+        raise Nonsense(
+            f"{p * v * m:,} forwards are more than the limit of {options['max-ops']:,}", "--max-ops raises it"
+        )
     version = str(torch.__version__).partition("+")[0]
     if not single:
         return _lowered(schedules, kind, (p, v, m), own, version, lowered=bool(options.get("lowered", True)))

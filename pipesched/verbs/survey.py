@@ -142,7 +142,7 @@ class Survey:
         for hazard in self.hazards:
             lines += [hazard.text(), f"    {hazard.command}"]
         if not self.hazards:
-            lines.append("no hazards")
+            lines.append("no hazards" if any(one.refused is None for one in self.found) else "nothing was recorded")
         return "\n".join([*lines, *self._remarks()])
 
     def _remarks(self) -> Iterator[str]:
@@ -292,7 +292,7 @@ def survey(grid: Sequence[Configuration], asked: Options) -> Survey:
     Raises:
         PipeschedError: PS850 the framework is not there, PS852 its code took too long.
     """
-    calls = [(Call(one.schedule, one.schedule), {**one.sizes, **one.options, "most": asked.max_ops}) for one in grid]
+    calls = [(Call(one.schedule, one.schedule), {**one.sizes, **one.options, "max-ops": asked.max_ops}) for one in grid]
     answers = host.record_all(calls, path=asked.framework_path, limit=asked.framework_time)
     found, absent, version, notes = list[Surveyed](), 0, "", dict[str, None]()
     for one, (call, _), answer in zip(grid, calls, answers, strict=True):
@@ -300,7 +300,7 @@ def survey(grid: Sequence[Configuration], asked: Options) -> Survey:
             first = answer.diagnostics[0]
             if first.code is Code.FRAMEWORK:
                 raise answer
-            if first.code is Code.FRAMEWORK_NAME and "option" not in first.message:
+            if first.code is Code.FRAMEWORK_NAME and "; v is " in first.message:
                 absent += 1
             else:
                 found.append(Surveyed(one, first.message.removeprefix(f"{one.schedule} raised ")))

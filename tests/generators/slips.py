@@ -159,3 +159,7 @@ def orphans(file: str = "", p: int = 1, m: int = 1) -> list[str]:
 def waits_with_orphans(file: str = "") -> None:
     orphans(file)
     never_ends()
+
+
+def interrupts() -> None:
+    raise KeyboardInterrupt  # interrupts marks this line

@@ -33,14 +33,14 @@ if __name__ == "__main__":
     made = []
     for name, options in cases(int(sys.argv[1]), json.loads(sys.argv[2])):
         try:
-            found = torch_schedule.record(name, {**options, "most": 10**6})
+            found = torch_schedule.record(name, {**options, "max-ops": 10**6})
         except Unknown:  # an option of a later release
             continue
         made.append([name, options, found.rows, found.places, found.version])
     refused = []
     for name, options in (("Interleave", {"p": 2, "m": 2}), ("1F1B", {"p": 4, "m": 2}), ("1F1B", {"p": 4})):
         try:
-            torch_schedule.record(name, {**options, "most": 10**6})
+            torch_schedule.record(name, {**options, "max-ops": 10**6})
         except Exception as error:
             refused.append(f"{type(error).__name__}: {error}")
     json.dump([made, refused], sys.stdout)
