@@ -213,6 +213,41 @@ def test_overlap_pairs_of_one_order_only(folder: Path, capsys: pytest.CaptureFix
     assert value["pairs"] == [[{"rank": 0, "operations": ["F0.1+B0.0"], "steps": [2]}], []]
 
 
+def test_frozen_stages_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two forward-only files of one order, in one of which a stage is frozen."""
+    text = "schedule a(p = 2, m = 1) stage s in 0 .. p on rank s {} rank r {{ F }}\n"
+    for name, frozen in (("a.ps", "frozen 0"), ("b.ps", "")):
+        (folder / name).write_text(text.format(frozen))
+    status, value = told(["a.ps", "b.ps"], capsys)
+    assert (status, value["facts"]) == (1, ["frozen stages: 0, then none"])
+
+
+def test_batches_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages that are posted together in one order and one by one in the other: one hangs, the other does not.
+
+    A batch of one message is that message.
+    """
+    (folder / "a.order").write_text(
+        "rank 0: F0.0 send:F0.0>1 F0.1 ( send:F0.1>1 recv:B1.0<1 ) B0.0 recv:B1.1<1 B0.1 reduce:0\n"
+        "rank 1: recv:F0.0<0 F1.0 B1.0 ( send:B1.0>0 recv:F0.1<0 ) F1.1 B1.1 send:B1.1>0 reduce:1\n"
+    )
+    text = (folder / "a.order").read_text()
+    (folder / "b.order").write_text(text.replace("( ", "").replace(") ", ""))
+    (folder / "c.order").write_text(text.replace("recv:B1.1<1", "( recv:B1.1<1 )"))
+    assert (main(["verify", "a.order"]), main(["verify", "b.order"])) == (0, 1)
+    assert "PS401" in capsys.readouterr().out
+    status, value = told(["a.order", "b.order"], capsys)
+    assert status == 1 and value["moves"] == [] and value["only"] == [[], []]
+    assert value["pairs"] == [
+        [
+            {"rank": 0, "operations": ["( 0SEND_F1 0RECV_B0 )"], "steps": [4]},
+            {"rank": 1, "operations": ["( 1SEND_B0 1RECV_F1 )"], "steps": [4]},
+        ],
+        [],
+    ]
+    assert told(["a.order", "c.order"], capsys)[0] == 0
+
+
 @settings(CALM, max_examples=deep(40))
 @given(st.integers(0, 2**32 - 1))
 def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> None:

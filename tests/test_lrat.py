@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import os
 import random
 import time
 from base64 import b64decode, b64encode
@@ -214,6 +215,8 @@ def test_a_long_proof_lies_beside_the_answer(answer: Optimum, folder: Path, monk
     assert verdict is not None and verdict.proved
     (folder / name).write_bytes(packed + b" ")
     assert "is not what is in" in str(judged(answer, made.entry, path))
+    os.truncate(folder / name, 1 << 40)  # nothing reads so much to say so
+    assert "too long" in str(judged(answer, made.entry, path))
 
 
 def test_the_files_for_other_checkers_are_the_clauses_and_the_proof(answer: Optimum, folder: Path) -> None:

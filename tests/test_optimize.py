@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
 from inspect import isfunction
@@ -20,6 +21,7 @@ from pipesched import Optimum, PipeschedError, Report, Source
 from pipesched.__main__ import main
 from pipesched.check.optimum import judge
 from pipesched.diagnostics import Code
+from pipesched.model.verdict import Verdict
 from pipesched.optimizer.search.state import State
 from tests.test_optimize_cli import OPTIMUM, ORDERS
 
@@ -245,6 +247,16 @@ def test_one_file_for_every_m(question: dict[str, Any], optimal: bool) -> None:
         assert (again.status, again.makespan) == ("proved optimal", times[1])
     with pytest.raises(PipeschedError):
         pipesched.load(Source("answer.ps", answer.source), p=question["p"], m=first - 1)
+
+
+def test_the_least_at_one_m_alone_says_so() -> None:
+    """An answer for every m that meets its bound at one of them, and is not proved for all: no gap of 0 % is told."""
+    verdict = Verdict(
+        "makespan", Fraction(44), Fraction(44), "so", "work", every=(12, 3), grown=(Fraction(44), Fraction(10, 3))
+    )
+    assert verdict.status == "best found" and not verdict.proved
+    assert verdict.line == "best found: makespan 44, the least at this m by work; less is not excluded at every m"
+    assert replace(verdict, value=Fraction(66)).line == "best found: makespan 66, gap 50.0 %, bound 44 by work"
 
 
 # In Python

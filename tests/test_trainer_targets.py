@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pipesched import compile as compiler
+from pipesched.__main__ import main
 from pipesched.compile import Options
 from pipesched.model.ops import Op
 from pipesched.source import Source
@@ -215,6 +216,15 @@ def test_what_an_engine_cannot_run_is_refused(case: str, said: str, by: str) -> 
         assert {str(x.code) for x in report.diagnostics} == {"PS814"}
         assert any(said in x.message for x in report.diagnostics), report
         assert all(x.help for x in report.diagnostics)
+
+
+def test_a_pair_that_comes_apart_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DeepSpeed's engine runs the two of an overlap one after the other, which is said beside the module."""
+    said = "a forward and a backward that share a slot run one after the other there"
+    for pair in ("+", " "):
+        (tmp_path / "a.txt").write_text(f"rank 0: F0.0 F0.1{pair}B0.0 B0.1\n", "utf-8")
+        assert main(["emit", str(tmp_path / "a.txt"), "--target", "deepspeed"]) == 0
+        assert (said in capsys.readouterr().err) == (pair == "+")
 
 
 @pytest.mark.parametrize("target", ["deepspeed", "primus"])

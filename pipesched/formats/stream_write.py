@@ -136,8 +136,9 @@ def require_words(placement: Placement, program: Program | None, version: int = 
 
 
 def _refused(program: Program, at: Ints, why: str, version: int) -> Iterator[Diagnostic]:
-    help = "`--target stream` writes version 2; or emit its computes alone, so that sends and receives are made anew: "
     for index in at[:1].tolist():
+        of_2 = version == 1 and program[index].op.name in FIELDS  # batches of it, too
+        other = "`--target stream` writes version 2; or " if of_2 else ""
         rank = int(program.rank[index])
         more = f"and {len(at) - 1} more of this kind" if len(at) > 1 else ""
         place = Label(program.origin.place(index).span, f"rank {rank}, step {program.step(index)}")
@@ -146,7 +147,8 @@ def _refused(program: Program, at: Ints, why: str, version: int) -> Iterator[Dia
             f"a stream of version {version} cannot say {program[index]}: {why}",
             (place,),
             (more,) if more else (),
-            help + "`pipesched order FILE | pipesched emit -`",
+            f"{other}emit its computes alone, so that sends and receives are made anew: "
+            "`pipesched order FILE | pipesched emit -`",
         )
 
 

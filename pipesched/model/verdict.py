@@ -2,7 +2,7 @@
 
     proved optimal                                  no schedule is better: a checker derived the bound anew
     optimal on the word of CaDiCaL, not checked     an engine found nothing below, and no checker has followed it
-    best found                                      there is room between the schedule and the bound
+    best found                                      there is room above the bound, here or at another m it is for
 
 Always for one placement, costs, kind of backward, caps and release rule: its terms.
 """
@@ -78,6 +78,8 @@ class Verdict:
         if self.status != FOUND:
             return head + self._for_every
         source = f"on the word of {engine_name(self.word)}, not checked" if self.word else f"by {self.by}"
+        if self.value == self.lower:
+            return f"{head}, the least at this m {source}; less is not excluded at every m"
         return f"{head}, gap {float(100 * self.gap):.1f} %, bound {shown(self.lower)} {source}"
 
     @property

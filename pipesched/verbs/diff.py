@@ -4,7 +4,7 @@
     rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv
 
 The fewest moves of operations that turn the order of each rank into the other one, operations that only one of them
-has, overlap pairs, placement and sizes. Costs are those of each file at the costs asked for.
+has, overlap pairs, batches of messages, placement and sizes. Costs are those of each file at the costs asked for.
 
 Every operation or instruction of both is a number, equal where they are equal. Where both files name their messages
 these are compared too, since a message at another place can deadlock; else the computes alone. A B of one order and the
@@ -16,13 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from pipesched.analysis.likeness import Moves, moves
 from pipesched.compile import examined
 from pipesched.examine import Examination, Options
+from pipesched.formats.numbered import brackets
 from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
@@ -57,7 +60,10 @@ def differ(a: Examination, b: Examination) -> Difference:
             split[side].extend(_alone(rank, np.flatnonzero(listing.split[low:high]).tolist(), listing))
     facts = tuple(_facts(a.loaded.schedule, b.loaded.schedule))
     messages = a.loaded.program is not None and b.loaded.program is not None
-    pairs = _pairs(a.loaded.schedule, b.loaded.schedule)
+    pairs = _as_one(a.loaded.schedule, b.loaded.schedule, _overlaps)
+    if a.loaded.program is not None and b.loaded.program is not None:
+        batches = _as_one(a.loaded.program, b.loaded.program, _batches)
+        pairs = pairs[0] + batches[0], pairs[1] + batches[1]
     (only_a, only_b), (split_a, split_b) = map(tuple, only), map(tuple, split)
     return Difference(a, b, facts, tuple(moved), only_a, only_b, *pairs, split_a, split_b, messages)
 
@@ -87,25 +93,36 @@ def _alone(rank: int, positions: Sequence[int], listing: Listing) -> Iterator[Al
         yield Alone(rank, tuple(listing.name(low + i) for i in positions), tuple(i + 1 for i in positions))
 
 
-def _pairs(a: Schedule, b: Schedule) -> tuple[tuple[Alone, ...], tuple[Alone, ...]]:
-    """The overlap pairs that only one of the orders has."""
-    one, two = _overlaps(a), _overlaps(b)
+Order = TypeVar("Order", Schedule, Program)
+Named: TypeAlias = dict[tuple[int, str], int]  # rank and name of what runs as one, and the index of its first
+
+
+def _as_one(a: Order, b: Order, found: Callable[[Order], Named]) -> tuple[tuple[Alone, ...], tuple[Alone, ...]]:
+    """The overlap pairs, or the batches, that only one of the orders has."""
+    one, two = found(a), found(b)
     return _missing(a, one, two), _missing(b, two, one)
 
 
-def _overlaps(schedule: Schedule) -> dict[tuple[int, str], int]:
-    """Every pair, with its index."""
+def _overlaps(schedule: Schedule) -> Named:
     second: Ints = np.flatnonzero(schedule.joined)
     return {(int(schedule.rank[i]), schedule.slot(i)): i - 1 for i in second.tolist()}
 
 
-def _missing(
-    schedule: Schedule, mine: dict[tuple[int, str], int], other: dict[tuple[int, str], int]
-) -> tuple[Alone, ...]:
+def _batches(program: Program) -> Named:
+    """A message that is a batch by itself is posted as if it were in none."""
+    begins, ends = (np.flatnonzero(x).tolist() for x in brackets(program.group))
+    return {
+        (int(program.rank[i]), f"( {' '.join(str(program[x]) for x in range(i, last + 1))} )"): i
+        for i, last in zip(begins, ends, strict=True)
+        if last > i
+    }
+
+
+def _missing(order: Schedule | Program, mine: Named, other: Named) -> tuple[Alone, ...]:
     by_rank: dict[int, list[tuple[str, int]]] = {}
     for (rank, name), at in mine.items():
         if (rank, name) not in other:
-            by_rank.setdefault(rank, []).append((name, schedule.step(at)))
+            by_rank.setdefault(rank, []).append((name, order.step(at)))
     return tuple(
         Alone(rank, tuple(name for name, _ in found), tuple(step for _, step in found))
         for rank, found in by_rank.items()
@@ -118,6 +135,9 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
         if getattr(a, name) != getattr(b, name):
             yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"
     one, two = a.placement, b.placement
+    if one.frozen != two.frozen:
+        before, after = (ranges(x.frozen) if x.frozen else "none" for x in (one, two))
+        yield f"frozen stages: {before}, then {after}"
     if one.rank_of.shape != two.rank_of.shape:
         if one.routes != two.routes:
             yield f"{one.routes} routes, then {two.routes}"

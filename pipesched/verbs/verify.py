@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipesched.check.optimum_lrat import MOST_TEXT
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
@@ -188,12 +189,14 @@ def _at(answer: Answer, terms: Terms, options: Options) -> Callable[[int], Sched
 
 
 def _beside(source: Source) -> Callable[[str], bytes]:
-    """The files in the folder of an answer."""
+    """The files in the folder of an answer; ValueError for one that is larger than a proof."""
 
     def read(name: str) -> bytes:
         path = Path(source.name).parent / name
         if not path.is_file():
             raise FileNotFoundError
+        if path.stat().st_size > MOST_TEXT:
+            raise ValueError
         return path.read_bytes()
 
     return read
