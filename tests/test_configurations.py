@@ -149,6 +149,8 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
         ((str(file), "--trainer", "torchtitan==0.1.0"), "those of 0.2.0, 0.2.1, 0.2.2, 0.3.0 are"),
         ((str(file), "--p", "2"), "has 4 ranks; 2 were given"),
         ((str(file), "--processes", "x"), "not a whole number"),
+        ((str(file), "--processes", "0"), "--processes is 0, not a whole number from 1"),
+        ((str(file), "--p", "-1"), "--p is -1, not a whole number from 1"),
         ((str(binary),), "is not text"),
         ((str(tmp_path / "large.json"),), "no configuration does"),
         ((str(tmp_path / "none.toml"),), "no such file"),
@@ -237,6 +239,13 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "4 on 4 ranks",
     ),
     ("branch.sh", f"P=4\nif $X; then\n P=5\nfi\n{SHELL} --pipeline-model-parallel-size $P", [], "in several ways"),
+    (
+        "perhaps.sh",
+        f'P=4\n[ -z "$P" ] && P=5\n{SHELL} --pipeline-model-parallel-size $P',
+        [],
+        "sets in several ways",
+    ),
+    ("nothing.yaml", "pipeline_model_parallel_size: !!int\nnum_layers: !!bool 3", [("PS874", 1), ("PS874", 2)], ""),
     (
         "space.sh",
         f"{SHELL} \\ # all\n  --pipeline-model-parallel-size 4",

@@ -441,6 +441,14 @@ def _copied(name: str) -> Callable[[Path], None]:
     return change
 
 
+def _ranked(rank: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        file = folder / "rank1.json"
+        file.write_text(file.read_text().replace('"rank": 1', f'"rank": {rank}', 1))
+
+    return change
+
+
 def _with(before: bytes) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         for file in folder.iterdir():
@@ -465,6 +473,12 @@ def _reversed(folder: Path) -> None:
         (orders, _with(b"\xef\xbb\xbf"), ""),
         (orders, _copied("rank2.txt"), "PS891 rank 2 has several orders, in one file or in several"),
         (traces, _copied("rank2.json"), "PS891 rank 2 has several traces, in one file or in several"),
+        (traces, _ranked("-1"), "PS891 rank1.json is cut off or no trace: ValueError: no rank is -1"),
+        (
+            traces,
+            _ranked("Infinity"),
+            "PS891 rank1.json is cut off or no trace: OverflowError: cannot convert float infinity to integer",
+        ),
         (traces, lambda folder: (folder / "rank3.json").unlink(), "PS893 no record of rank 3"),
     ],
 )

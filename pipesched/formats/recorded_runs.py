@@ -141,7 +141,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
         try:
             for event in json.loads(data)["traceEvents"]:
                 _add(here, event)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             said = f"{type(error).__name__}: {error}"[:80]
             raise fail(Code.RECORD, f"{name} is cut off or no trace: {said}", help="write it anew") from None
         _require_once([one for one, rows in here.items() if rows and found[one]], "traces")
@@ -177,7 +177,10 @@ def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: Mapping
     args = event.get("args", {})
     if event["ph"] != "X" or "index" not in args:
         return
-    here = found[int(args["rank"])]
+    rank = int(args["rank"])
+    if rank < 0:
+        raise ValueError(f"no rank is {rank}")
+    here = found[rank]
     for text in args.get("messages") or [event["name"]]:
         match = _MESSAGE.fullmatch(text)
         if match:

@@ -239,7 +239,7 @@ def _scalar(yaml: Any, loader: Any, node: Any) -> object:
         return None
     try:
         value = loader.construct_object(node, deep=True)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError):
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, LookupError):
         return str(getattr(node, "value", ""))[:60]
     return None if isinstance(value, dict) else value
 
@@ -275,7 +275,8 @@ def _shell(source: Source) -> Made:
             put(key, True if text is None else _word(text, variables), start, len(key), command)
         elif variable := _VARIABLE.fullmatch(word):
             name, value = variable[1], _word(variable[2], variables)
-            open = branches > 0 and name in variables and variables[name] != value
+            perhaps = branches > 0 or (number > 0 and words[number - 1][0] in ("&&", "||"))
+            open = perhaps and name in variables and variables[name] != value
             variables[name] = Unset(f"${name}, which the file sets in several ways") if open else value
         elif dotted := _DOTTED.fullmatch(word):
             put(dotted[1], _word(dotted[2], variables), start + dotted.start(1), len(dotted[1]), command)

@@ -135,6 +135,9 @@ def check(source: Source, asked: Asked) -> Checked:
     Raises:
         PipeschedError: PS225, an option that means nothing.
     """
+    for name, count in (("p", asked.p), ("processes", asked.processes)):
+        if count is not None and count < 1:
+            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
         settings = texts.read(source)
