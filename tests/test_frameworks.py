@@ -84,6 +84,11 @@ def test_no_option_has_a_name_of_ours(folder: Path) -> None:
     assert pipesched.verify("python:own:order", p=1, most=3).operations == 6
 
 
+def test_time_without_a_limit() -> None:
+    """More seconds than any clock has are no error."""
+    assert pipesched.verify("python:slips:rows", p=2, m=2, framework_time=float("inf")).ok
+
+
 def test_every_verb_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     """What takes a schedule takes a call."""
     name, sizes = "python:slips:rows", {"p": 2, "m": 2}

@@ -92,6 +92,8 @@ def test_the_table_counts_what_was_found(target: str, tmp_path: Path, capsys: py
         ("survey python", "needs a schedule"),
         ("survey python:a:b --p 1..300 --m 1..300", "90,000 configurations"),
         ("survey python:a:b --m 2q", "2q"),
+        ("survey python:a:b --p 0..2", "p is 0; there must be at least one"),
+        ("survey python:a:b --m 0p", "m is 0; there must be at least one"),
     ],
 )
 def test_what_cannot_be_surveyed_is_refused(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,7 +164,7 @@ def _all(stream: IO[bytes], seconds: float) -> bytes:
     """All of a pipe, as far as it comes in time."""
     made, until = bytearray(), time.monotonic() + seconds
     while len(made) <= files.LARGEST and (left := until - time.monotonic()) > 0:
-        if select.select([stream], [], [], left)[0]:
+        if select.select([stream], [], [], min(left, 3600))[0]:
             block = os.read(stream.fileno(), 2**20)
             if not block:
                 break

@@ -21,6 +21,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.frameworks import host
 from pipesched.frameworks.frameworks import FRAMEWORKS, Call
+from pipesched.model.numbers import require_counts
 from pipesched.readers import answered
 from pipesched.verbs.tables import short, table
 from pipesched.verbs.values import Sizes
@@ -259,7 +260,7 @@ def configurations(
     Raises:
         PipeschedError: PS225, no framework of that name, or too many.
     """
-    name, _, schedule = target.partition(":")
+    name, _, schedule = str(target).partition(":")
     if name not in FRAMEWORKS:
         raise fail(Code.USAGE, f"no framework is called {name!r}", help=f"frameworks are {', '.join(FRAMEWORKS)}")
     row = FRAMEWORKS[name]
@@ -269,9 +270,13 @@ def configurations(
     given = {key for way in row.ways.values() for key in way} & options.keys()
     ways = {"as it is": {}} if given or not row.ways else row.ways
     sizes = [
-        ({"p": p, **({"v": v} if v else {}), "m": m * p if unit else m}, unit if unit and m == 1 else f"{m}{unit}")
+        (
+            {"p": p, **({} if v is None else {"v": v}), "m": m * p if unit else m},
+            unit if unit and m == 1 else f"{m}{unit}",
+        )
         for p, v, (m, unit) in product(ranks, (None,) if chunks is None else tuple(chunks), microbatches)
     ]
+    require_counts(one for made, _ in sizes for one in made.items())
     combined = [dict(zip(options, values, strict=True)) for values in product(*options.values())]
     if (count := len(schedules) * len(ways) * len(combined) * len(sizes)) > MOST:
         raise fail(Code.USAGE, f"{count:,} configurations; at most {MOST:,}", help="give fewer sizes or options")
