@@ -9,12 +9,14 @@ import pytest
 
 import pipesched
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.holdings import buffers, lowered
+from pipesched.analysis.holdings import buffers, lowered, made_at_once
 from pipesched.analysis.timeline import timeline
-from pipesched.compile import lower
+from pipesched.compile import load, lower
+from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.program import Program
+from pipesched.source import Source
 
 pytestmark = pytest.mark.quick
 
@@ -120,3 +122,15 @@ def test_a_file_without_messages_has_no_counts() -> None:
 
     assert report.memory is not None and report.memory.received is None and report.memory.unsent is None
     assert "not in the peak" not in str(report)
+
+
+def test_what_is_read_by_many_is_not_collected() -> None:
+    """Three ranks read a stage, so that its F makes three messages at once: its own lowering collects none."""
+    text = (
+        "schedule fan(p = 4, m = 2) stage s in 0 .. p on rank s stage 2 on rank 2 reads 1, 0 "
+        "stage 3 on rank 3 reads 2, 0 rank r { repeat m { F } repeat m { B } }"
+    )
+    schedule = load(Source("fan.ps", text), Options()).schedule
+    assert made_at_once(schedule, Dependencies.of(schedule)) == (3, 1, 2, 2)
+    stream = pipesched.emit(Source("fan.ps", text), to="stream")
+    assert pipesched.verify(Source("fan.json", stream)).diagnostics == ()

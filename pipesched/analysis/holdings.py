@@ -267,6 +267,15 @@ def _most(program: Program, change: Ints) -> InHand:
     return InHand(tuple(most), tuple(at))
 
 
+def made_at_once(schedule: Schedule, dependencies: Dependencies) -> tuple[int, ...]:
+    """Most messages that one slot makes, by rank: one for each reader on another rank, of both parts of a pair."""
+    producer = dependencies.messages().producer
+    each = np.bincount(producer - schedule.joined[producer], minlength=len(schedule))
+    most = np.zeros(schedule.ranks, dtype=np.int64)
+    np.maximum.at(most, schedule.rank, each)
+    return tuple(most.tolist())
+
+
 def lowered(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> tuple[int, ...]:
     """Most messages received and not yet used, by rank, where each arrives at the end of its producer.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from pipesched.analysis.holdings import InHand, Memory, lowered
+from pipesched.analysis.holdings import InHand, Memory, lowered, made_at_once
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.numbers import shown
@@ -77,7 +77,8 @@ def check_buffers(analysis: Analysis) -> Iterator[Diagnostic]:
         return
     most = lowered(analysis.schedule, analysis.dependencies, analysis.timeline)
     yield from _first(program, found.received, most, program.ranks - 1, *_RECEIVED)
-    yield from _first(program, found.unsent, (_PAIR,) * program.ranks, 0, *_UNSENT)
+    made = made_at_once(analysis.schedule, analysis.dependencies)
+    yield from _first(program, found.unsent, tuple(max(_PAIR, most) for most in made), 0, *_UNSENT)
 
 
 def _first(
