@@ -15,6 +15,7 @@ from pipesched.diagnostics import Code, Diagnostic
 FOLDER = Path(checks.__file__).parent
 ROWS = [*checks.ORDER_CHECKS, *checks.PROGRAM_CHECKS]
 CSV = "0F0,0B0\n1F0,1B0\n"
+FILES = [path for path in FOLDER.glob("*.py") if "optimum" not in path.name and path.stem != "recorded"]
 
 
 def _short(subject: Subject) -> Iterator[Diagnostic]:
@@ -31,9 +32,9 @@ def test_a_row_is_a_check(monkeypatch: pytest.MonkeyPatch, needs: Needs, found: 
 
 
 def test_every_check_of_the_folder_has_a_row() -> None:
-    """A file that defines a check is imported by the table; the proof of an optimum is judged elsewhere."""
+    """A file that defines a check is imported by the table; a proof and a recorded run are judged elsewhere."""
     table = (FOLDER / "checks.py").read_text("utf-8")
-    files = [f for f in FOLDER.glob("*.py") if "\ndef check_" in f.read_text("utf-8") and "optimum" not in f.name]
+    files = [path for path in FILES if "\ndef check_" in path.read_text("utf-8")]
     assert files
     assert [f.stem for f in files if f"from pipesched.check.{f.stem} import" not in table] == []
 
@@ -41,7 +42,7 @@ def test_every_check_of_the_folder_has_a_row() -> None:
 def test_rows_name_the_codes_that_their_files_use() -> None:
     """The codes of the table are those of diagnostics in its files."""
     named = {Code(code) for row in ROWS for code in row.codes}
-    texts = [f.read_text("utf-8") for f in FOLDER.glob("*.py") if "optimum" not in f.name]
+    texts = [path.read_text("utf-8") for path in FILES]
     used = {code for code in Code if any(f"Code.{code.name}" in text for text in texts)}
     assert used == named
     assert len({row.property for row in ROWS}) == len(ROWS)

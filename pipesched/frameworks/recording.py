@@ -219,6 +219,7 @@ def _answer(request: dict[str, Any], folder: str, refused: list[dict[str, Any]])
     try:
         os.chdir(folder)
         os.environ.update(HOME=folder, TMPDIR=folder, CUDA_VISIBLE_DEVICES="")
+        os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # a caller that has imported torch has set it
         tempfile.tempdir = folder
         sys.dont_write_bytecode = True
         _find(request["path"])
