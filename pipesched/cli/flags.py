@@ -107,7 +107,7 @@ def _read_target(text: str) -> str:
     from pipesched.aliases import taken_for
     from pipesched.frameworks.frameworks import call, meant
 
-    size = re.fullmatch(r"([A-Za-z_]\w*)\s*[=:]\s*([\w.,]*)", text)
+    size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=|:(?![A-Za-z_]))\s*([\w.,]*)", text)
     if os.path.exists(text) or call(text) is not None:
         return text
     if size is not None and not size[1].lower() == "c" and meant(text) is None:  # a drive
