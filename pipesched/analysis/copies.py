@@ -1,10 +1,10 @@
-"""Copies of activations to host memory and back, which engines of a rank run beside what it computes.
+"""Copies of activations to host memory and back, which the engines of a rank run while it computes.
 
     rank   |F0 |F1 |F2     |O0 F3 ...              O is over when its copy is: the rank waits for it there
     out        |copy 0     |copy 1     |copy 2     starts when its F has ended and the copy before it is over
 
     rank   |L0 B3          |B0                     L takes no time; the I or B of its microbatch waits for the copy
-    in     |copy 0         |                       starts where L stands, and the copy before it is over
+    in     |copy 0         |                       starts at L, when the copy before it is over
 
 Each rank has one engine each way, first in, first out. O and L take no time of the rank itself, and are no work.
 """

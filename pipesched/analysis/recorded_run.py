@@ -1,4 +1,4 @@
-"""What the ranks of a real run posted, beside the plan: the i-th message of each channel is the i-th that is planned.
+"""What the ranks of a real run posted, against the plan: the i-th message of each channel is the i-th that is planned.
 
     plan      rank 0 > rank 1   F0.0 F0.1 F0.2 |            n messages a step
     recorded  rank 0 > rank 1   F0.0 F0.1 F0.2 | F0.0 F0.1      entry i is message i mod n of step i div n
@@ -6,7 +6,7 @@
 Each side of a channel is held against the plan by itself, so that a message with different names at its two ends is
 found at the end that left the plan. A record without names is held by count, order and size alone.
 
-Where a run stands still, a rank waits in the first message that is not over whose other end is not posted, else in the
+Where a run stops, a rank waits in the first message that is not over whose other end is not posted, else in the
 first that is queued behind another at its other end:
 
     rank 0  recv F1.0 < 1, not over ──> rank 1 has not posted it: it waits in ──> …      a cycle, or a rank that posts
@@ -203,7 +203,7 @@ class Held:
 
     @cached_property
     def unposted(self) -> Bools:
-        """By message of the plan: it is not posted in the step in which its rank stands."""
+        """By message of the plan: it is not posted in the step that its rank is in."""
         keys, _, count = self._channels
         at = np.searchsorted(keys, self.plan.key)
         done = self._done[self.program.rank[self.plan.index]]
@@ -224,8 +224,8 @@ class Held:
         without a record only its sender can tell, by going on.
         """
         made = self.recorded
-        told = ~np.isin(made.peer, made.absent) | (self.next[made.rank] >= 0)
-        return np.where(made.state < 0, (self.partner < 0) & told, made.state < COMPLETED)
+        known = ~np.isin(made.peer, made.absent) | (self.next[made.rank] >= 0)
+        return np.where(made.state < 0, (self.partner < 0) & known, made.state < COMPLETED)
 
     @property
     def over(self) -> bool:
@@ -254,7 +254,7 @@ class Held:
         return found
 
     def waits(self) -> Iterator[Wait]:
-        """Where each rank stands that does not go on, or has no record."""
+        """Of each rank that does not go on, or has no record, what it waits for."""
         front: dict[int, int] = {}
         opened = np.flatnonzero(self.open & self._side[1])
         for i in opened.tolist():

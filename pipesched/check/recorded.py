@@ -1,4 +1,4 @@
-"""A recorded run held against its plan: what was posted otherwise, and where the ranks stand that do not go on.
+"""A recorded run held against its plan: what was posted otherwise, and what the ranks that do not go on wait for.
 
 PS893   a rank left no record
 PS894   a rank sent or received another message than the plan has at that place of the channel, or on no channel of it
@@ -233,7 +233,7 @@ def _waiting(ranks: Sequence[int]) -> str:
 
 
 def _label(held: Held, wait: Wait) -> Iterator[Label]:
-    """Where a rank stands, at the place of its message in the plan."""
+    """What a rank waits for, at the place of its message in the plan."""
     if wait.planned < 0 and wait.entry < 0:
         return
     x = held.program[wait.planned] if wait.planned >= 0 else _posted(held, wait.entry)
@@ -244,9 +244,9 @@ def _label(held: Held, wait: Wait) -> Iterator[Label]:
         text = f"waits in {what}, which is not sent" if wait.other >= 0 else f"next would be {what}"
     else:
         state = int(held.recorded.state[wait.entry])
-        stands = f"entry {held.recorded.entry[wait.entry]}" + (f", {STATES[state]}" if state >= 0 else "")
+        entry = f"entry {held.recorded.entry[wait.entry]}" + (f", {STATES[state]}" if state >= 0 else "")
         why = "is queued behind another message" if wait.other >= 0 else "is posted too"
-        text = f"waits in {what} ({stands}), whose other end {why if wait.queued else 'is not posted'}"
+        text = f"waits in {what} ({entry}), whose other end {why if wait.queued else 'is not posted'}"
     yield label(held.program, wait.planned, text) if wait.planned >= 0 else Label(None, f"rank {wait.rank}: {text}")
 
 

@@ -209,8 +209,8 @@ def _messages(
     place = np.array([x.ranks.index(rank) if rank in x.ranks else -1 for x in tables.groups])
     if len(others := np.flatnonzero((send >= 0) & (own != place[group]))):
         raise _OtherRank(f"{names[others[0]]} in process group {process_groups[others[0]][0]}")
-    stands = {text: i for i, text in enumerate(STATES)}
-    state = np.array([stands[text] for text in states])
+    number = {text: i for i, text in enumerate(STATES)}
+    state = np.array([number[text] for text in states])
     texts = list(map(repr, zip(kinds, lengths, strict=True)))
     sizes = {
         text: _size(*pair) for text, pair in dict(zip(texts, zip(kinds, lengths, strict=True), strict=True)).items()

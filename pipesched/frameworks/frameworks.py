@@ -5,7 +5,7 @@
     deepspeed:TrainSchedule     a schedule class of DeepSpeed's pipeline engine, or of your own
     python:module:function      anybody's function, from the current folder or a package
 
-A row's recorder is a module that runs in a process of its own (`recording`), beside the framework and without the rest
+A row's recorder is a module that runs in a process of its own (`recording`), with the framework and without the rest
 of us. To add a framework is to add its recorder and its row here.
 """
 

@@ -203,8 +203,8 @@ def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any],
         tried = f"{row.tried[0]} to {row.tried[-1]}"
         notes.append(f"{row.package} {version or 'without a version'} has not been tried before; {tried} have")
     refused = [f"it {safe(one['message'])} and was refused{_at(one)}" for one in found["refused"]]
-    told = (f"executed: {title}", *notes, *refused)
-    return Answer(found["rows"], found["places"] or [], version, told, found["kept"] or ())
+    said = (f"executed: {title}", *notes, *refused)
+    return Answer(found["rows"], found["places"] or [], version, said, found["kept"] or ())
 
 
 def _failure(

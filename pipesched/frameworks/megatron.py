@@ -269,10 +269,10 @@ SIZES = ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
 
 def record(name: str, options: Mapping[str, Any]) -> Recorded:
     """Every rank of a schedule of the installed release."""
-    core = installed()
     given = {key: value for key, value in options.items() if key not in ("p", "v", "m", "max-ops")}
     if name not in FUNCTIONS:
         raise Unknown(f"megatron has no schedule {name}", f"it has {' and '.join(FUNCTIONS)}")
+    core = installed()
     ranks, microbatches = needed(options, "p", "m")
     chunks = int(options.get("v", 1))
     if (name == "1f1b") != (chunks == 1):

@@ -118,18 +118,18 @@ def main() -> None:
     os.close(answers)
     os.close(says)
     try:
-        ended, made, told = _keep(recorder, answer, said, request["limit"])
+        ended, made, printed = _keep(recorder, answer, said, request["limit"])
     finally:
         _end(recorder)
         shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps({"ended": ended, "said": told.decode("utf-8", "replace")}), flush=True)
+    print(json.dumps({"ended": ended, "said": printed.decode("utf-8", "replace")}), flush=True)
     sys.stdout.buffer.write(made)
     sys.stdout.flush()
 
 
 def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, bytes, bytes]:
     """How a recorder ended, its answer and the last of what it printed."""
-    until, made, told = time.monotonic() + limit, bytearray(), bytearray()
+    until, made, printed = time.monotonic() + limit, bytearray(), bytearray()
     pipes = select.poll()
     for descriptor in (0, answer, said):
         pipes.register(descriptor, select.POLLIN | select.POLLHUP)
@@ -138,8 +138,8 @@ def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, byt
         for descriptor, _ in pipes.poll(20):
             block = os.read(descriptor, 2**20)
             if descriptor == said:
-                told += block
-                del told[:-SAID]
+                printed += block
+                del printed[:-SAID]
             elif descriptor == answer:
                 made += block
             elif not block:
@@ -147,11 +147,11 @@ def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, byt
             if not block:
                 pipes.unregister(descriptor)
             if len(made) > LARGEST:
-                return "large", b"", bytes(told)
+                return "large", b"", bytes(printed)
         if ended:
-            return ended, bytes(made), bytes(told)
+            return ended, bytes(made), bytes(printed)
         if time.monotonic() > until:
-            return "limit", b"", bytes(told)
+            return "limit", b"", bytes(printed)
         done, status = os.waitpid(recorder, os.WNOHANG)
         if done:  # once more around for what is still in the pipes
             ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
@@ -305,7 +305,7 @@ def _place(error: BaseException) -> dict[str, Any]:
 
 
 def _frame(frame: FrameType | None) -> dict[str, Any]:
-    """Where a frame stands, or the next one around it that is neither ours nor the standard library's."""
+    """The file and line of a frame, or of the first of its callers that is neither ours nor the standard library's."""
     while frame is not None and not _theirs(frame.f_code.co_filename):
         frame = frame.f_back
     return {} if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)

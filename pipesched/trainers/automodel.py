@@ -4,7 +4,7 @@
     stages       p x 1 or p x 2 by the name of the schedule; else by layers_per_stage, of a model not in the file
     placement    the V where the name is ZBVZeroBubble, else the loop, also for DualPipeV
 
-Source: NeMo AutoModel 0.7.0, files as named beside each rule; recipes of v0.1.0 to v0.5.0.
+Source: NeMo AutoModel 0.7.0, files as named with each rule; recipes of v0.1.0 to v0.5.0.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     p            PipelineModule(num_stages) in DeepSpeed, not in the JSON; pipe_parallel_size in gpt-neox
     order        1F1B, one stage of each rank
 
-Source: DeepSpeed 0.19.8, files as named beside each rule; gpt-neox of 2026-05-20 (ea7aefd), megatron/neox_arguments.
+Source: DeepSpeed 0.19.8, files as named with each rule; gpt-neox of 2026-05-20 (ea7aefd), megatron/neox_arguments.
 """
 
 from __future__ import annotations

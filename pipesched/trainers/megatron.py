@@ -6,7 +6,7 @@
     messages     the launcher overlaps them if there are chunks; the core by itself posts them in batches
 
 What is said of orders of messages follows from the order in which the code posts them, and was confirmed on real
-processes; of NCCL itself nothing was measured. Source: Megatron-core 0.9.0 to 0.19.0, files as named beside each rule.
+processes; of NCCL itself nothing was measured. Source: Megatron-core 0.9.0 to 0.19.0, files as named with each rule.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     stages       p x 1 or p x 2 by the name of the schedule; else (layers + 1 + 1) / pipeline_parallel_layers_per_stage
     placement    the V where the name is ZBVZeroBubble or DualPipeV, else the loop, also of a CSV
 
-Source: torchtitan 0.2.0 to 0.3.0, files as named beside each rule. What is said of I and W under the chunked loss and
+Source: torchtitan 0.2.0 to 0.3.0, files as named with each rule. What is said of I and W under the chunked loss and
 under selective checkpointing was measured: 0.3.0 on torch 2.15, its debug model, gloo.
 """
 

@@ -164,14 +164,14 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
     if state.best is None:
         return found
     schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
-    told = certificate(instance, state, repeated)
-    judged = _judged(schedule, instance, told, repeated)
+    written = certificate(instance, state, repeated)
+    judged = _judged(schedule, instance, written, repeated)
     if request.certify and (judged.word or request.limits.proof):
         proof = _proof(request, instance, state)
         found = replace(found, notes=(*found.notes, proof.note))
         if judged.word and proof.entry:
-            found, told = replace(found, beside=proof.beside), certificate(instance, state, repeated, proof.entry)
-            judged = _judged(schedule, instance, told, repeated, proof.beside)
+            found, written = replace(found, beside=proof.beside), certificate(instance, state, repeated, proof.entry)
+            judged = _judged(schedule, instance, written, repeated, proof.beside)
     if judged.value == judged.lower:
         agreed = confirmed(instance, judged.value, problem.time(state.lower - 1), asked=request.confirm)
         found = replace(found, notes=(*found.notes, agreed) if agreed else found.notes)
@@ -195,7 +195,7 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         reason=state.stopped if judged.status == FOUND else "",
         given=known[0] if target.given else None,
         source=text,
-        certificate=told | verdict,
+        certificate=written | verdict,
         checked=report,
     )
 
@@ -213,7 +213,7 @@ def _proof(request: Request, instance: Instance, state: State) -> Made:
 def _judged(
     schedule: Schedule,
     instance: Instance,
-    told: Mapping[str, object],
+    written: Mapping[str, object],
     repeated: Periodic | None,
     beside: tuple[str, bytes] | None = None,
 ) -> Verdict:
@@ -228,7 +228,7 @@ def _judged(
         problem = instance.problem(microbatches)
         return convert.to_schedule(problem, repeated.seam.unrolled(problem))
 
-    judged = judge(schedule, instance, told, at, lambda name: b"" if beside is None else beside[1])
+    judged = judge(schedule, instance, written, at, lambda name: b"" if beside is None else beside[1])
     if judged.verdict is None:
         raise PipeschedError(judged.findings)
     return judged.verdict

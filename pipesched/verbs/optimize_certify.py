@@ -26,7 +26,7 @@ from pipesched.optimizer.instance import Instance
 
 SECONDS, ALONE = 60.0, 20.0  # of CPU, in all, and for one rank alone
 FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # clauses that Z3 is asked about unasked; its steps
-INLINE = 48_000  # bytes of a packed proof that stands in the certificate
+INLINE = 48_000  # bytes of a packed proof that is part of the certificate
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ def certified(instance: Instance, value: Fraction, rank: int | None, name: str, 
     Raises:
         OSError: these cannot be written.
     """
-    told, now = f"that nothing is at most {shown(value)}", time.process_time()
+    claim, now = f"that nothing is at most {shown(value)}", time.process_time()
     if instance.objective == "span" and instance.placement.routes > 1:
         return Made({}, None, "no proof is made of the span of two routes")
     try:
         ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
         clauses = Clauses(facts(instance), ticks, span=instance.objective == "span")
     except TooManyError:
-        return Made({}, None, f"no proof {told}: it is of more than {MOST:,} clauses")
+        return Made({}, None, f"no proof {claim}: it is of more than {MOST:,} clauses")
     text = None if rank is None else refutation(_alone(clauses, rank), clauses.count, now + ALONE)
     text = text or refutation(clauses.known, clauses.count, now + SECONDS)
     if text is None:
-        return Made({}, None, f"no proof {told} was made in {SECONDS:g} s of CPU")
+        return Made({}, None, f"no proof {claim} was made in {SECONDS:g} s of CPU")
     if path is not None:
         files.replace(f"{path}.cnf", (line.encode("ascii") for line in clauses.dimacs()))
         files.replace(f"{path}.lrat", [text])
@@ -65,10 +65,10 @@ def certified(instance: Instance, value: Fraction, rank: int | None, name: str, 
     size = f"{len(text.splitlines()):,} steps, {(len(packed) + 999) // 1000:,} kB"
     files_of = f", in {path}.cnf and {path}.lrat" if path is not None else ""
     if len(packed) <= INLINE:
-        return Made({"lrat": b64encode(packed).decode("ascii")}, None, f"a proof {told}: {size}{files_of}")
+        return Made({"lrat": b64encode(packed).decode("ascii")}, None, f"a proof {claim}: {size}{files_of}")
     mark = sha256(packed).hexdigest()
     file = f"{name}-{mark[:8]}.lrat.xz"
-    note = f"a proof {told}: {size}, in {file}, which belongs beside the answer{files_of}"
+    note = f"a proof {claim}: {size}, in {file}, which belongs beside the answer{files_of}"
     return Made({"file": file, "sha256": mark}, (file, packed), note)
 
 

@@ -75,8 +75,8 @@ def _with_recorded(examination: Examination, folder: str) -> Report:
         return replace(report, diagnostics=(*report.diagnostics, *error.diagnostics))
     written = examination.loaded.program is not None
     found = tuple(finding for held in runs for finding in check_recorded(held, written=written))
-    told = tuple(_recording(held, written) for held in runs)
-    return replace(report, diagnostics=(*report.diagnostics, *found), recorded=told)
+    noted = tuple(_recording(held, written) for held in runs)
+    return replace(report, diagnostics=(*report.diagnostics, *found), recorded=noted)
 
 
 def _recording(held: Held, written: bool) -> Recording:
@@ -119,9 +119,9 @@ def _verify_answer(source: Source, options: Options) -> Report:
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
         found += check_answer(own.schedule, terms, judged, answer.entries, said)
-    told = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
-    if told:
-        report = replace(report, notes=(*report.notes, told))
+    noted = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
+    if noted:
+        report = replace(report, notes=(*report.notes, noted))
     elif not found and verdict is not None and options.parameters:
         loaded = load(answer.schedule, options)
         _require_costs(loaded, terms)
