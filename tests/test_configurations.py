@@ -233,6 +233,18 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "--pipeline-model-parallel-size is given otherwise by another command: what depends on it is not judged",
     ),
     (
+        "nodes.sh",
+        f"torchrun --nproc_per_node 4 {SHELL[7:]} --pipeline-model-parallel-size 4",
+        [],
+        "one node, as nnodes",
+    ),
+    (
+        "many.sh",
+        f"torchrun --nnodes 2 --nproc_per_node 4 {SHELL[7:]} --pipeline-model-parallel-size 4",
+        [],
+        "8, by nproc_per_node and nnodes",
+    ),
+    (
         "array.sh",
         f"A=(\n --pipeline-model-parallel-size 5 # of 12\n)\n{SHELL} ${{A[@]}} --pipeline-model-parallel-size 4",
         [],

@@ -175,9 +175,14 @@ def _case(row: Trainer, release: str | None, settings: Settings, asked: Asked) -
     return Case(settled, row.name, chosen, row.releases, torch, asked.p, asked.processes or _processes(settled))
 
 
+def _launch(settings: Settings) -> dict[str, object]:
+    """The options of torchrun that are on the command line."""
+    return {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
+
+
 def _processes(settings: Settings) -> int | None:
     """What torchrun starts, where it is on the command line: processes of a node, on one node unless there are more."""
-    given = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
+    given = _launch(settings)
     each, nodes = given.get("nproc_per_node"), given.get("nnodes", 1)
     return each * nodes if isinstance(each, int) and isinstance(nodes, int) and each > 0 and nodes > 0 else None
 
@@ -185,7 +190,8 @@ def _processes(settings: Settings) -> int | None:
 def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
     """How many processes there are, where that is from the command line of torchrun."""
     if case.processes is not None and asked.processes is None:
-        yield Fact("processes", f"{case.processes}, by nproc_per_node and nnodes")
+        nodes = "nnodes" if "nnodes" in _launch(case.settings) else "one node, as nnodes is not given"
+        yield Fact("processes", f"{case.processes}, by nproc_per_node and {nodes}")
     file = case.settings("job.config_file").value
     if case.settings.kind == "shell" and isinstance(file, str) and _beside(case.settings.source.name, file) is None:
         yield Note(f"there is no file {file[:100]}: what it sets is not known, its defaults are taken")
