@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+from pipesched import toml
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.source import Source, Span
 from pipesched.trainers.settings import Setting, Settings, Unset
@@ -27,10 +27,6 @@ LARGEST = 2**18
 _LONGEST = 20_000  # characters of a line
 _MOST = 5_000  # settings of a text
 _MULTIPLE = "[]"  # the part of a path that is an entry of a list
-_TOML_LINE = re.compile(
-    r"""^[ \t]*(?:\[\[?[ \t]*([^\]\n]*?)[ \t]*\]|((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*[\w"'-]+)*)[ \t]*=)""",
-    re.M,
-)
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 _WORD = re.compile(
     r"""(?P<skip>\s+|\\\r?\n|(?<!\S)\#[^\n]*|[();])
@@ -64,7 +60,7 @@ def read(source: Source) -> Settings:
         raise fail(Code.CONFIG_SYNTAX, f"{source.name} is nested too deeply to be a configuration") from None
     if len(values) > _MOST:
         raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
-    given = {key: Setting(key, _filled(value), _place(key, places), key) for key, value in values.items()}
+    given = {key: Setting(key, _filled(value), toml.place(key, places), key) for key, value in values.items()}
     return Settings(source, kind, given, tuple(repeated))
 
 
@@ -92,51 +88,13 @@ def _filled(value: object) -> object:
 Made = tuple[dict[str, object], Mapping[str, Span], list[Setting]]
 
 
-def _place(key: str, places: Mapping[str, Span]) -> Span | None:
-    """Where a key is written; of one inside a value that is written on one line, that line."""
-    while key and key not in places:
-        key = key.rpartition(".")[0]
-    return places.get(key)
-
-
-def _flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """The leaves of nested tables; a list is a leaf."""
-    if isinstance(value, dict) and (value or not path):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value
-
-
 def _broken(source: Source, what: str, reason: str, line: int, column: int) -> PipeschedError:
     """PS870, at a place."""
-    starts = source.line_starts
-    at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
-    label = Label(source.span(at, min(at + 1, len(source.text))), reason)
-    return fail(Code.CONFIG_SYNTAX, f"{source.name} is no {what}: {reason}", label)
+    return toml.broken(source, Code.CONFIG_SYNTAX, what, reason, line, column)
 
 
 def _toml(source: Source) -> Made:
-    try:
-        values = dict(_flat(tomllib.loads(source.text)))
-    except ValueError as error:
-        reason, _, where = str(error).partition(" (at ")
-        line, column = (int(x) for x in re.findall(r"[0-9]{1,9}", where)[:2]) if "line" in where else (10**9, 1)
-        raise _broken(source, "TOML", reason[:1].lower() + reason[1:], line, column) from None
-    places: dict[str, Span] = {}
-    section = ""
-    for found in _TOML_LINE.finditer(source.text):
-        if found[1] is not None:
-            section = _unquoted(found[1])
-            places.setdefault(section, source.span(*found.span(1)))
-        else:
-            key = _unquoted(found[2])
-            places.setdefault(f"{section}.{key}" if section else key, source.span(*found.span(2)))
-    return values, places, []
-
-
-def _unquoted(key: str) -> str:
-    return ".".join(part.strip(" \t\"'") for part in key.split("."))
+    return *toml.read(source, Code.CONFIG_SYNTAX), []
 
 
 def _json(source: Source) -> Made:
@@ -149,7 +107,7 @@ def _json(source: Source) -> Made:
         raise _broken(source, "JSON", str(error).partition(";")[0], 1, 1) from None
     if not isinstance(values, dict):
         raise _broken(source, "configuration", "its JSON is no object", 1, 1)
-    return dict(_flat(values)), *_json_places(source)
+    return dict(toml.flat(values)), *_json_places(source)
 
 
 def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:

@@ -1,0 +1,1 @@
+"""A transformer, how it is trained, and what follows from both: parameters and bytes."""
