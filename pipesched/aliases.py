@@ -1,36 +1,63 @@
-"""What others call the schedules of the library: torch's classes, the papers, Megatron-LM, and how people type them.
+"""What others call the schedules of the library: papers, frameworks and trainers, and how people type them.
 
-A name is looked up without case, hyphens, underscores and blanks, and without torch's `Schedule` before it. Only what
-is the same order, operation for operation, is an alias; of the others NEAR says what comes closest.
+A name is looked up without case, hyphens, underscores and blanks, and without `Schedule` before or behind it, as torch
+and others have it. A file is known by its own name so, and by all names of the row that has it. Only what is the same
+order, operation for operation, stands in a row; of the others NEAR says what comes closest.
 """
 
 from __future__ import annotations
 
 import re
 
-ALIASES = {
-    "1f1b": ("1f1b", "onefoneb", "dapple", "pipedreamflush", "1f1bflush", "noninterleaved1f1b"),
-    "gpipe": ("gpipe", "fillanddrain", "filldrain", "fthenb", "afab", "allforwardallbackward"),
-    "interleaved": (
-        "interleaved1f1b",
-        "1f1bi",
-        "i1f1b",
-        "1f1binterleaved",
-        "interleavedpipeline",
-        "megatroninterleaved",
+from pipesched.assets import built_in
+
+ROWS = (
+    ("naive", "layer-wise", "naive layer-wise", "naive model parallel", "model parallel"),
+    ("gpipe", "fill and drain", "fill-drain", "F-then-B", "AFAB", "AllForwardAllBackward"),
+    (
+        "1f1b",
+        "DAPPLE",
+        "PipeDream-flush",
+        "1F1B-flush",
+        "OneFOneB",
+        "OneForwardOneBackward",
+        "Std1F1B",
+        "non-interleaved 1F1B",
+        "forward_backward_pipelining_without_interleaving",
+        "TrainSchedule",
     ),
-    "zb_h1": ("zbh1", "zb1p", "zerobubbleh1", "interleavedzerobubble"),
-    "zb_h2": ("zbh2", "zb2p", "zerobubbleh2"),
-    "zb_v": ("zbv", "zbvzerobubble", "zerobubblev"),
-    "dualpipe": ("dualpipe",),
-    "dualpipev": ("dualpipev", "dualpipecutinhalf"),
-}
-_SAID = {  # what is said of aliases whose name does not show what they are taken for
+    (
+        "interleaved",
+        "Interleaved1F1B",
+        "1F1B-I",
+        "I1F1B",
+        "1F1B-interleaved",
+        "interleaved pipeline",
+        "Megatron interleaved",
+        "VPP",
+        "virtual pipeline",
+        "forward_backward_pipelining_with_interleaving",
+    ),
+    ("zb_h1", "ZeroBubbleH1", "ZB-1P", "InterleavedZeroBubble"),
+    ("zb_h2", "ZeroBubbleH2", "ZB-2P"),
+    ("zb_v", "ZBVZeroBubble", "ZeroBubbleV"),
+    ("dualpipev", "DualPipe cut in half"),
+    ("pipeoffload", "offload-grouped-interleaved"),
+)
+"""The file of a row is that of the library whose name is in it."""
+
+_SAID = {  # what is said of names which others give to more than this order
     "interleavedzerobubble": "its order for one stage of each rank; with several it is not in the library",
+    "zb1p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap P`",
+    "zb2p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap 2P`",
+    "offloadgroupedinterleaved": "with groups of p microbatches",
 }
 NEAR = {
     "zerobubble": "zero bubble is zb_h1, zb_h2 or zb_v",
     "zb": "zero bubble is zb_h1, zb_h2 or zb_v",
+    "zbvgreedy": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
+    "zerobubbleheuristic": "`pipesched optimize --mem-cap K` finds orders under a cap; made by hand: zb_h1, zb_h2",
+    "zbvformatted": "`zb_v` has its placement",
     "loopedbfs": "`interleaved` has its placement, and is depth first; `pipesched optimize interleaved` finds others",
     "breadthfirst": "`interleaved` has its placement, and is depth first",
     "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
@@ -40,17 +67,28 @@ NEAR = {
     "vhalf": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
     "vmin": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
 }
+"""Names of more than one order, or of one that has no file, and where to look."""
 
 
 def plain(name: str) -> str:
     """The name without what people write differently."""
-    return re.sub(r"[-_ .]", "", name.lower()).removeprefix("schedule")
+    return re.sub(r"[\W_]", "", name.lower()).removeprefix("schedule").removesuffix("schedule")
+
+
+def others(own: str) -> tuple[str, ...]:
+    """What else a schedule of the library is called, but for case and marks."""
+    return tuple(name for row in ROWS if _in(own, row) for name in row if plain(name) != plain(own))
 
 
 def known_as(name: str) -> str | None:
     """The schedule of the library that is meant by a name which is none of its own."""
-    asked = plain(name)
-    return next((own for own, others in ALIASES.items() if asked == plain(own) or asked in others), None)
+    asked, files = plain(name), built_in()
+    row = next((row for row in ROWS if _in(asked, row)), ())
+    return next((own for own in files if plain(own) == asked), None) or next((x for x in files if _in(x, row)), None)
+
+
+def _in(name: str, row: tuple[str, ...]) -> bool:
+    return plain(name) in map(plain, row)
 
 
 def taken_for(name: str) -> str | None:

@@ -8,6 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 
+def built_in() -> list[str]:
+    """The names of the schedules that ship with pipesched."""
+    return sorted(path.name.removesuffix(".ps") for path in asset("schedules").iterdir() if path.name.endswith(".ps"))
+
+
 def asset(*parts: str) -> Path:
     """The file or folder at `parts`, for example ``asset("grammars", "pipesched.lark")``."""
     here = Path(__file__).resolve().parent

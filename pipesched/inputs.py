@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pipesched import files
-from pipesched.aliases import NEAR, known_as, plain
-from pipesched.assets import asset
+from pipesched.aliases import NEAR, ROWS, known_as, plain
+from pipesched.assets import asset, built_in
 from pipesched.diagnostics import Code, fail
 from pipesched.frameworks.frameworks import call, meant
 from pipesched.source import Source
@@ -70,11 +70,11 @@ def _meant(target: str) -> str:
         return near
     if near := meant(target):
         return f"did you mean `{near}`?"
-    named = {plain(name): name for name in built_in()}
-    close = [named[name] for name in get_close_matches(plain(Path(target).stem)[:60], named, 1, 0.5)]
-    return f"did you mean `{close[0]}`?" if close else "`pipesched list` shows the built-in schedules"
-
-
-def built_in() -> list[str]:
-    """The names of the schedules that ship with pipesched."""
-    return sorted(path.name.removesuffix(".ps") for path in asset("schedules").iterdir() if path.name.endswith(".ps"))
+    asked = plain(Path(target).stem)[:60]
+    own = {plain(name): name for name in built_in()}
+    named = {plain(name): name for row in ROWS for name in row if known_as(name)} | own
+    close = [named[x] for x in get_close_matches(asked, named, 1, 0.6) or get_close_matches(asked, own, 1, 0.5)]
+    if not close:
+        return "`pipesched list` shows the built-in schedules"
+    known = known_as(close[0])
+    return f"did you mean `{close[0]}`" + ("?" if close[0] == known else f", which is `{known}` here?")

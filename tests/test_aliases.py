@@ -10,7 +10,8 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.aliases import ALIASES, NEAR
+from pipesched.aliases import NEAR, ROWS, plain
+from pipesched.assets import built_in
 from pipesched.compile import Options, read
 from pipesched.source import Source
 from pipesched.verbs.order import order
@@ -57,9 +58,12 @@ def test_what_torch_calls_so_is_that_order(name: str) -> None:
 
 
 def test_names_are_different() -> None:
-    """No alias is that of two schedules, and none is said to be near besides."""
-    every = [name for names in ALIASES.values() for name in names]
+    """No name stands in two rows or is said to be near besides, and no row has two files, so that none shadows one."""
+    every = [plain(name) for row in ROWS for name in row]
     assert len(every) == len(set(every)) and not set(every) & set(NEAR)
+    assert all(plain(name) == name for name in NEAR)
+    files = [plain(name) for name in built_in()]
+    assert len(files) == len(set(files)) and all(sum(name in map(plain, row) for name in files) <= 1 for row in ROWS)
 
 
 def test_a_file_of_that_name_wins(

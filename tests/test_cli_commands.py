@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from pipesched.__main__ import main
 from pipesched.assets import asset
 from pipesched.frameworks.frameworks import FRAMEWORKS
+from pipesched.inputs import read
 
 COMMAND = [sys.executable, "-m", "pipesched"]
 GOOD = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
@@ -63,20 +65,26 @@ def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.
 
 
 def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line for each file of schedules/, and every name works; then one for each framework."""
+    """A line for each file of schedules/ under that of its group, then one for each framework; every name works; the
+    JSON has them in the order of their names, with other names that are understood.
+    """
     assert main(["list"]) == 0
-    listed, frameworks = capsys.readouterr().out.split("\n\n")
-    lines = listed.splitlines()
+    *groups, frameworks = capsys.readouterr().out.split("\n\n")
     assert [line.partition(":")[0] for line in frameworks.splitlines()[::2]] == list(FRAMEWORKS)
-    names = [line.split()[0] for line in lines]
+    rows = [line for group in groups for line in group.splitlines() if re.match(r"  \w+  ", line)]
+    names = {line.split()[0]: line for line in rows}
     assert set(names) == {
         file.name.removesuffix(".ps") for file in asset("schedules").iterdir() if file.name.endswith(".ps")
     }
-    assert all(len(line.split()) > 3 for line in lines)
+    assert len(names) == len(rows) and all(len(line.split()) > 3 for line in rows)
+    assert len(groups) > 3 and all(re.match(r"\w.*:\n  \w", group) for group in groups)
     assert main(["verify", *names, "--p", "4", "--m", "8"]) == 0
     capsys.readouterr()
     assert main(["list", "--json"]) == 0
-    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)["schedules"]] == names
+    entries = json.loads(capsys.readouterr().out)["schedules"]
+    assert [entry["name"] for entry in entries] == sorted(names)
+    assert all(entry["documentation"] in names[entry["name"]] for entry in entries)
+    assert all(read(other) == read(entry["name"]) for entry in entries for other in entry["also"])
 
 
 def test_fmt_rewrites_in_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.assets import built_in
 from pipesched.compile import read
 from pipesched.examine import Options
-from pipesched.inputs import built_in
 from pipesched.model.schedule import Schedule
 from pipesched.verbs import compare as comparison
 from pipesched.verbs.compare import share

@@ -17,7 +17,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -33,6 +33,7 @@ from pipesched.readers import READERS
 from pipesched.targets import TARGETS
 from pipesched.views.views import VIEWS
 from tests.readers.typed import typed
+from tests.test_gallery import catalogue
 
 TOP = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -162,6 +163,7 @@ def torchtitan() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "catalogue": catalogue,
     "commands": commands,
     "options": options,
     "readers": readers,
@@ -292,9 +294,9 @@ def test_what_to_touch_is_there() -> None:
                 assert re.search(rf"^(?:class |def )?{name}\b", source, re.MULTILINE), (name, link)
 
 
-def update(word: str = "") -> None:
+def update(word: str = "", pages: Sequence[str] = READMES) -> None:
     """Write what the commands print now into the console blocks that have the word, and the tables."""
-    for readme in READMES:
+    for readme in pages:
         path = TOP / readme
         text = path.read_text("utf-8")
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.analysis.likeness import likeness, unequal_part
-from pipesched.inputs import built_in
+from pipesched.assets import built_in
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule

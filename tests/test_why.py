@@ -16,8 +16,8 @@ from pipesched.analysis import causes as attribution
 from pipesched.analysis.causes import PARTS, causes, critical_path
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import timeline
+from pipesched.assets import built_in
 from pipesched.examine import Examination, Options
-from pipesched.inputs import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import linear

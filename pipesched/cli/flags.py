@@ -57,11 +57,11 @@ class _Target(_Reader):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
         from click.shell_completion import CompletionItem
 
-        from pipesched.aliases import ALIASES
+        from pipesched.assets import built_in
         from pipesched.frameworks.frameworks import FRAMEWORKS
 
         calls = [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
-        names = [CompletionItem[Any](name) for name in (*ALIASES, *calls) if name.startswith(incomplete)]
+        names = [CompletionItem[Any](name) for name in (*built_in(), *calls) if name.startswith(incomplete)]
         return [CompletionItem(incomplete, type="file"), *names]
 
 

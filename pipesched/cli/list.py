@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import click
 
 from pipesched.cli import flags
 from pipesched.cli.terminal import dumps
+
+_WIDTH = 100
 
 
 @click.command("list", short_help="Show the built-in schedules.")
@@ -17,19 +20,24 @@ def list_schedules(**given: Any) -> int:
     and the frameworks whose own code gives schedules.
     """
     from pipesched.frameworks.frameworks import FRAMEWORKS
-    from pipesched.verbs.library import titles
+    from pipesched.verbs.catalogue import GROUPS, entries
 
-    entries, rows = titles(), FRAMEWORKS.values()
-    width = max((len(name) for name, _ in entries), default=0)
+    known, rows = entries(), FRAMEWORKS.values()
     with flags.output_of(given) as out:
         if out.format == "json":
-            schedules = [{"name": n, "documentation": d} for n, d in entries]
             frameworks = [{"name": x.name, "title": x.title, "schedules": x.names, "tried": x.tried} for x in rows]
+            schedules = [entry.to_json() for entry in sorted(known, key=lambda entry: entry.name)]
             out.line(dumps({"ok": True, "schedules": schedules, "frameworks": frameworks}))
             return 0
-        for name, documentation in entries:
-            out.line(f"{name:<{width}}  {documentation}".rstrip())
-        out.line("")
+        width = max((len(entry.name) for entry in known), default=0)
+        for group in (group for group in GROUPS if any(entry.group == group for entry in known)):
+            out.line(f"{group}:")
+            for entry in (entry for entry in known if entry.group == group):
+                out.line(f"  {entry.name:<{width}}  {entry.documentation}".rstrip())
+                also = f"also {', '.join(entry.also)}" if entry.also else ""
+                for line in textwrap.wrap(also, _WIDTH - width, break_on_hyphens=False):
+                    out.line(f"  {'':<{width}}  {line}")
+            out.line("")
         for row in rows:
             out.line(f"{row.name}:NAME  {row.title}")
             out.line(f"    {', '.join(row.names)}")

@@ -17,6 +17,8 @@ from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.problem import Orders, Problem
 from pipesched.schedule_analysis import Analysis
 
+_ROWS = 8  # of the table; the other baselines are named below it
+
 
 @dataclass(frozen=True, eq=False)
 class Known:
@@ -81,15 +83,19 @@ def comparison(given: Known | None, value: Fraction, objective: str) -> list[str
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
-    """The schedule that was found among the baselines, in the order of the objective. spent, peak: its own."""
+    """The schedule that was found among the best baselines, in the order of the objective. spent, peak: its own."""
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
+    rows, others = rows[:_ROWS], rows[_ROWS:]
+    if own in others:
+        others[others.index(own)], rows[-1] = rows[-1], own
     cells = [(x, shown(a), shown(b), percent(c), percent(d), shown(e), remark) for x, a, b, c, d, e, remark in rows]
     cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak", ""))
     width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]) - 1)]
     aligned = ([row[0].ljust(width[0]), *map(str.rjust, row[1:-1], width[1:]), row[-1]] for row in cells)
-    return [_unit(known, instance), *(f"    {'  '.join(row)}".rstrip() for row in aligned)]
+    more = [f"    and {len(others)} more: {', '.join(row[0] for row in others)}"] if others else []
+    return [_unit(known, instance), *(f"    {'  '.join(row)}".rstrip() for row in aligned), *more]
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> str:

@@ -26,21 +26,20 @@ import numpy as np
 from pipesched import render
 from pipesched.analysis.idle import overhead
 from pipesched.analysis.timeline import costs_used
+from pipesched.assets import built_in
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail, fault_in
 from pipesched.examine import Options
-from pipesched.inputs import built_in
-from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, exact, ranges
-from pipesched.model.ops import COPIES, Op
+from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.readers import Loaded
 from pipesched.report import Report
 from pipesched.source import Source
-from pipesched.verbs.library import shared
+from pipesched.verbs.library import shared, trains_fully
 from pipesched.verbs.tables import ratio, short, table
 from pipesched.views.plot import Point
 
@@ -149,22 +148,37 @@ class Comparison:
         }
 
     def points(self) -> list[Point]:
-        """Bubble in per cent against peak memory, a series a schedule."""
+        """Bubble in per cent against peak memory, a series a schedule, of what can be compared."""
         found = []
         for row in self.rows:
-            if row.bubble is not None and row.peak is not None:
+            if row.bubble is not None and row.peak is not None and not self.apart(row):
                 sizes = " ".join(f"{name}={render.size(value)}" for name, value in row.parameters.items())
                 found.append(Point(row.peak, row.bubble * 100, row.name, sizes))
         return found
 
+    def apart(self, row: Row) -> str:
+        """Why a row has no place among the others, in words; nothing where it has one."""
+        if row.makespan is None:
+            return row.fault.message.removeprefix(f"{row.name} ") if row.fault else "has no timeline"
+        others = not all(other.own_costs for other in self.rows)
+        return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
+
     def plot(self) -> str:
-        """Bubble against peak memory, as SVG."""
+        """Bubble against peak memory, as SVG; under it what is left out, and why."""
         from pipesched.views.plot import plot
 
         x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
         points = self.points()
         one_size = len(points) == len({point.series for point in points})
-        return plot(points, x=x, y=y, title="bubble against memory", frontier=one_size)
+        left_out: dict[str, list[str]] = {}
+        for row in self.rows:
+            if why := self.apart(row):
+                left_out.setdefault(why, []).append(row.name)
+        notes = [f"not drawn: {', '.join(dict.fromkeys(names))}: {why}" for why, names in left_out.items()]
+        words = points[0].note.split() if points else []
+        shared = [word for word in words if all(word in point.note.split() for point in points)]
+        title = f"bubble against memory, {' '.join(shared)}" if shared else "bubble against memory"
+        return plot(points, x=x, y=y, title=title, frontier=one_size, notes=notes)
 
 
 def named(schedules: Sequence[object], *, library: bool) -> list[object]:
@@ -320,10 +334,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
         return None
     mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
-    plain = schedule.placement.chain and not schedule.placement.frozen
-    plain &= not costs.by_microbatch and schedule.slices == 1
-    plain &= not bool(among(schedule.op, (Op.R, *COPIES)).any())
-    if shorter or schedule.forward_only or not plain or len(schedule) > _BOUNDED:
+    if shorter or costs.by_microbatch or not trains_fully(schedule) or len(schedule) > _BOUNDED:
         return None
     from pipesched.optimizer.instance import Instance
 

@@ -19,17 +19,16 @@ from pathlib import PurePath
 
 import numpy as np
 
+from pipesched.assets import built_in
 from pipesched.check.optimum import judge
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import facts
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.inputs import built_in, read
+from pipesched.inputs import read
 from pipesched.language import writer
 from pipesched.language.parser import OPS_A_WORD
-from pipesched.model.columns import among
 from pipesched.model.numbers import plain
-from pipesched.model.ops import COPIES
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import FOUND, Verdict, documentation
 from pipesched.optimizer import convert
@@ -45,7 +44,7 @@ from pipesched.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.baselines import Known
-from pipesched.verbs.library import sized
+from pipesched.verbs.library import sized, trains_fully
 from pipesched.verbs.optimize_certify import Made, certified, confirmed
 from pipesched.verbs.optimize_report import Frontier, Optimum, bound_by, claims, notes
 from pipesched.verbs.optimize_request import Request, Target, target_of
@@ -110,7 +109,7 @@ def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known
         if name not in seen and time.monotonic() + _READING * problem.operations < until:
             seen.add(name)
             schedule = sized(read(name), sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
-            if schedule is not None and not among(schedule.op, COPIES).any():  # what has host memory holds less
+            if schedule is not None and trains_fully(schedule):
                 yield Known.of(name, schedule, target.instance, problem)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from pipesched.assets import built_in
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
-from pipesched.inputs import built_in
 from pipesched.model.columns import among, makes
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, ranges

@@ -15,7 +15,8 @@ from fractions import Fraction
 from functools import partial
 
 from pipesched.analysis.likeness import READINGS, Likeness, likeness, same_place
-from pipesched.inputs import built_in, read
+from pipesched.assets import built_in
+from pipesched.inputs import read
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.verbs.library import sized

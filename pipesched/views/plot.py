@@ -6,8 +6,10 @@ ratio  |                           and a line through its points in the order in
        +-----------------
          peak memory
 
-A label is at the right of its mark, else at its left, above or below it; one that would cover a mark, another label
-or the frame is left out: the legend, and the title under the mouse, say which point that is.
+A label is at the right of its mark, else at its left, above or below it, and covers no mark, no label and no frame.
+Where every series is one point there is no legend: a label that has no room there stands farther off, with a line to
+its mark, and points at one place share theirs. Elsewhere it is left out: the title under the mouse says which point
+that is.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor, log10
+from math import cos, floor, log10, pi, sin
+from textwrap import wrap
 from typing import TypeAlias
 
 from pipesched.model.numbers import shown
 from pipesched.safe import safe
 
 WIDTH, HEIGHT = 720, 440
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 200, 40, 52  # margins; the legend is in the right one
+_LEFT, _TOP, _BOTTOM = 64, 40, 52  # margins
+_LEGEND, _BARE = 200, 24  # the right margin, with a legend and without
+_LINE = 15  # pixels from one line of a note to the next
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")  # distinct for all eyes
 _SHAPES = ("circle", "square", "diamond", "up", "down", "cross")
 _STYLE = """\
@@ -32,6 +37,7 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 .frame { stroke: #57606a; fill: none }
 .grid { stroke: #d0d7de }
 .front { stroke: #57606a; stroke-dasharray: 5 4; fill: none }
+.lead { stroke: #8b949e }
 .back { fill: #ffffff }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 }
@@ -39,6 +45,11 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
   .grid { stroke: #30363d }
   .frame, .front { stroke: #8b949e }
 }"""
+
+
+Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+Spot: TypeAlias = tuple[float, float]
+_LETTER, _MARK = 6, 6  # pixels: the width of a letter, half of that of a mark
 
 
 @dataclass(frozen=True)
@@ -71,18 +82,27 @@ class Axis:
         return f"{round(float(exact), 1):g}"
 
 
-def plot(points: Sequence[Point], *, x: str, y: str, title: str = "", frontier: bool = False) -> str:
-    """The points as an SVG file; x, y: what the axes mean; frontier: join what nothing beats, left and below."""
-    across = axis([point.x for point in points], _LEFT, WIDTH - _RIGHT)
-    up = axis([point.y for point in points], HEIGHT - _BOTTOM, _TOP)
+def plot(
+    points: Sequence[Point], *, x: str, y: str, title: str = "", frontier: bool = False, notes: Sequence[str] = ()
+) -> str:
+    """The points as an SVG file; x, y: what the axes mean; frontier: join what nothing beats, left and below; notes:
+    what is said under the plot.
+    """
     series = list(dict.fromkeys(point.series for point in points))
+    legend = len(points) > len(series) or len(points) == 1
+    said = [line for note in notes for line in wrap(note, (WIDTH - _LEFT - _BARE) // _LETTER, subsequent_indent="  ")]
+    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1) if legend else 0)
+    frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
+    across = axis([point.x for point in points], frame[0], frame[2])
+    up = axis([point.y for point in points], frame[3], frame[1])
+    height = low + _BOTTOM + _LINE * len(said)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
         f'role="img" aria-label="{safe(title or f"{y} against {x}", "xml")}">',
         f"<style>\n{_STYLE}\n</style>",
-        f'<rect class="back" width="{WIDTH}" height="{HEIGHT}"/>',
+        f'<rect class="back" width="{WIDTH}" height="{height}"/>',
         f'<text class="title" x="{_LEFT}" y="24">{safe(title, "xml")}</text>',
-        *_axes(across, up, x, y),
+        *_axes(across, up, frame, x, y),
     ]
     if frontier and (best := front(points)):
         path = " ".join(f"{across.at(point.x)},{up.at(point.y)}" for point in best)
@@ -90,10 +110,14 @@ def plot(points: Sequence[Point], *, x: str, y: str, title: str = "", frontier: 
     for number, name in enumerate(series):
         mine = [point for point in points if point.series == name]
         lines += _series(mine, number, across, up)
-        lines += _legend(name, number)
+        lines += _legend(name, number) if legend else []
     spots = [(float(across.at(point.x)), float(up.at(point.y))) for point in points]
-    names = distinct_notes([(point.series, point.note) for point in points])
-    lines += labels(names, spots, (_LEFT, _TOP, WIDTH - _RIGHT, HEIGHT - _BOTTOM))
+    if legend:
+        lines += labels(distinct_notes([(point.series, point.note) for point in points]), spots, frame)
+    else:
+        lines += labels(*_together([point.series for point in points], spots), frame, all=True)
+    for number, line in enumerate(said):
+        lines.append(f'<text class="label" x="{_LEFT}" y="{low + 58 + _LINE * number}">{safe(line, "xml")}</text>')
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -116,8 +140,8 @@ def axis(values: Sequence[Fraction], begin: int, end: int) -> Axis:
     return Axis(first * step, step, max(1, int(-(-high // step) - first)), begin, end)
 
 
-def _axes(across: Axis, up: Axis, x: str, y: str) -> Iterator[str]:
-    top, bottom, left, right = _TOP, HEIGHT - _BOTTOM, _LEFT, WIDTH - _RIGHT
+def _axes(across: Axis, up: Axis, frame: Box, x: str, y: str) -> Iterator[str]:
+    left, top, right, bottom = map(int, frame)
     for mark in across.marks:
         at = across.at(mark)
         yield f'<line class="grid" x1="{at}" y1="{top}" x2="{at}" y2="{bottom}"/>'
@@ -127,7 +151,7 @@ def _axes(across: Axis, up: Axis, x: str, y: str) -> Iterator[str]:
         yield f'<line class="grid" x1="{left}" y1="{at}" x2="{right}" y2="{at}"/>'
         yield f'<text x="{left - 8}" y="{at}" dy="4" text-anchor="end">{shown(mark)}</text>'
     yield f'<rect class="frame" x="{left}" y="{top}" width="{right - left}" height="{bottom - top}"/>'
-    yield f'<text x="{(left + right) // 2}" y="{HEIGHT - 12}" text-anchor="middle">{safe(x, "xml")}</text>'
+    yield f'<text x="{(left + right) // 2}" y="{bottom + 40}" text-anchor="middle">{safe(x, "xml")}</text>'
     middle = (top + bottom) // 2
     yield f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{safe(y, "xml")}</text>'
 
@@ -146,7 +170,7 @@ def _series(points: Sequence[Point], number: int, across: Axis, up: Axis) -> Ite
 
 def _legend(name: str, number: int) -> Iterator[str]:
     color, shape = _COLORS[number % len(_COLORS)], _SHAPES[number % len(_SHAPES)]
-    left, top = WIDTH - _RIGHT + 20, _TOP + 12 + 20 * number
+    left, top = WIDTH - _LEGEND + 20, _TOP + 12 + 20 * number
     text = f'<text x="12" y="4">{safe(name, "xml")}</text>'
     yield f'<g transform="translate({left} {top})">{_mark(shape, color)}{text}</g>'
 
@@ -163,10 +187,6 @@ def _mark(shape: str, color: str) -> str:
     }
     fill = "none" if shape == "cross" else color
     return f'<path d="{drawn[shape]}" fill="{fill}" stroke="{color}" stroke-width="1.5"/>'
-
-
-Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
-_LETTER, _MARK = 6, 6  # pixels: the width of a letter, half of that of a mark
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
@@ -186,19 +206,61 @@ def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
     ]
 
 
-def labels(texts: Sequence[str], spots: Sequence[tuple[float, float]], frame: Box) -> Iterator[str]:
-    """A text for each spot where one fits, in the order of the spots."""
-    taken = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
+def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], list[Spot]]:
+    """Texts at one spot in one, in their order."""
+    found: dict[Spot, list[str]] = {}
+    for text, spot in zip(texts, spots, strict=True):
+        found.setdefault(spot, []).append(text)
+    return [", ".join(names) for names in found.values()], list(found)
+
+
+def labels(texts: Sequence[str], spots: Sequence[Spot], frame: Box, *, all: bool = False) -> Iterator[str]:
+    """A text for each spot where one fits beside it, in the order of the spots; all: or at the end of a line to it."""
+    marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
+    taken, lines = list[Box](), list[tuple[Spot, Spot]]()
+
+    def free(box: Box) -> bool:
+        within = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
+        covers = any(_overlap(box, other) for other in (*marks, *taken)) or any(_meets(*line, box) for line in lines)
+        return within and not covers
+
     for text, (x, y) in zip(texts, spots, strict=True):
         wide = _LETTER * len(text)
-        for left, base in ((x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)):
+        beside = [(x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)]
+        afar = [*_afar(x, y, wide)] if all else []
+        for (left, base), end in (*((at, None) for at in beside), *afar):
             box = (left, base - 9, left + wide, base + 2)
-            within = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
-            if text and within and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                yield f'<text class="label" x="{left:g}" y="{base:g}">{safe(text, "xml")}</text>'
-                break
+            if not text or not free(box) or (end and any(_meets((x, y), end, other) for other in taken)):
+                continue
+            taken.append(box)
+            if end:
+                lines.append(((x, y), end))
+                yield f'<line class="lead" x1="{x:g}" y1="{y:g}" x2="{end[0]:g}" y2="{end[1]:g}"/>'
+            yield f'<text class="label" x="{left:g}" y="{base:g}">{safe(text, "xml")}</text>'
+            break
+
+
+def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
+    """Places of a label that is `wide` around a spot, the near ones first, and where a line from the spot meets it."""
+    for far in range(18, WIDTH, 6):
+        for turn in range(16):
+            angle = pi * (turn + 0.5) / 8
+            end = (round(x + far * cos(angle), 1), round(y + far * sin(angle), 1))
+            yield (end[0] + 2 if cos(angle) > 0 else end[0] - 2 - wide, end[1] + 3.5), end
 
 
 def _overlap(a: Box, b: Box) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def _meets(begin: Spot, end: Spot, box: Box) -> bool:
+    """Whether a line goes through a box: the part of it within left and right, and that within top and bottom, meet."""
+    low, high = 0.0, 1.0
+    for a, b, least, most in zip(begin, end, box[:2], box[2:], strict=True):
+        if a == b:
+            if not least < a < most:
+                return False
+        else:
+            first, last = sorted(((least - a) / (b - a), (most - a) / (b - a)))
+            low, high = max(low, first), min(high, last)
+    return low < high

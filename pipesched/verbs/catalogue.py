@@ -1,0 +1,82 @@
+"""The library as people look through it: in groups by placement and by what more a schedule asks for, oldest first.
+
+A group follows from the file at a small size, so that a new file needs no entry anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipesched.aliases import others
+from pipesched.assets import built_in
+from pipesched.inputs import read
+from pipesched.model.columns import among
+from pipesched.model.ops import COPIES, Op
+from pipesched.model.schedule import Schedule
+from pipesched.readers import checked
+from pipesched.verbs.library import sized
+
+ONE = "one stage on each rank"
+LOOP = "several stages on each rank, in a loop"
+TURN = "several stages on each rank, down the ranks and up again"
+ROUTES = "two ways through the ranks, with two copies of every stage"
+KEPT = "activations that are computed again, or wait in host memory"
+SPECIAL = "models, data and uses of a special kind"
+GROUPS = (ONE, LOOP, TURN, ROUTES, KEPT, SPECIAL)
+_SIZES = {"p": 4, "m": 8}
+_PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A schedule of the library. documentation: that of its file, on one line; also: what others call it."""
+
+    name: str
+    title: str
+    documentation: str
+    group: str
+    also: tuple[str, ...]
+
+    @property
+    def papers(self) -> tuple[str, ...]:
+        """What its file names on arXiv, as 2104.04473."""
+        return tuple(dict.fromkeys(_PAPER.findall(self.documentation)))
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "documentation": self.documentation,
+            "title": self.title,
+            "group": self.group,
+            "also": list(self.also),
+        }
+
+
+def entries() -> list[Entry]:
+    """All of them: group by group, in each in the order of publication."""
+    found = []
+    for name in built_in():
+        source = read(name)
+        file = checked(source).file
+        documentation = " ".join((file.documentation or "").split())
+        group = _group(sized(source, _SIZES), lists=bool(checked(source).sizes))
+        found.append(Entry(name, file.title or name, documentation, group, others(name)))
+    return sorted(found, key=lambda entry: (GROUPS.index(entry.group), entry.papers[:1] or ("~",), entry.name))
+
+
+def _group(schedule: Schedule | None, *, lists: bool) -> str:
+    if schedule is None or lists:
+        return SPECIAL
+    place, ranks = schedule.placement, schedule.ranks
+    if schedule.forward_only or place.frozen or not place.chain or schedule.slices > 1:
+        return SPECIAL
+    if among(schedule.op, (Op.R, *COPIES)).any():
+        return KEPT
+    if place.routes > 1:
+        return ROUTES
+    if place.stages == ranks:
+        return ONE
+    return LOOP if np.array_equal(place.rank_of[0], np.arange(place.stages) % ranks) else TURN
