@@ -1,0 +1,68 @@
+"""What a model costs on a device, in milliseconds, as `verify`, `compare` and `optimize` take it.
+
+    F, I, W    operations / (peak x efficiency), and what ranks of a layer, a sequence or experts send each other
+    R          F of a schedule that runs it again by itself; then nothing is run again in I
+    C          the message of a stage / the bandwidth to its neighbours, the slower one of both
+    O, L       what one microbatch saves / the bandwidth to host memory
+
+Rounded to nanoseconds, so that sums stay exact. Efficiency is the one number here that no data sheet has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from pipesched.model.costs import Cost, Costs
+from pipesched.transformer import activations, flops, traffic
+from pipesched.transformer.config import Training, Transformer, layers_of
+from pipesched.transformer.devices import HALF, Device
+
+_NANO = 10**6  # in a millisecond
+
+
+def costs(
+    a: Transformer,
+    x: Training,
+    device: Device,
+    ranks: Sequence[int],
+    efficiency: Fraction = HALF,
+    *,
+    runs_again: bool = False,
+) -> Costs:
+    """F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R.
+
+    Raises:
+        PipeschedError: PS235.
+    """
+    stages, rate = len(ranks), device.flops * efficiency
+    way = replace(x, recompute="none") if runs_again else x
+    computed, saved = flops.by_stage(a, way, stages), activations.by_stage(a, replace(x, recompute="none"), stages)
+    forward, backward, message = [], [], []
+    for stage, layers in enumerate(layers_of(a, x, stages)):
+        forward.append(sum((traffic.seconds(x, device, traffic.forward(a, way, i)) for i in layers), Fraction(0)))
+        backward.append(sum((traffic.seconds(x, device, traffic.backward(a, way, i)) for i in layers), Fraction(0)))
+        near = [link(x, device, ranks[stage], ranks[i]) for i in (stage - 1, stage + 1) if 0 <= i < stages]
+        message.append(activations.boundary(a, x) / min(near) if near else Fraction(0))
+    found: dict[str, Sequence[Fraction]] = {
+        "F": [each.forward / rate + sent for each, sent in zip(computed, forward, strict=True)],
+        "I": [each.input / rate + sent for each, sent in zip(computed, backward, strict=True)],
+        "W": [each.weights / rate for each in computed],
+        "C": message,
+        "O": [each.saved / device.host for each in saved],
+    }
+    given: dict[str, Cost] = {key: tuple(map(milliseconds, row)) for key, row in found.items()}
+    return Costs(given)
+
+
+def milliseconds(seconds: Fraction) -> Fraction:
+    """To the nanosecond."""
+    return Fraction(round(seconds * 1000 * _NANO), _NANO)
+
+
+def link(x: Training, device: Device, one: int, other: int) -> Fraction:
+    """Between two ranks of the pipeline, each of which is t c d devices side by side."""
+    wide = x.tensor * x.context * x.data
+    first, last = min(one, other) * wide, (max(one, other) + 1) * wide - 1
+    return device.node if first // device.node_size == last // device.node_size else device.network

@@ -1,0 +1,197 @@
+"""What a model computes, sends and so costs: by the paper's equation, by torch's own count, by a ring that is walked"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction as Q
+
+import pytest
+
+from pipesched.diagnostics import PipeschedError
+from pipesched.source import Source
+from pipesched.transformer import activations, devices, flops, times, traffic
+from pipesched.transformer.config import Experts, Latent, Training, Transformer, read
+from pipesched.transformer.devices import DEVICES, Device, amount
+from pipesched.transformer.parameters import Part
+
+MEGATRON = ("1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b", "529.6b", "1008b")
+MINE = Device("mine", Q(10**12), Q(10**10), Q(10**9), Q(10**8), Q(10**7), 8)
+
+
+@pytest.mark.parametrize("name", MEGATRON)
+def test_a_step_of_megatron_is_equation_3(name: str) -> None:
+    """Narayanan et al., SC 2021: 96 B s l h^2 (1 + s / 6h + V / 16 l h), with full recomputation, whatever the cut."""
+    a, _ = read(f"megatron-{name}")
+    h, s, layers = Q(a.hidden), a.sequence, a.layers
+    expected = 96 * s * layers * h**2 * (1 + s / (6 * h) + a.vocabulary / (16 * layers * h))
+    assert flops.formula(layers, a.hidden, a.vocabulary, s, 1) == expected
+    for stages, t in ((1, 1), (2, 1), (4, 8)):
+        cut = flops.by_stage(a, Training(tensor=t, recompute="full"), stages)
+        assert t * sum(stage.forward + stage.backward for stage in cut) == expected
+
+
+def test_a_layer_is_the_papers() -> None:
+    """Its appendix: 24 b s h^2 + 4 b s^2 h forward; the gradients of weights have no part in the attention."""
+    a = Transformer(layers=3, hidden=256, heads=8, vocabulary=1000, sequence=128)
+    _, one, _ = flops.by_stage(a, Training(microbatch=2), 3)
+    dense, scores = 24 * 2 * 128 * 256**2, 4 * 2 * 128**2 * 256
+    assert (one.forward, one.input, one.weights) == (dense + scores, dense + 2 * scores, dense)
+    again = {
+        ("selective", "standard"): scores,
+        ("selective", "flash"): 0,
+        ("full", "flash"): dense + scores,
+    }
+    for (recompute, attention), expected in again.items():
+        way = Training(microbatch=2, recompute=recompute, attention=attention)
+        assert flops.by_stage(a, way, 3)[1].again == expected
+        assert flops.by_stage(a, way, 3)[1].input == one.input + expected
+
+
+@pytest.mark.parametrize(("kv", "gated", "size"), [(8, False, 256), (2, True, 112), (1, True, 96)])
+def test_torch_counts_the_same(kv: int, gated: bool, size: int) -> None:
+    """A layer and a head of torch, counted by its own counter; grouped keys, gated parts."""
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    b, s, h, heads, words = 2, 16, 64, 8, 50
+    a = Transformer(1, h, heads, words, s, kv_heads=kv, feed_forward=size, gated=gated)
+    shapes = [(h, h), (h, 2 * kv * h // heads), (h, h), (h, size * (2 if gated else 1)), (size, h), (h, words)]
+    wq, wkv, wo, up, down, out = (torch.randn(shape, requires_grad=True) for shape in shapes)
+    x = torch.randn(b, s, h, requires_grad=True)
+
+    def split(value: object, count: int) -> object:
+        return value.view(b, s, count, h // heads).transpose(1, 2)  # type: ignore[attr-defined]
+
+    def forward() -> object:
+        key, value = (split(part, kv).repeat_interleave(heads // kv, 1) for part in (x @ wkv).chunk(2, -1))
+        mixed = (split(x @ wq, heads) @ key.transpose(2, 3)).softmax(-1) @ value
+        y = x + mixed.transpose(1, 2).reshape(b, s, h) @ wo
+        wide = y @ up
+        if gated:
+            gate, wide = wide.chunk(2, -1)
+            wide = gate.sigmoid() * wide
+        return ((y + wide @ down) @ out).sum()
+
+    with FlopCounterMode(display=False) as count:
+        loss = forward()
+    (stage,) = flops.by_stage(a, Training(microbatch=b), 1)
+    assert count.get_total_flops() == stage.forward
+    with FlopCounterMode(display=False) as count:
+        loss.backward()  # type: ignore[attr-defined]
+    assert count.get_total_flops() == stage.backward
+    assert flops.of_model(a, b) == stage.forward + stage.backward
+
+
+def test_experts_and_compressed_heads_count_what_a_token_meets() -> None:
+    """Two of eight experts and a shared one, written out; a latent layer matrix by matrix."""
+    h, f, s = 64, 48, 32
+    a = Transformer(2, h, 4, 100, s, experts=Experts(8, 2, f, shared=1, dense_layers=1), gated=True, feed_forward=128)
+    one = Training()
+    assert flops.entries(a, one, 0) == 4 * h * h + 3 * h * 128
+    assert flops.entries(a, one, 1) == 4 * h * h + 3 * h * f * (2 + 1) + h * 8
+    b = replace(a, experts=None, latent=Latent(query=24, key_value=16, rope=4, key=12, value=10))
+    heads = 4 * (24 * (12 + 4) + 16 * (12 + 10) + 10 * h)
+    assert flops.entries(b, one, 0) == h * (24 + 16 + 4) + heads + 3 * h * 128
+    assert flops.attention(b, one) == 2 * s * s * 4 * (12 + 4 + 10)
+    assert flops.attention(b, Training(context=2, tensor=4)) == flops.attention(b, one) / 8
+
+
+def walked(ranks: int, size: Q) -> Q:
+    """What one rank sends in an all-reduce around a ring, a chunk a step: all chunks are summed, then handed around."""
+    held = [{r} for r in range(ranks)]  # of the chunk that began at rank 0: whose terms each rank has
+    sent = Q(0)
+    for step in range(2 * (ranks - 1)):
+        held[(step + 1) % ranks] |= held[step % ranks]
+        sent += size / ranks
+    assert all(len(terms) == ranks for terms in held)
+    return sent
+
+
+@pytest.mark.parametrize("t", [1, 2, 4, 8])
+def test_what_ranks_of_a_layer_send_is_a_ring(t: int) -> None:
+    """Two all-reduces of 2 s b h bytes a layer in F, two in I; gradients once a step, over all copies."""
+    a = Transformer(2, 64, 8, 100, 32)
+    x = Training(microbatch=3, tensor=t)
+    size = Q(2 * 3 * 32 * 64)
+    assert traffic.forward(a, x, 0).tensor == 2 * walked(t, size) == traffic.backward(a, x, 0).tensor
+    assert traffic.backward(a, replace(x, recompute="full"), 0).tensor == 4 * walked(t, size)
+    parts = [Part("all", 1000, Q(1000))]
+    assert traffic.gradients(a, Training(data=t), parts) == walked(t, Q(4 * 1000))
+    assert traffic.gradients(a, Training(data=t, zero=1), parts) == walked(t, Q(4 * 1000)) / 2 + walked(t, Q(2000)) / 2
+
+
+def test_ranks_of_a_sequence_and_of_experts_send_what_others_need() -> None:
+    """Keys and values of each of c - 1 others; of e ranks with experts, 1 / e of the tokens stay."""
+    a = Transformer(2, 64, 8, 100, 32, kv_heads=2, experts=Experts(8, 2, 48))
+    assert traffic.forward(a, Training(context=4), 0).context == 3 * (32 // 4) * 2 * 2 * 8 * 2
+    assert traffic.forward(a, Training(data=4, expert=4), 0).experts == 2 * Q(3, 4) * 32 * 2 * 64 * 2
+    sent = traffic.Traffic(Q(10**9), Q(10**9), Q(0))
+    assert traffic.seconds(Training(tensor=4, context=2), MINE, sent) == 2
+    assert traffic.seconds(Training(tensor=4, context=4), MINE, sent) == 11
+
+
+def test_costs_are_operations_over_what_a_device_reaches() -> None:
+    """In milliseconds, to the nanosecond; the slower link of a stage is that of its messages."""
+    a = Transformer(4, 256, 8, 1000, 128)
+    x = Training(tensor=2, data=2)
+    cost = times.costs(a, x, MINE, (0, 1, 2, 3), Q(1, 4))
+    computed, sent = flops.by_stage(a, x, 4), traffic.forward(a, x, 0).tensor / MINE.node
+    for stage in range(4):
+        for key, value in (("F", computed[stage].forward), ("I", computed[stage].input)):
+            expected = 1000 * (float(value) / 0.25e12 + float(sent))
+            assert float(cost.given[key][stage]) == pytest.approx(expected, abs=1e-6)  # type: ignore[index]
+    edge = activations.boundary(a, x)
+    assert edge == 2 * 128 * 256
+    # a rank is 4 devices, a node 8: 0 1 | 2 3
+    expected = [1000 * edge / MINE.node] + [1000 * edge / MINE.network] * 2 + [1000 * edge / MINE.node]
+    assert [float(c) for c in cost.given["C"]] == pytest.approx([float(c) for c in expected], abs=1e-6)  # type: ignore[union-attr]
+    again = replace(x, recompute="full")
+    assert times.costs(a, again, MINE, range(4), runs_again=True) == times.costs(a, x, MINE, range(4))
+    assert times.costs(a, again, MINE, range(4)).given["I"] > times.costs(a, x, MINE, range(4)).given["I"]  # type: ignore[operator]
+
+
+def test_every_device_names_its_source_and_a_file_reads_as_one() -> None:
+    """Five rows; the same numbers from a file, in other units."""
+    assert {*DEVICES} == {"a100", "h100", "h200", "b200", "mi300x"}
+    assert all(device.source for device in DEVICES.values()) and devices.read("H100") is DEVICES["h100"]
+    text = """[device]
+flops = "0.9894 PFLOP/s"
+memory = "80 GB"
+node = 450e9
+network = "50 GB/s"
+host = "64000 MB/s"
+"""
+    made = devices.of_source(Source("mine.toml", text))
+    assert replace(made, name="h100", source=DEVICES["h100"].source) == DEVICES["h100"]
+    assert amount("1.5 GiB") == 3 * 2**29 and amount("2GB/s", rate=True) == 2 * 10**9 and amount(7) == 7
+
+
+WHOLE = {"flops": "1e12", "memory": "'80 GB'", "node": "'3 GB/s'", "network": "'1 GB/s'", "host": "'1 GB/s'"}
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "says"),
+    [
+        ({"flops": None}, 1, "does not say device.flops"),
+        ({"host": None}, 1, "does not say device.host"),
+        ({"memory": "'80 GB/s'"}, 3, "memory is '80 GB/s', not bytes"),
+        ({"memory": "'80 Gb'"}, 3, "memory is '80 Gb', not bytes"),
+        ({"memory": "'80 GFLOP'"}, 3, "not bytes"),
+        ({"memory": "0"}, 3, "memory is 0, not bytes"),
+        ({"memory": "-1"}, 3, "memory is -1, not bytes"),
+        ({"node": "'3 GB'"}, 4, "node is '3 GB', not bytes a second"),
+        ({"node": "true"}, 4, "not bytes a second"),
+        ({"flops": "'900 GB/s'"}, 2, "not FLOP/s"),
+        ({"node_size": "0"}, 7, "node_size is 0, not a whole number from 1"),
+        ({"nodesize": "8"}, 7, "a device has no device.nodesize"),
+    ],
+)
+def test_a_wrong_device_is_told_at_its_line(change: dict[str, str | None], line: int, says: str) -> None:
+    """What is missing, at its section."""
+    text = "[device]\n" + "".join(f"{key} = {value}\n" for key, value in {**WHOLE, **change}.items() if value)
+    with pytest.raises(PipeschedError) as error:
+        devices.of_source(Source("mine.toml", text))
+    (found,) = error.value.diagnostics
+    assert says in found.message and found.where is not None and found.where.line == line
+    with pytest.raises(PipeschedError, match="no device is called"):
+        devices.read("h10")
