@@ -53,6 +53,7 @@ from pipesched.verbs.options import MAX_OPS
 
 if TYPE_CHECKING:
     from pipesched.optimizer.search.state import State
+    from pipesched.transformer.config import Trained
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.check import Checked
     from pipesched.verbs.compare import Comparison
@@ -114,6 +115,7 @@ def verify(
     *,
     comm: str | None = None,
     mem_cap: Caps = None,
+    model: str | PathLike[str] | Trained | None = None,
     costs: CostsLike = None,
     release: str | Release = "W",
     torch_version: str | None = None,
@@ -131,7 +133,8 @@ def verify(
     """The verdict on a schedule: what is wrong with it is in the report, and a file that cannot be read has one too.
 
     fsdp: UNSHARD and RESHARD are asked for in a torch CSV. require_proof: it is an error unless it is an answer that is
-    proved optimal. recorded: a folder with what the ranks of a run of it posted.
+    proved optimal. recorded: a folder with what the ranks of a run of it posted. model: a transformer and its
+    training, for memory in bytes; a cap may then be "80GB".
 
     Raises:
         PipeschedError: PS225, an option that means nothing.

@@ -56,6 +56,14 @@ class Code(enum.StrEnum):
     ENTRY = "PS227"
     SLICES = "PS228"
     GREEDY = "PS229"
+    MODEL_SYNTAX = "PS230"
+    MODEL_UNKNOWN = "PS231"
+    MODEL_MISSING = "PS232"
+    MODEL_VALUE = "PS233"
+    MODEL_SHAPE = "PS234"
+    MODEL_STAGES = "PS235"
+    MODEL_PARALLEL = "PS236"
+    MODEL_NAME = "PS237"
 
     MISSING = "PS301"
     TWICE = "PS302"
@@ -77,6 +85,7 @@ class Code(enum.StrEnum):
     NOT_UNDER_WAY = "PS406"
 
     OVER_CAP = "PS501"
+    OVER_BYTES = "PS502"
 
     NO_REDUCTION = "PS601"
     REDUCED_TWICE = "PS602"
@@ -159,6 +168,7 @@ class Code(enum.StrEnum):
     FORWARD_ONLY = "PS903"
     BUFFERS = "PS906"
     ON_THE_WORD = "PS908"
+    OTHER_BATCH = "PS909"
 
     @property
     def warning(self) -> bool:
@@ -180,6 +190,7 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
     Code.PARAMETER_MISSING: 2,
     Code.PARAMETER_UNKNOWN: 2,
     Code.LIST: 2,
+    Code.MODEL_NAME: 2,
     Code.USAGE: 2,
     Code.FILE_DISAGREES: 2,
     Code.UNREADABLE: 2,

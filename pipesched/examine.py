@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,21 +25,25 @@ from pipesched.language.evaluate import MAX_OPS, Unit
 from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
-from pipesched.model.numbers import Value, require_counts, shown
+from pipesched.model.numbers import Bytes, Value, require_counts, shown
 from pipesched.model.ops import Result
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.readers import Loaded
-from pipesched.report import Claim, Communication, Memory, Parts, Permuted, Report, Time
+from pipesched.report import Claim, Communication, InBytes, Memory, Parts, Permuted, Report, Time
 from pipesched.schedule_analysis import Analysis
+
+if TYPE_CHECKING:
+    from pipesched.transformer.config import Trained
 
 UNIT = "microbatches through 1/p of the model"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank.
+    """How to verify. Sizes given for a CSV are checked against it; `mem_cap` has one entry, or one a rank, and is of
+    activations, or of `Bytes` with `model`, a transformer and its training.
 
     comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
     the stages of an order that are not trained. require_proof: it is an error unless it is an answer that is proved
@@ -50,6 +55,7 @@ class Options:
     costs: Costs | None = None
     release: Release = AT_W
     mem_cap: tuple[Fraction, ...] | None = None
+    model: Trained | None = None
     comm: str | None = None
     max_ops: int = MAX_OPS
     torch_version: TorchVersion | None = None
@@ -88,7 +94,7 @@ class Examination:
         Raises:
             PipeschedError: PS222, PS225, options that mean nothing for it.
         """
-        model, _ = parse_model(self.options.comm or str(STRICT)), self.caps
+        model, _ = parse_model(self.options.comm or str(STRICT)), (self.caps, self.byte_caps)
         asked, schedule = self.options.costs or Costs(), self.loaded.schedule
         stages, microbatches = schedule.stages, schedule.microbatches
         try:
@@ -97,16 +103,32 @@ class Examination:
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
         costs = self.loaded.costs(asked)
-        return Analysis(self.loaded.schedule, costs, self.options.release, model)
+        return Analysis(self.loaded.schedule, costs, self.options.release, model, self.options.model)
 
     @cached_property
     def caps(self) -> tuple[Fraction, ...] | None:
-        """The memory caps by rank.
+        """The most activations by rank.
 
         Raises:
-            PipeschedError: PS225, a negative one, or not one a rank.
+            PipeschedError: PS225, a negative one, or not one a rank; bytes, and no model says what they are of.
         """
-        return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
+        return None if self._in_bytes else caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
+
+    @cached_property
+    def byte_caps(self) -> tuple[Fraction, ...] | None:
+        """The most bytes by rank.
+
+        Raises:
+            PipeschedError: PS225, not one a rank.
+        """
+        asked = self.options.mem_cap or ()
+        return caps_by_rank(tuple(map(Fraction, asked)), self.loaded.schedule.ranks) if self._in_bytes else None
+
+    @property
+    def _in_bytes(self) -> bool:
+        """Whether the caps are of bytes, and can be."""
+        asked = self.options.mem_cap or ()
+        return self.options.model is not None and len(asked) > 0 and all(isinstance(cap, Bytes) for cap in asked)
 
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
         """The same schedule with another program as that of the file; for a version of torch, or not for torch."""
@@ -130,7 +152,9 @@ class Examination:
     def _report(self) -> Report:
         made, loaded = self.analysis, self.loaded
         schedule = made.schedule
+        used = made.footprint
         found, sound = checks.findings(self.judged)
+        found += _other_batch(made)
         communication, messages = self._communication()
         claims = self._claims(sound)
         found += _failed(claims)
@@ -148,6 +172,7 @@ class Examination:
                 messages,
                 communication,
                 _memory(made, self.caps),
+                None if used is None else InBytes.of(used, self.byte_caps),
                 _time(made, loaded.unit.remarks if loaded.unit else ()),
             ),
             tuple(found),
@@ -168,6 +193,7 @@ class Examination:
         return checks.Subject(
             self.analysis,
             self.caps or (),
+            self.byte_caps or (),
             for_torch=loaded.torch or explicit,
             torch=options.torch_version or loaded.torch_version or DEFAULT,
             explicit=explicit,
@@ -262,6 +288,19 @@ def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
             label = Label(verdict.claim.node.span, verdict.detail)
             help = "correct the formula, or say `when` it holds"
             yield Diagnostic(Code.CLAIM, f"claim {verdict.claim.text} does not hold", (label,), (), help)
+
+
+def _other_batch(made: Analysis) -> Iterator[Diagnostic]:
+    """PS909: the batch of the model makes other microbatches than the schedule has."""
+    if made.trained is None or (expected := made.trained[1].microbatches) is None:
+        return
+    if made.schedule.microbatches == expected * made.schedule.slices:
+        return
+    a, x = made.trained
+    message = f"the schedule has {made.schedule.microbatches} microbatches; the batch of the model makes {expected}"
+    said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} of a microbatch)"
+    help = f"--m {expected}, or another batch, data or microbatch"
+    yield Diagnostic(Code.OTHER_BATCH, message, (Label(a.places.get("training.batch"), said),), (), help)
 
 
 def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:

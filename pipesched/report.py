@@ -22,16 +22,18 @@ from pipesched import render
 from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
 from pipesched.model import lists
-from pipesched.model.numbers import Value, exact, percent, ranges, share, shown
+from pipesched.model.numbers import Value, exact, gigabytes, percent, ranges, share, shown
 from pipesched.model.verdict import Verdict
 from pipesched.safe import safe
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
+    from pipesched.analysis.footprint import Footprint
     from pipesched.analysis.permutations import Worst
 
 Part = TypeVar("Part")
 _INDENT = " " * 4
+_ROWS = 17  # of a table by rank that are printed
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
 
 
@@ -72,6 +74,32 @@ class Memory:
 
     def __repr__(self) -> str:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
+
+
+@dataclass(frozen=True, slots=True)
+class InBytes:
+    """What every rank needs for a transformer when it needs most, in bytes.
+
+    model: its name. ranks: by rank the bytes of each kind, as `analysis.footprint` has them. at: by rank the operation
+    when it needs most, empty where it has none. cap: by rank, or None. assumed: in words, what the figures rest on.
+    """
+
+    model: str
+    ranks: tuple[Mapping[str, int], ...]
+    at: tuple[str, ...]
+    cap: tuple[Fraction, ...] | None
+    assumed: tuple[str, ...]
+
+    @classmethod
+    def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
+        """What a footprint says."""
+        at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
+        return cls(used.trained[0].name, used.peaks, at, cap, used.assumed)
+
+    @property
+    def total(self) -> tuple[int, ...]:
+        """The most that each rank needs."""
+        return tuple(sum(kinds.values()) for kinds in self.ranks)
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,6 +179,7 @@ class Parts:
     messages: int | None = None
     communication: Communication | None = None
     memory: Memory | None = None
+    bytes: InBytes | None = None
     time: Time | None = None
 
 
@@ -204,6 +233,7 @@ class Report:
     slots = _Known(lambda parts: parts.slots)
     messages = _Known(lambda parts: parts.messages)
     communication = _Known(lambda parts: parts.communication)
+    bytes = _Known(lambda parts: parts.bytes)
     memory = _Known(lambda parts: parts.memory)
     time = _Known(lambda parts: parts.time)
 
@@ -249,7 +279,8 @@ class Report:
     def text(self, *, color: bool = False) -> str:
         """The diagnostics with their places, then the verdict."""
         parts = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
-        parts.append(self._verdict(color) if self.ok else self._count(color))
+        table = [] if self.ok or self.parts.bytes is None else ["\n".join(_bytes_text(self.parts.bytes))]
+        parts += [*table, self._verdict(color) if self.ok else self._count(color)]
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -290,6 +321,7 @@ class Report:
             "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
             "communication": _communication_json(self.parts.communication),
             "memory": _memory_json(self.parts.memory),
+            **({"bytes": _bytes_json(self.parts.bytes)} if self.parts.bytes else {}),
             "time": _time_json(self.parts.time),
             **({"permuted": _permuted_json(self.permuted)} if self.permuted else {}),
             "claims": [_claim_json(claim) for claim in self.claims],
@@ -318,6 +350,8 @@ class Report:
         memory, time = self.parts.memory, self.parts.time
         peak = [f"peak {shown(max(memory.peak))}"] if memory and memory.peak else []
         peak += [f"host memory {shown(max(memory.host))}"] if memory and memory.host else []
+        used = self.parts.bytes
+        peak += [gigabytes(max(used.total))] if used else []
         if time is None:
             return peak
         longer = [f"{model} {shown(queued)}" for model, queued in self._queued]
@@ -333,6 +367,7 @@ class Report:
         """The block of a schedule that holds."""
         lines = [f"complete · data flow · channels FIFO{_deadlock_text(self.parts.communication)}"]
         lines += _memory_text(self.parts.memory) if self.parts.memory else []
+        lines += _bytes_text(self.parts.bytes) if self.parts.bytes else []
         if time := self.parts.time:
             lines += [headline(time.makespan, time.span, time.work), *time.remarks]
             lines += [_queued_text(model, queued, time.makespan) for model, queued in self._queued]
@@ -378,6 +413,25 @@ def _memory_text(memory: Memory) -> list[str]:
         received, unsent = (_list_text([Fraction(x) for x in most]) for most in (memory.received, memory.unsent))
         lines.append(f"messages, not in the peak: received and not yet used {received}, made and not yet sent {unsent}")
     return lines
+
+
+def _bytes_text(used: InBytes) -> list[str]:
+    """The most bytes against the cap, a table by rank, and what is assumed. Of many ranks the ends and the fullest."""
+    total, cap = used.total, used.cap or (None,) * len(used.ranks)
+    top = total.index(max(total))
+    limit = gigabytes(used.cap[top]) if used.cap else "none"
+    kinds = [kind for kind in used.ranks[0] if any(rank[kind] for rank in used.ranks)]
+    rows = [["rank", *kinds, "total", *(["cap", "room"] if used.cap else []), "at"]]
+    for rank, (sizes, most, own, at) in enumerate(zip(used.ranks, total, cap, used.at, strict=True)):
+        room = [] if own is None else [gigabytes(own), gigabytes(own - most)]
+        rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *room, at])
+    if len(rows) > _ROWS:
+        kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
+        rows = [rows[0], *(rows[i] for i in kept)]
+    wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
+    head = f"{used.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
+    return [head, *lines, *(f"assumed: {said}" for said in used.assumed)]
 
 
 def _most(words: str, by_rank: tuple[Fraction, ...]) -> str:
@@ -462,6 +516,22 @@ def _memory_json(part: Memory | None) -> dict[str, object]:
     said = {name: None if row is None else list(row) for name, row in counts.items()}
     host = {} if part.host is None else exact(host=part.host)
     return {"release": part.release, "unit": part.unit, **exact(peak=part.peak, cap=cap), **said, **host}
+
+
+def _bytes_json(used: InBytes) -> dict[str, object]:
+    """Whole bytes, by rank; room is below 0 over the cap."""
+    cap = used.cap or (None,) * len(used.ranks)
+    ranks = [
+        {
+            **{kind.replace(" ", "_"): size for kind, size in sizes.items()},
+            "total": most,
+            "cap": None if own is None else int(own),
+            "room": None if own is None else int(own) - most,
+            "at": at or None,
+        }
+        for sizes, most, own, at in zip(used.ranks, used.total, cap, used.at, strict=True)
+    ]
+    return {"model": used.model, "ranks": ranks, "assumed": list(used.assumed)}
 
 
 def _time_json(part: Time | None) -> dict[str, object]:

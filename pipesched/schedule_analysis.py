@@ -5,6 +5,7 @@
     release ──── memory                │
     messages ─────────────────────── program ──── pairing ──── verdicts ──── standstill
     model ─────────────────────────────────────────────────────────┴──────── queued
+    transformer ──────────────────── footprint
 
 The program is the one that the file gives, or else the lowering of the schedule at these costs. What reads a schedule
 takes this value, and derives nothing of it again; what reads none of a fact any more lets go of it.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pipesched.analysis.communication import STRICT, Model
 from pipesched.analysis.copies import Copies
@@ -33,12 +35,18 @@ from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
 
-_OF_THE_PROGRAM = frozenset({"program", "pairing", "verdicts", "queued", "buffers", "standstill", "as_run"})
+if TYPE_CHECKING:
+    from pipesched.analysis.footprint import Footprint
+    from pipesched.transformer.config import Trained
+
+_OF_THE_PROGRAM = frozenset(
+    {"program", "pairing", "verdicts", "queued", "buffers", "standstill", "as_run", "footprint"}
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """A schedule at its costs, under a release rule and a communication model.
+    """A schedule at its costs, under a release rule and a communication model. trained: a transformer, for bytes.
 
     Facts raise PipeschedError PS222 where the costs do not fit the schedule, or leave 64 bits.
     """
@@ -47,6 +55,7 @@ class Analysis:
     costs: Costs = field(default_factory=Costs)
     release: Release = AT_W
     model: Model = STRICT
+    trained: Trained | None = None
 
     @property
     def own(self) -> Program | None:
@@ -107,6 +116,19 @@ class Analysis:
     def peak(self, release: Release) -> tuple[Fraction, ...]:
         """The most activations of every rank under another release rule."""
         return (self if release == self.release else replace(self, release=release)).memory.peak
+
+    @cached_property
+    def footprint(self) -> Footprint | None:
+        """What a rank holds in bytes at each operation; None without a transformer.
+
+        Raises:
+            PipeschedError: PS235, its layers do not go onto the stages.
+        """
+        if self.trained is None:
+            return None
+        from pipesched.analysis.footprint import footprint
+
+        return footprint(self.schedule, self.program, self.trained, self.release, self.costs)
 
     @cached_property
     def program(self) -> Program | None:

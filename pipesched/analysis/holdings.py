@@ -224,19 +224,29 @@ class Buffers:
 
 def buffers(program: Program) -> Buffers:
     """What the lists of a program say; O(instructions). A message that is never used stays in hand."""
+    received, unsent = in_hand(program, np.ones(len(program), dtype=np.int64))
+    return Buffers(_most(program, received), _most(program, unsent))
+
+
+def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
+    """What every instruction adds to the messages received and not yet used, and to those made and not yet sent.
+
+    size: of each instruction's message.
+    """
     received, unsent = (np.zeros(len(program), dtype=np.int64) for _ in range(2))
     for op in [op for op in (*SENDS, *RECEIVES) if not op.kind.shape]:
         computes = (MAKERS if op.send else USERS)[op.result]
         message = np.flatnonzero(program.op == op)
         compute = _first(program, computes, message)
         if op.receive:
-            received[message] += 1
-            np.subtract.at(received, compute[compute > message], 1)
+            used = compute > message
+            received[message] += size[message]
+            np.subtract.at(received, compute[used], size[message[used]])
         else:
             made = (compute >= 0) & (compute < message)
-            np.add.at(unsent, compute[made], 1)
-            unsent[message[made]] -= 1
-    return Buffers(_most(program, received), _most(program, unsent))
+            np.add.at(unsent, compute[made], size[message[made]])
+            unsent[message[made]] -= size[message[made]]
+    return received, unsent
 
 
 def _first(program: Program, computes: tuple[Op, ...], message: Ints) -> Ints:

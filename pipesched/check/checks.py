@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from pipesched.analysis.footprint import Footprint
 from pipesched.check.channels import check_channels, check_waits
 from pipesched.check.complete import check_complete, check_placement
 from pipesched.check.dataflow import check_dataflow
@@ -20,7 +21,7 @@ from pipesched.check.deadlock import check_deadlock
 from pipesched.check.gradients import check_gradients
 from pipesched.check.handover import check_handover
 from pipesched.check.kept import Kept, check_kept
-from pipesched.check.memory import check_buffers, check_memory
+from pipesched.check.memory import check_buffers, check_bytes, check_memory
 from pipesched.check.misnamed import one_slip
 from pipesched.check.step import check_step
 from pipesched.check.torch_order import check_torch_order
@@ -40,7 +41,8 @@ class Needs(enum.Flag):
     OWN = enum.auto()  # the file gives its instructions itself
     ENDS = enum.auto()  # every operation runs: no compute orders wait for each other
     SOUND = enum.auto()  # the order of compute has no error
-    CAPS = enum.auto()  # a cap of memory is given
+    CAPS = enum.auto()  # a cap of activations is given
+    BYTES = enum.auto()  # a cap in bytes is given, and a transformer
     # the file is torch's, or is to run there, and no single slip explains all that is wrong with it
     TORCH = enum.auto()
 
@@ -55,12 +57,19 @@ class Subject:
 
     analysis: Analysis
     caps: tuple[Fraction, ...] = ()
+    byte_caps: tuple[Fraction, ...] = ()
     for_torch: bool = False
     torch: TorchVersion = DEFAULT
     explicit: bool = False
     fsdp: bool = False
     written: bool = False
     kept: Sequence[Sequence[Kept]] = ()
+
+    @property
+    def footprint(self) -> Footprint:
+        """The bytes, for checks that need BYTES."""
+        assert self.analysis.footprint is not None
+        return self.analysis.footprint
 
     @property
     def own(self) -> Program:
@@ -122,6 +131,12 @@ PROGRAM_CHECKS = [
         ("PS501",),
         lambda x: check_memory(x.analysis.memory, x.caps),
         Needs.CAPS,
+    ),
+    Check(
+        "no rank needs more bytes than its cap",
+        ("PS502",),
+        lambda x: check_bytes(x.footprint, x.byte_caps),
+        Needs.BYTES,
     ),
     Check(
         "a rank computes with what it has received and sends what it has computed",
@@ -186,6 +201,7 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     there |= Needs.ENDS if analysis.finished else Needs.NOTHING
     there |= Needs.SOUND if sound else Needs.NOTHING
     there |= Needs.CAPS if subject.caps else Needs.NOTHING
+    there |= Needs.BYTES if subject.byte_caps else Needs.NOTHING
     there |= Needs.TORCH if subject.for_torch and len(slip) != 1 else Needs.NOTHING
     return [*found, *_run(PROGRAM_CHECKS, subject, there)], sound
 

@@ -11,13 +11,14 @@ pair makes two at one time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
+from pipesched.analysis.footprint import STATES, Footprint
 from pipesched.analysis.holdings import InHand, Memory, lowered, made_at_once
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.numbers import shown
+from pipesched.model.numbers import gigabytes, shown
 from pipesched.model.program import Program
 from pipesched.schedule_analysis import Analysis
 
@@ -57,6 +58,51 @@ def _over(memory: Memory, rank: int, cap: Fraction, more: str) -> Diagnostic:
         ),
         "run a backward before the next forward, or raise the cap",
     )
+
+
+def check_bytes(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
+    """PS502 for the first ranks that need more bytes than their caps, one a rank."""
+    peaks = [sum(peak.values()) for peak in footprint.peaks]
+    over = [rank for rank, (peak, cap) in enumerate(zip(peaks, caps, strict=True)) if peak > cap]
+    for rank, more in limited(over, RANKS):
+        yield _over_bytes(footprint, rank, caps[rank], more)
+
+
+def _over_bytes(footprint: Footprint, rank: int, cap: Fraction, more: str) -> Diagnostic:
+    schedule, top, peak = footprint.schedule, footprint.peak_at[rank], footprint.peaks[rank]
+    most, labels = gigabytes(sum(peak.values())), []
+    if top >= 0:
+        first = footprint.first_over(rank, cap)
+        held = f"{schedule[first]} is the first over the cap, {gigabytes(sum(footprint.at(rank, first).values()))}"
+        labels = [label(schedule, first, held + (", which is the peak" if first == top else ""))]
+        labels += [label(schedule, top, f"the peak: {most}")] if first != top else []
+    live = footprint.live.live(top) if top >= 0 else []
+    listed = " ".join(f"{stage}.{microbatch}" for stage, microbatch in live[:LISTED])
+    others = f" and {len(live) - LISTED} more" if len(live) > LISTED else ""
+    return Diagnostic(
+        Code.OVER_BYTES,
+        f"rank {rank} needs {most}; its cap is {gigabytes(cap)}",
+        tuple(labels),
+        notes(
+            "at the peak: " + ", ".join(f"{kind} {gigabytes(size)}" for kind, size in peak.items() if size),
+            f"activations of (stage.microbatch): {listed}{others}" if live else "",
+            more,
+        ),
+        _cheaper(footprint, cap, peak),
+    )
+
+
+def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> str:
+    """What would take less: by what takes most."""
+    _, x = footprint.trained
+    if sum(peak[kind] for kind in STATES) > cap:
+        zero = "" if x.zero == 3 else ", a higher stage of zero"
+        return f"parameters and what belongs to them alone are over the cap: more ranks, more tensor{zero}"
+    steps = [
+        *(["recompute"] if x.recompute != "full" else []),
+        *(["sequence_parallel = true"] if x.tensor > 1 and not x.sequence_parallel else []),
+    ]
+    return f"{', '.join([*steps, 'more context or tensor'])}, or an order that holds less at once"
 
 
 def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:

@@ -12,7 +12,7 @@ from itertools import groupby
 from math import floor, log10
 from typing import TypeAlias
 
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import Code, PipeschedError, fail
 
 _EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
@@ -60,23 +60,59 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(low) if high - low == 1 else f"{low} to {high - 1}" for low, high in runs(numbers))
 
 
-_UNITS = re.compile(r"([0-9]*\.?[0-9]+)\s*([kKMGT]i?[bB]?|[bB]|bytes|%)", re.ASCII)
-_SHARE = "a cap counts activations, each of one microbatch through 1/p of the model, not bytes"
+class Bytes(Fraction):
+    """A number of bytes, where others count activations."""
+
+
+UNITS = {
+    "B": 1,
+    **{
+        unit: 10**power
+        for power, units in ((3, ("kB", "KB")), (6, ("MB",)), (9, ("GB",)), (12, ("TB",)))
+        for unit in units
+    },
+    **{f"{letter}iB": 2 ** (10 * power) for power, letter in enumerate("KMGT", 1)},
+}
+"""GB is 10^9 bytes, GiB is 2^30."""
+_UNITS = re.compile(r"([0-9]*\.?[0-9]+)\s*([A-Za-z]+|%)", re.ASCII)
+SHARE = "a cap counts activations, each of one microbatch through 1/p of the model, not bytes"
+
+
+def in_bytes(text: str) -> Bytes | None:
+    """``80GB``; None for what has none of the units."""
+    given = _UNITS.fullmatch(text.strip())
+    return Bytes(Fraction(given[1]) * UNITS[given[2]]) if given and given[2] in UNITS else None
+
+
+def gigabytes(count: int | Fraction) -> str:
+    """``80 GB``, ``6.38 GB``, ``512 MB``: three digits at least."""
+    unit, size = next(((x, UNITS[x]) for x in ("TB", "GB", "MB", "kB") if abs(count) >= UNITS[x]), ("B", 1))
+    number = float(Fraction(count) / size)
+    digits = 0 if abs(number) >= 100 else 1 if abs(number) >= 10 else 2
+    text = f"{number:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
 
 def cap_help(text: str) -> str | None:
-    """What to do with a cap in bytes, or per cent; None for what is none of these."""
+    """What to do with a cap that is none; None for what is no number at all."""
     if text.strip().lower() in ("none", "inf", "unlimited", "no"):
         return "leave the cap out for none"
     given = _UNITS.fullmatch(text.strip())
     if given is None:
         return None
     if given[2] == "%":
-        return f"{_SHARE}: give for example half of m"
-    return (
-        f"{_SHARE}:\ntake what {given[0]} leaves beside weights, gradients and optimizer, divide it by what\n"
-        "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`"
+        return f"{SHARE}: give for example half of m"
+    return f"units are {', '.join(UNITS)}: GB is 10^9 bytes, GiB 2^30"
+
+
+def no_bytes(cap: Fraction) -> PipeschedError:
+    """PS225, a cap in bytes where there is no model that says what an activation takes."""
+    help = (
+        f"{SHARE}:\ntake what {gigabytes(cap)} leaves beside weights, gradients and optimizer, divide it by what\n"
+        "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"
+        "or have `pipesched verify` count bytes: `--model FILE.toml`"
     )
+    return fail(Code.USAGE, f"{gigabytes(cap)} is no number of activations", help=help)
 
 
 def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:

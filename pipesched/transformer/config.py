@@ -22,7 +22,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipesched import inputs, toml
 from pipesched.assets import asset
@@ -143,6 +143,10 @@ class Training:
         return None if self.batch is None else self.batch // (self.data * self.microbatch)
 
 
+Trained: TypeAlias = tuple[Transformer, Training]
+"""What a file holds."""
+
+
 def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
     """The layers of each stage, counted from 0.
 
@@ -235,7 +239,7 @@ def built_in() -> list[str]:
     return sorted(path.name.removesuffix(".toml") for path in folder.glob("*.toml")) if folder.is_dir() else []
 
 
-def read(path: str) -> tuple[Transformer, Training]:
+def read(path: str) -> Trained:
     """The model of a TOML file, or of a name in `built_in`.
 
     Raises:
@@ -250,18 +254,19 @@ def _source(path: str) -> Source:
     if path != "-" and "/" not in path and not path.endswith(".toml") and not Path(path).exists():
         close = get_close_matches(path, built_in(), 1, 0.5)
         help = f"did you mean `{close[0]}`?" if close else f"give a .toml file, or one of {', '.join(built_in())}"
-        raise fail(_NAME, f"no model is called {path!r}", help=help)
+        raise fail(Code.MODEL_NAME, f"no model is called {path!r}", help=help)
     return inputs.read_path(path)
 
 
-def of_source(source: Source) -> tuple[Transformer, Training]:
+def of_source(source: Source) -> Trained:
     """The model of a text.
 
     Raises:
         PipeschedError: PS230 to PS236, all that is wrong with it.
     """
-    values, places = toml.read(source, _SYNTAX, Fraction)
-    found = [*_unknown(values, places), *_missing(values, places, source), *_wrong(values, places)]
+    values, places = toml.read(source, Code.MODEL_SYNTAX, Fraction)
+    unknown = list(_unknown(values, places))  # what is misspelt is not missing
+    found = [*unknown, *_wrong(values, places), *([] if unknown else _missing(values, places, source))]
     if found:
         raise PipeschedError(found)
     made = {section: _section(noun, section, values) for section, noun in _SECTIONS.items()}
@@ -294,7 +299,7 @@ def _unknown(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterat
                 last[name] for name in get_close_matches(key.rpartition(".")[2], last, 1, 0.6)
             ]
             help = f"did you mean {close[0]}?" if close else f"sections are {', '.join(_SECTIONS)}"
-            yield _at(_UNKNOWN, f"a model has no {key}", key, places, "no such key", help)
+            yield _at(Code.MODEL_UNKNOWN, f"a model has no {key}", key, places, "no such key", help)
 
 
 def _missing(values: Mapping[str, object], places: Mapping[str, Span], source: Source) -> Iterator[Diagnostic]:
@@ -304,10 +309,10 @@ def _missing(values: Mapping[str, object], places: Mapping[str, Span], source: S
         if there and key not in values:
             where = places.get(section) or source.span(0, min(1, len(source.text)))
             label = Label(where, f"{key.rpartition('.')[2]} is not here")
-            yield Diagnostic(_MISSING, f"{source.name} does not say {key}", (label,), (), f"write {key} = …")
+            yield Diagnostic(Code.MODEL_MISSING, f"{source.name} does not say {key}", (label,), (), f"write {key} = …")
     if values.get("model.gated") is True and "model.feed_forward" not in values and "model.feed_forward" not in places:
         message = "a gated feed-forward part has a size of its own, which is not given"
-        yield _at(_MISSING, message, "model.gated", places, "gated", "write model.feed_forward = …")
+        yield _at(Code.MODEL_MISSING, message, "model.gated", places, "gated", "write model.feed_forward = …")
 
 
 def _wrong(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:
@@ -317,9 +322,9 @@ def _wrong(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator
             shown = str(value).lower() if isinstance(value, bool) else repr(value)
             shown = str(value) if isinstance(value, Fraction) else shown
             message = f"{key.rpartition('.')[2]} is {shown[:60]}, not {kind.what}"
-            yield _at(_VALUE, message, key, places, f"not {kind.what}")
+            yield _at(Code.MODEL_VALUE, message, key, places, f"not {kind.what}")
         elif kind is None and key in _SECTIONS and key in places and not isinstance(value, dict):
-            yield _at(_VALUE, f"{key} is {value!r}, not a section", key, places, "a section of keys")
+            yield _at(Code.MODEL_VALUE, f"{key} is {value!r}, not a section", key, places, "a section of keys")
 
 
 def _at(
@@ -341,45 +346,56 @@ def faults(transformer: Transformer, training: Training, stages: int | None = No
 
 def _rules(a: Transformer, x: Training) -> Iterator[tuple[Code, str, str, str | None]]:
     """Code, key, message and help of all that is wrong."""
+    shape, parallel = Code.MODEL_SHAPE, Code.MODEL_PARALLEL
     t, c, d, e = x.tensor, x.context, x.data, x.expert
     if a.hidden % a.heads and not a.latent and "model.head_size" not in a.places:
         message = f"hidden {a.hidden:,} does not divide by {a.heads} heads"
-        yield _SHAPE, "model.heads", message, "give head_size if a head has another size"
+        yield shape, "model.heads", message, "give head_size if a head has another size"
     if a.heads % a.kv_heads:
-        yield _SHAPE, "model.kv_heads", f"{a.heads} heads do not divide by {a.kv_heads} key-value heads", None
+        yield shape, "model.kv_heads", f"{a.heads} heads do not divide by {a.kv_heads} key-value heads", None
     if a.experts and a.experts.per_token > a.experts.count:
         message = f"a token goes to {a.experts.per_token} of {a.experts.count} experts"
-        yield _SHAPE, "model.experts.per_token", message, None
+        yield shape, "model.experts.per_token", message, None
     if a.experts and a.experts.dense_layers > a.layers:
         message = f"{a.experts.dense_layers} of {a.layers} layers are without experts"
-        yield _SHAPE, "model.experts.dense_layers", message, None
+        yield shape, "model.experts.dense_layers", message, None
     if t > a.heads:
-        yield _PARALLEL, "training.tensor", f"{t} ranks share {a.heads} heads", f"at most {a.heads}"
+        yield parallel, "training.tensor", f"{t} ranks share {a.heads} heads", f"at most {a.heads}"
     elif a.heads % t:
-        yield _PARALLEL, "training.tensor", f"{a.heads} heads do not divide by tensor {t}", None
+        yield parallel, "training.tensor", f"{a.heads} heads do not divide by tensor {t}", None
     elif a.kv_heads % t and t % a.kv_heads:
         message = f"{a.kv_heads} key-value heads and tensor {t}: neither divides by the other"
-        yield _PARALLEL, "training.tensor", message, None
+        yield parallel, "training.tensor", message, None
     if a.feed_forward % t:
-        yield _PARALLEL, "training.tensor", f"feed_forward {a.feed_forward:,} does not divide by tensor {t}", None
+        yield (
+            parallel,
+            "training.tensor",
+            f"feed_forward {a.feed_forward:,} does not divide by tensor {t}",
+            None,
+        )
     if a.sequence % c:
-        yield _PARALLEL, "training.context", f"sequence {a.sequence:,} does not divide by context {c}", None
+        yield parallel, "training.context", f"sequence {a.sequence:,} does not divide by context {c}", None
     elif x.sequence_parallel and a.sequence // c % t:
         message = f"sequence parallelism cuts {a.sequence // c:,} tokens by tensor {t}, which does not divide them"
-        yield _PARALLEL, "training.sequence_parallel", message, None
+        yield parallel, "training.sequence_parallel", message, None
     if e > 1 and a.experts is None:
-        yield _PARALLEL, "training.expert", f"expert is {e}, and the model has no experts", "give model.experts"
+        yield (
+            parallel,
+            "training.expert",
+            f"expert is {e}, and the model has no experts",
+            "give model.experts",
+        )
     elif a.experts and a.experts.count % e:
-        yield _PARALLEL, "training.expert", f"{a.experts.count} experts do not divide by expert {e}", None
+        yield parallel, "training.expert", f"{a.experts.count} experts do not divide by expert {e}", None
     elif t * c * d % e:
         message = f"expert {e} does not divide the {t * c * d} ranks of a stage (tensor x context x data)"
-        yield _PARALLEL, "training.expert", message, None
+        yield parallel, "training.expert", message, None
     if x.batch is not None and d * x.microbatch > x.batch:
         message = f"{d} copies of {x.microbatch} {'sequence' if x.microbatch == 1 else 'sequences'} each are more than"
-        yield _PARALLEL, "training.data", f"{message} a batch of {x.batch}", None
+        yield parallel, "training.data", f"{message} a batch of {x.batch}", None
     elif x.batch is not None and x.batch % (d * x.microbatch):
         message = f"a batch of {x.batch} does not divide by {d} copies of {x.microbatch} each"
-        yield _PARALLEL, "training.batch", message, None
+        yield parallel, "training.batch", message, None
 
 
 def _stage_faults(a: Transformer, x: Training, stages: int | None) -> Iterator[Diagnostic]:
@@ -387,13 +403,12 @@ def _stage_faults(a: Transformer, x: Training, stages: int | None) -> Iterator[D
     if x.layout is None and stages is not None and a.layers < stages:
         message = f"{a.layers} layers do not go onto {stages} stages"
         help = "give training.layout if stages without a layer are meant"
-        yield _at(_STAGES, message, "model.layers", a.places, f"layers = {a.layers}", help)
+        yield _at(Code.MODEL_STAGES, message, "model.layers", a.places, f"layers = {a.layers}", help)
     if x.layout is not None and sum(x.layout) != a.layers:
         message = f"the layout has {sum(x.layout)} layers; the model has {a.layers}"
-        yield _at(_STAGES, message, "training.layout", a.places, f"adds up to {sum(x.layout)}")
+        yield _at(Code.MODEL_STAGES, message, "training.layout", a.places, f"adds up to {sum(x.layout)}")
     if x.layout is not None and stages is not None and len(x.layout) != stages:
         message = f"the layout has {len(x.layout)} stages; the schedule has {stages}"
-        yield _at(_STAGES, message, "training.layout", a.places, f"{len(x.layout)} entries", "one entry a stage")
-
-
-_SYNTAX = _UNKNOWN = _MISSING = _VALUE = _SHAPE = _STAGES = _PARALLEL = _NAME = Code.USAGE
+        yield _at(
+            Code.MODEL_STAGES, message, "training.layout", a.places, f"{len(x.layout)} entries", "one entry a stage"
+        )

@@ -74,7 +74,8 @@ _COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a file, a number or a list by stage each."
 _COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
 _RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
-_HELD = "Most activations that a rank may hold; buffers and parameters are not counted."
+_HELD = "Most activations that a rank may hold, without buffers and parameters; with --model all bytes, as 80GB."
+_MODEL = Option("model", values.model, "A transformer and its training, for memory in bytes.", "FILE.toml|NAME")
 _CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
 _COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
 _CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
@@ -116,6 +117,7 @@ def _every(help: str) -> Option:
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "verify": (
         *_ALL,
+        _MODEL,
         Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
         Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
         Option("recorded", values.folder, "What the ranks of a real run posted, held against the schedule.", "DIR"),

@@ -18,13 +18,14 @@ from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
-from pipesched.model.numbers import Value, cap_help, number
+from pipesched.model.numbers import Bytes, Value, cap_help, in_bytes, no_bytes, number
 from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.source import Source
 
 if TYPE_CHECKING:
     from pipesched.model.costs import Cost, Costs
     from pipesched.model.release import Release
+    from pipesched.transformer.config import Trained
 
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
@@ -140,15 +141,19 @@ def _exact(value: object, what: str) -> Fraction:
 
 
 def caps(value: object) -> tuple[Fraction, ...]:
-    """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2."""
+    """``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2; bytes such as 80GB."""
     if isinstance(value, str):
         return tuple(_cap(part.strip()) for part in value.split(","))
     return tuple(map(_cap, _listed(value, _FROM_0) if isinstance(value, Iterable) else [value]))
 
 
 def _cap(value: object) -> Fraction:
-    """Raises PipeschedError: PS225, bytes or per cent; ValueError."""
+    """Raises PipeschedError: PS225, an unknown unit or per cent; ValueError."""
+    if isinstance(value, Bytes):
+        return value
     if isinstance(value, str):
+        if (found := in_bytes(value)) is not None:
+            return found
         if help := cap_help(value):
             raise fail(Code.USAGE, f"{short(value)} is no number of activations", help=help)
         if not _NUMBER.fullmatch(value.strip()):
@@ -165,6 +170,8 @@ def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
     if match is None:
         return False, caps(value)
     low, high, step = (caps(part)[0] for part in (match[1], match[2], match[3] or "1"))
+    if isinstance(high, Bytes):
+        raise no_bytes(high)
     if low > high:
         raise ValueError(f"the range {value} is empty; write {match[2]}..{match[1]}")
     if step <= 0:
@@ -265,6 +272,22 @@ def costs_file(path: str) -> Costs:
     from pipesched.model.costs import Costs
 
     return _of_the_caller(Costs.from_toml, read_path(path).text)
+
+
+def model(value: object) -> Trained:
+    """The path of a TOML file, the name of a model that ships with pipesched, or what `read` made of one.
+
+    Raises:
+        PipeschedError: PS230 to PS237, PS809.
+    """
+    from pipesched.transformer.config import Training, Transformer, read
+
+    match value:
+        case (Transformer() as transformer, Training() as training):
+            return transformer, training
+        case str() | PathLike():
+            return read(fsdecode(value))
+    raise Not(value, "a model: the path of a TOML file, or a name")
 
 
 def _cost(name: object, cost: object) -> Cost:

@@ -1,0 +1,209 @@
+"""What every rank holds in bytes, operation by operation, for a model and the way it is trained.
+
+    parameters, gradients, optimizer    of every stage that the rank holds a copy of, all the time
+    activations                         by `transformer.activations`, in the running sum of `analysis.holdings`
+    for W                               gradients of the outputs of weights, from I to W
+    messages                            received and not yet used, made and not yet sent
+    working                             there only while the operation runs: a layer that is recomputed, parameters
+                                        that ZeRO gathers
+
+Like activations, all of it follows from the order of the rank's own list and from no clock; where a file names no
+messages, those of its lowering count. Sizes are whole bytes, rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+
+from pipesched.analysis.holdings import Memory, in_hand, memory
+from pipesched.model.columns import Ints, among, computes, running_sum
+from pipesched.model.costs import Costs
+from pipesched.model.grid import Grid
+from pipesched.model.ops import BACKWARDS, Op, Result
+from pipesched.model.program import Program
+from pipesched.model.release import AT_W, Release
+from pipesched.model.schedule import Schedule
+from pipesched.transformer import activations, parameters
+from pipesched.transformer.config import Trained, Training, Transformer
+from pipesched.transformer.state import State, state
+
+STATES = ("parameters", "gradients", "optimizer")
+CHANGING = ("activations", "for W", "messages", "working")
+KINDS = (*STATES, *CHANGING)
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """states: by rank. held: by kind of `CHANGING`, the most while each operation runs. live: the activations.
+    assumed: in words, what the figures rest on.
+    """
+
+    schedule: Schedule
+    trained: Trained
+    states: tuple[State, ...]
+    held: Mapping[str, Ints]
+    live: Memory
+    assumed: tuple[str, ...]
+
+    @cached_property
+    def total(self) -> Ints:
+        """All that a rank holds at each of its operations."""
+        static = np.array([_whole(one.total) for one in self.states], dtype=np.int64)
+        return np.asarray(static[self.schedule.rank] + sum(self.held.values()))
+
+    @cached_property
+    def peak_at(self) -> tuple[int, ...]:
+        """By rank the first operation at which most is held; -1 on a rank without operations."""
+        total, starts = self.total, self.schedule.start.tolist()
+        return tuple(low + int(np.argmax(total[low:high])) if high > low else -1 for low, high in pairwise(starts))
+
+    @property
+    def peaks(self) -> tuple[dict[str, int], ...]:
+        """By rank the bytes of each kind when most is held."""
+        return tuple(self.at(rank, at) for rank, at in enumerate(self.peak_at))
+
+    def at(self, rank: int, index: int) -> dict[str, int]:
+        """The bytes of each kind that a rank holds at one of its operations."""
+        one = self.states[rank]
+        fixed = {"parameters": one.parameters, "gradients": one.gradients, "optimizer": one.optimizer}
+        return {kind: _whole(size) for kind, size in fixed.items()} | {
+            kind: int(column[index]) if index >= 0 else 0 for kind, column in self.held.items()
+        }
+
+    def first_over(self, rank: int, cap: Fraction) -> int:
+        """The first operation of a rank at which more than `cap` is held, or -1."""
+        low, high = int(self.schedule.start[rank]), int(self.schedule.start[rank + 1])
+        over = np.flatnonzero(self.total[low:high] > int(cap))
+        return low + int(over[0]) if len(over) else -1
+
+
+def footprint(
+    schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs
+) -> Footprint:
+    """The bytes of every rank; O(instructions). M is a multiple of what the model says of a stage and microbatch.
+
+    Raises:
+        PipeschedError: PS222, PS235.
+    """
+    a, x = trained
+    stages, parts = activations.by_stage(a, x, schedule.stages), parameters.by_stage(a, x, schedule.stages)
+    times = costs.held(schedule.stages, schedule.microbatches)
+    saved, again, stored, working = (
+        _table([getattr(stage, name) for stage in stages], times) for name in ("saved", "input", "stored", "working")
+    )
+    if "K" in costs.given:
+        small = costs.kept(schedule.stages, schedule.microbatches)
+        kept = _table([stage.saved for stage in stages], small)
+    else:
+        kept = np.minimum(again, saved)
+    by_layer = release.name in _BY_LAYER
+    live = memory(schedule, AT_W if by_layer else release, Grid(saved, 1), Grid(kept, 1))
+    share = Fraction(schedule.ranks, schedule.stages) / live.part
+    held = {
+        "activations": np.maximum(-(-live.held // int(share)), _before(schedule, -(-live.kept // int(share)))),
+        "for W": _until_w(schedule, stored if by_layer else np.zeros_like(stored)),
+        "messages": _messages(schedule, program, _table([activations.boundary(a, x)] * schedule.stages, times)),
+        "working": np.where(among(schedule.op, BACKWARDS), _of(schedule, working), 0)
+        + np.array([_gathered(a, x, of) for of in parts], dtype=np.int64)[np.clip(schedule.stage, 0, len(parts) - 1)],
+    }
+    states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
+    return Footprint(schedule, trained, states, held, live, tuple(_assumed(schedule, trained, release)))
+
+
+_BY_LAYER = ("W", "torch")
+
+
+def _whole(size: Fraction) -> int:
+    return ceil(size)
+
+
+def _table(by_stage: list[Fraction], times: Grid) -> Ints:
+    """Whole bytes by stage and microbatch."""
+    size = np.array([_whole(one) for one in by_stage], dtype=np.int64)[:, None]
+    return np.asarray(-(-size * times.whole // times.scale))
+
+
+def _of(schedule: Schedule, table: Ints) -> Ints:
+    """The entry of each operation; what is out of range counts as the one next to it."""
+    stage, microbatch = np.clip(schedule.stage, 0, len(table) - 1), np.clip(schedule.microbatch, 0, table.shape[1] - 1)
+    return np.asarray(table[stage, microbatch])
+
+
+def _before(schedule: Schedule, kept: Ints) -> Ints:
+    """What is kept when each operation begins: a backward frees at its end."""
+    before = np.concatenate([np.zeros(1, dtype=np.int64), kept])[: len(kept)]
+    before[schedule.start[:-1][schedule.start[:-1] < len(kept)]] = 0
+    return before
+
+
+def _until_w(schedule: Schedule, stored: Ints) -> Ints:
+    """What stays from I to W, on stages that are trained."""
+    trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
+    sign = np.where(trained, (schedule.op == Op.I).astype(np.int64) - (schedule.op == Op.W), 0)
+    kept = running_sum(sign * _of(schedule, stored), schedule.start)
+    return np.maximum(kept, _before(schedule, kept))
+
+
+def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Ints:
+    """The most in hand from each operation until the next one begins."""
+    if program is None or not len(schedule):
+        return np.zeros(len(schedule), dtype=np.int64)
+    stage, microbatch = (
+        np.clip(column, 0, size - 1)
+        for column, size in zip((program.stage, program.microbatch), message.shape, strict=True)
+    )
+    received, unsent = in_hand(program, message[stage, microbatch])
+    total = running_sum(received + unsent, program.start)
+    at = np.flatnonzero(computes(program.op))
+    begun = np.cumsum(computes(program.op)) > np.searchsorted(at, program.start)[program.rank]
+    return np.asarray(np.maximum.reduceat(np.where(begun, total, 0), at))
+
+
+def _gathered(a: Transformer, x: Training, parts: tuple[parameters.Part, ...]) -> int:
+    """The largest part of a stage, whole, where ZeRO divides parameters."""
+    return _whole(max((part.on_rank for part in parts), default=Fraction(0)) * a.dtype_bytes) if x.zero == 3 else 0
+
+
+def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...], rank: int) -> State:
+    """Of all stages of a rank; one that is not trained has neither gradients nor optimizer."""
+    held = sorted({stage for _, stage in schedule.placement.chunks(rank)})
+    states = [state(*trained, parts[stage]) for stage in held]
+    wants = schedule.placement.wants[Result.WEIGHTS] & (not schedule.forward_only)
+    kept = [
+        one if wants[stage] else State(one.parameters, Fraction(0), Fraction(0))
+        for stage, one in zip(held, states, strict=True)
+    ]
+    return sum(kept, State(Fraction(0), Fraction(0), Fraction(0)))
+
+
+def _assumed(schedule: Schedule, trained: Trained, release: Release) -> Iterator[str]:
+    a, x = trained
+    yield (
+        f"{a.dtype}: {a.dtype_bytes} bytes a parameter and an activation, {x.gradient_bytes} a gradient, "
+        f"{x.optimizer_bytes} of optimizer; ZeRO {x.zero} over {x.data * x.context}"
+    )
+    split = f"t = {x.tensor}{' with sequence parallelism' if x.sequence_parallel else ''}, c = {x.context}"
+    attention = "no scores are kept" if x.attention == "flash" else "scores are kept"
+    yield f"{split}; microbatch of {x.microbatch} x {a.sequence:,} tokens; {x.attention} attention: {attention}"
+    yield f"recomputation: {x.recompute}" + ("; its working set is one layer" if x.recompute == "full" else "")
+    if x.layout is None and a.layers % schedule.stages:
+        yield "layers do not divide by stages: the ends have one less"
+    if bool((schedule.op == Op.W).any()):
+        if release.name in _BY_LAYER:
+            yield "from I to W a layer keeps its activations and the gradient of each weight's output, as in torch"
+        else:
+            yield f"release rule {release.name}: nothing more is kept from I to W"
+    sent = "its backward" if x.keep_outputs else "it is sent"
+    yield f"the output of a stage is kept until {sent}"
+    if a.experts is not None:
+        yield "tokens are sent to experts evenly"
+    if schedule.placement.bidirectional:
+        yield "every rank holds a copy of each of its stages, of both routes"
+    yield "not counted: temporaries inside an operation, workspace, what the allocator and the framework hold"

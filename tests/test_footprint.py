@@ -1,0 +1,186 @@
+"""Bytes by rank: what the lists of a program say, walked one instruction at a time, with sizes from the papers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction as Q
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from pipesched import api
+from pipesched.__main__ import main
+from pipesched.assets import asset
+from pipesched.schedule_analysis import Analysis
+from pipesched.transformer.config import Training, Transformer, read
+
+S, B, H, A, V, LAYERS = 64, 2, 48, 4, 96, 8
+SBH = S * B * H
+GPT = Transformer(layers=LAYERS, hidden=H, heads=A, vocabulary=V, sequence=S)
+PLAIN = Training(microbatch=B)
+OF_A_LAYER = 12 * H * H + 13 * H
+
+
+def walk(schedule: object, layers: list[int]) -> list[int]:
+    """By rank the most bytes of activations, messages and gradients for W at one instant.
+
+    A GPT with flash attention and nothing split: 34 s b h a layer, s b h for the mask of the embedding, 4 s b h
+    (1 + V / h) for the head; 22 s b h a layer from I to W; 2 s b h a message. What B and W free is there until the
+    next operation begins: messages that are posted behind them are there beside it.
+    """
+    program = Analysis(schedule).program  # type: ignore[arg-type]
+    assert program is not None
+    last = len(layers) - 1
+    found = []
+    for rank in range(program.ranks):
+        kept: dict[tuple[int, int], int] = {}
+        stored: dict[tuple[int, int], int] = {}
+        hand: set[tuple[str, int, int]] = set()
+        most, ran, freed = 0, False, list[tuple[int, int]]()
+        for x in program.instructions(rank):
+            name, key = x.op.name, (x.stage, x.microbatch)
+            own = 34 * SBH * layers[x.stage] if x.stage >= 0 else 0
+            own += (SBH if x.stage == 0 else 0) + (4 * SBH + 4 * S * B * V if x.stage == last else 0)
+            after = x.stage + (1 if name == "F" else -1)
+            away = 0 <= after <= last and after % program.ranks != rank
+            if name.startswith("RECV"):
+                hand.add((name[-1] + "in", *key))
+            elif name.startswith("SEND"):
+                hand.discard((name[-1] + "out", *key))
+            elif name in "FIWB":
+                ran = True
+                for old in freed:
+                    del kept[old]
+                    stored.pop(old, 0)
+                freed = [key] if name in "BW" else []
+                hand.discard(("Fin" if name == "F" else "Bin", *key))
+                if away and name != "W":
+                    hand.add(("Fout" if name == "F" else "Bout", *key))
+                if name == "F":
+                    kept[key] = own
+                elif name == "I":
+                    stored[key] = 22 * SBH * layers[x.stage]
+            if ran:
+                most = max(most, sum(kept.values()) + sum(stored.values()) + 2 * SBH * len(hand))
+        found.append(most)
+    return found
+
+
+@pytest.mark.parametrize("layout", [(2, 2, 2, 2), (1, 2, 2, 3)])
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb_h1"])
+def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple[int, ...]) -> None:
+    """Parameters, gradients and optimizer too, at 18 bytes a parameter; an uneven layout has its own on each rank."""
+    schedule = api.load(name, p=4, m=6)
+    used = Analysis(schedule, trained=(GPT, replace(PLAIN, layout=layout))).footprint
+    assert used is not None
+    for rank, most in enumerate(walk(schedule, list(layout))):
+        peak = used.peaks[rank]
+        count = OF_A_LAYER * layout[rank] + (V + S) * H * (rank == 0) + (V + 2) * H * (rank == 3)
+        assert [peak["parameters"], peak["gradients"], peak["optimizer"]] == [2 * count, 4 * count, 12 * count]
+        assert peak["activations"] + peak["for W"] + peak["messages"] == most
+
+
+def test_interleaved_stages_add_up() -> None:
+    """Two stages of each rank."""
+    schedule = api.load("interleaved", p=2, v=2, m=4)
+    used = Analysis(schedule, trained=(GPT, PLAIN)).footprint
+    assert used is not None
+    for rank, most in enumerate(walk(schedule, [2] * 4)):
+        assert used.peaks[rank]["activations"] + used.peaks[rank]["messages"] == most
+
+
+def test_both_copies_of_a_bidirectional_schedule_count() -> None:
+    """DualPipe holds two stages of each rank, so twice the parameters of the model over all ranks."""
+    used = Analysis(api.load("dualpipe", p=4, m=8), trained=(GPT, PLAIN)).footprint
+    once = Analysis(api.load("1f1b", p=4, m=8), trained=(GPT, PLAIN)).footprint
+    assert used is not None and once is not None
+    assert sum(x.parameters for x in used.states) == 2 * sum(x.parameters for x in once.states)
+
+
+def test_recomputation_keeps_inputs_and_works_on_one_layer() -> None:
+    """2 s b h a layer, and while a backward runs the other 32 of one layer."""
+    used = Analysis(api.load("1f1b", p=4, m=8), trained=(GPT, replace(PLAIN, recompute="full"))).footprint
+    assert used is not None
+    middle = used.peaks[1]
+    assert (middle["activations"], middle["working"]) == (3 * 2 * 2 * SBH, 32 * SBH)
+    assert str(used.schedule[used.peak_at[1]])[0] == "B"
+
+
+def test_a_forward_that_is_run_again_keeps_the_input_of_its_stage() -> None:
+    """R in the schedule: 2 s b h from F to R, all of it from R to B."""
+    text = "schedule again(p, m = 4)\nstage s in 0 .. p on rank s\nrank r { repeat m { F }  repeat m { R  B } }\n"
+    used = Analysis(api.load(api.Source("again.ps", text), p=2), trained=(GPT, PLAIN)).footprint
+    assert used is not None
+    peak = used.held["activations"][used.schedule.rank == 1].max()
+    assert peak == 4 * 34 * SBH + 4 * SBH + 4 * S * B * V + 3 * 2 * SBH
+
+
+LLAMA = [  # Dubey et al. 2024, table 4: tokens, batch of a copy, t, c, p, d
+    (8192, 32, 8, 1, 16, 64),
+    (8192, 16, 8, 1, 16, 128),
+    (131072, 16, 8, 16, 16, 8),
+]
+
+
+@pytest.mark.parametrize(("tokens", "batch", "t", "c", "p", "d"), LLAMA)
+def test_the_rows_of_llama_3_fit_80_gb(tokens: int, batch: int, t: int, c: int, p: int, d: int) -> None:
+    """Microbatches of one sequence; without context parallelism 131,072 tokens do not fit."""
+    model, training = read("llama3-405b")
+    model = replace(model, sequence=tokens)
+    training = replace(training, tensor=t, context=c, data=d, batch=batch * d)
+    report = api.verify("1f1b", p=p, m=batch, model=(model, training), mem_cap="80GB")
+    assert report.ok, str(report)
+    if c > 1:
+        alone = api.verify("1f1b", p=p, m=batch, model=(model, replace(training, context=1)), mem_cap="80GB")
+        assert str(alone.fault.code if alone.fault else "") == "PS502"
+
+
+def test_the_verdict_has_the_place_and_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Over the cap: PS502 at the first operation over it, exit status 1, and under the published schema the bytes."""
+    command = ["verify", "1f1b", "--p", "4", "--m", "8", "--model", "megatron-7.5b", "--mem-cap", "10GB"]
+    assert main([*command, "--json"]) == 1
+    made = json.loads(capsys.readouterr().out)
+    schema = json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate(made)
+    for rank in made["bytes"]["ranks"]:
+        kinds = ("parameters", "gradients", "optimizer", "activations", "for_W", "messages", "working")
+        assert rank["total"] == sum(rank[kind] for kind in kinds)
+        assert rank["cap"] == 10**10 and rank["room"] == rank["cap"] - rank["total"]
+    codes = [one["code"] for one in made["diagnostics"]]
+    assert "PS502" in codes and made["diagnostics"][0]["labels"][0]["line"] is not None
+
+
+@pytest.mark.parametrize(
+    ("cap", "said"),
+    [("80GB", "no number of activations"), ("80Gb", "units are"), ("50%", "give for example half of m")],
+)
+def test_bytes_without_a_model_mean_nothing(cap: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """PS225, with what to do; an unknown unit too."""
+    assert main(["verify", "1f1b", "--p", "4", "--mem-cap", cap]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_plain_number_stays_a_number_of_activations() -> None:
+    """With a model too."""
+    report = api.verify("1f1b", p=4, m=8, model="megatron-1.7b", mem_cap=3)
+    assert report.fault is not None and str(report.fault.code) == "PS501"
+
+
+BUBBLES = [  # Narayanan et al., SC 2021: (p, v, m) of the larger rows, per cent as overhead (p - 1) / (v m)
+    (2, 3, 48, "0.7"),
+    (4, 5, 56, "1.1"),
+    (8, 5, 96, "1.4"),
+    (16, 6, 144, "1.7"),
+    (35, 3, 280, "3.9"),
+    (64, 2, 512, "5.8"),
+]
+
+
+@pytest.mark.parametrize(("p", "v", "m", "printed"), BUBBLES)
+def test_the_bubbles_of_megatron(p: int, v: int, m: int, printed: str) -> None:
+    """By the timeline of the interleaved schedule."""
+    made = Analysis(api.load("interleaved", p=p, v=v, m=m)).idle
+    assert made is not None
+    assert f"{float(made.bubble) * 100:.1f}" == printed
+    assert made.bubble == Q(p - 1, v * m + p - 1)
