@@ -46,12 +46,15 @@ def slots(schedule: Schedule, rank: int) -> list[str]:
 
 
 def test_every_block_is_a_test() -> None:
-    """No fence of the page is left out: it is a block to run, or the order of the block before it."""
+    """No fence of the page is left out: it is a block to run, or the order of the block before it, or commands, which
+    test_readme.py runs.
+    """
     text = README.read_text("utf-8")
+    commands = text.count("\n```console\n")
     with_order = sum(1 for found in FENCE.finditer(text) if found[3])
     assert text.count("\n```ps") == len(BLOCKS)
     assert text.count("\n```text") == with_order
-    assert text.count("\n```") == 2 * (len(BLOCKS) + with_order)
+    assert text.count("\n```") == 2 * (len(BLOCKS) + with_order + commands)
 
 
 def test_every_word_of_the_language_is_shown() -> None:

@@ -71,16 +71,24 @@ def run(command: str, folder: Path) -> str:
         return typed(*words[1:]).shown.decode("utf-8")
 
 
-def replayed(block: str) -> str:
+def saved(above: str) -> dict[str, str]:
+    """The files that a page has told its reader to save, by name: `ps` blocks with a name behind that word."""
+    return dict(re.findall(r"^```ps (\w+\.ps)[^\n]*\n(.*?)^```$", above, re.MULTILINE | re.DOTALL))
+
+
+def replayed(block: str, above: str = "") -> str:
     """The block with the output that its commands print now, in a folder that looks like the repository.
 
-    What one of them writes there the next one can read.
+    above: the page up to there; what it has its reader save lies in the folder. What one command writes there the next
+    one of the block can read.
     """
     commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path in TOP.iterdir():
             (folder / path.name).symlink_to(path)
+        for file, content in saved(above).items():
+            (folder / file).write_text(content, "utf-8")
         return "".join(f"$ {command}\n{run(command, folder)}" for command in commands)
 
 
@@ -182,9 +190,10 @@ CONSOLE = [(readme, number) for readme in READMES for number in range(len(blocks
 @pytest.mark.parametrize(("readme", "number"), CONSOLE)
 def test_console_blocks_show_what_the_commands_print(readme: str, number: int) -> None:
     """A command in a README prints exactly what the README says, but for what was measured."""
-    block = blocks(readme, "console")[number]
+    text = (TOP / readme).read_text("utf-8")
+    block = [match for match in BLOCK.finditer(text) if match[1] == "console"][number]
 
-    assert MEASURED.sub("N", replayed(block)) == MEASURED.sub("N", block)
+    assert MEASURED.sub("N", replayed(block[2], text[: block.start()])) == MEASURED.sub("N", block[2])
 
 
 @pytest.mark.parametrize("readme", [readme for readme in READMES if blocks(readme, "python")])
@@ -302,7 +311,7 @@ def update(word: str = "", pages: Sequence[str] = READMES) -> None:
 
         def renewed(match: re.Match[str]) -> str:
             chosen = match[1] == "console" and word in match[2]
-            return f"```console\n{replayed(match[2])}```" if chosen else match[0]
+            return f"```console\n{replayed(match[2], match.string[: match.start()])}```" if chosen else match[0]
 
         def made(match: re.Match[str]) -> str:
             return f"{match[1]}{match[2]}\n{TABLES[match[1]]()}\n\n"
