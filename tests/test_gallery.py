@@ -140,8 +140,9 @@ def test_the_gallery_is_complete() -> None:
     """A section for each schedule, in the order of `pipesched list`, in which it is verified at the sizes of its
     picture; no picture is left over.
     """
-    assert sorted(path.stem for path in PICTURES.iterdir()) == NAMES
-    assert list(sections()) == [entry.name for entry in entries()]
+    told = "`python -m tests.test_gallery` begins what is missing"
+    assert sorted(path.stem for path in PICTURES.iterdir()) == NAMES, told
+    assert list(sections()) == [entry.name for entry in entries()], told
     for name, section in sections().items():
         assert f"$ pipesched verify {name} {' '.join(SIZES)}\n" in section
 
