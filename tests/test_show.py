@@ -344,6 +344,16 @@ def test_the_width_that_names_stages_is_told(v: int) -> None:
     assert f"--width {wide}" in render(picture, Text(wide - 1))
 
 
+def test_the_width_that_numbers_microbatches_is_told() -> None:
+    """Where a column is a slot and no number has room, the legend says so, and at the width that it names they are."""
+    picture = chart(pipesched.load("zb_v", p=4, m=8))
+    narrow = render(picture, Text(70))
+    assert not re.search(r"\d", "".join(rank_rows(narrow)[0])) and "the number is" not in narrow
+    wide = int(re.findall(r"microbatches are numbered at --width (\d+)", narrow)[0])
+    assert "the number is the microbatch" in render(picture, Text(wide))
+    assert re.search(r"F7", "".join(rank_rows(render(picture, Text(wide)))[0]))
+
+
 def test_forwards_alone_have_no_phases() -> None:
     """Without a backward there is no warm-up to end: no bar, and no word of phases."""
     schedule = pipesched.load("gpipe", p=3, m=4)

@@ -270,8 +270,11 @@ def _letters(layout: Layout) -> str:
         return f"a column shows one of the kinds in it, each as often as its share of the time{chunks}"
     if layout.stages:
         return f"F9.5 is stage 9, microbatch 5{lower}{paler}"
-    named = f", stages named at --width {layout.naming}" if layout.chunks > 2 else ""
-    return f"the number is the microbatch{lower}{paler}{named}"
+    named = f", stages named at --width {layout.naming(stages=True)}" if layout.chunks > 2 else ""
+    numbers = "the number is the microbatch"
+    if not layout.numbered:
+        numbers = f"microbatches are numbered at --width {layout.naming(stages=False)}"
+    return f"{numbers}{lower}{paler}{named}"
 
 
 def wrapped(layout: Layout, text: str) -> list[str]:

@@ -103,11 +103,17 @@ class Layout:
         """Whether stages are named, ``F9.5`` instead of ``F5``: of more than two chunks, where that fits all slots."""
         return self._many and slots.widest(self.chart, stages=True) * self.axis.step <= shortest(self.chart)
 
-    @property
-    def naming(self) -> int:
-        """The width from which on stages are named: the longest name fits the shortest slot."""
+    @cached_property
+    def numbered(self) -> bool:
+        """Whether the longest slot has room for a letter and a digit."""
+        return int((self.chart.times.end - self.chart.times.start).max(initial=0)) >= 2 * self.axis.step
+
+    def naming(self, *, stages: bool) -> int:
+        """The width from which on all slots are named, with their stages or without: the longest name fits the
+        shortest slot.
+        """
         shortest_ones = Fraction(self.axis.end - self.axis.begin, shortest(self.chart))
-        return self.left + ceil(shortest_ones * slots.widest(self.chart, stages=True)) + 1 + self.right
+        return self.left + ceil(shortest_ones * slots.widest(self.chart, stages)) + 1 + self.right
 
     @cached_property
     def phases(self) -> Phases:
