@@ -351,7 +351,7 @@ def rewritten(source: str, schedule: Schedule, orders: list[list[Any]]) -> str:
     return "\n".join(body) + "\n"
 
 
-ENGINES = {"cadical": "CaDiCaL", "z3": "Z3", "cpsat": "CP-SAT", "glucose": "Glucose", "lattice": "the optimizer"}
+ENGINES = {"cadical": "CaDiCaL", "z3": "Z3", "cpsat": "CP-SAT", "glucose": "Glucose", "ranks": "the optimizer"}
 
 
 def kept_books(told: Json, rng: random.Random) -> None:

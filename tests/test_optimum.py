@@ -21,7 +21,7 @@ from pipesched.check.optimum import Judgement, judge
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
-from pipesched.model.verdict import Terms
+from pipesched.model.verdict import Terms, on_the_word
 from pipesched.optimizer.bounds.lower_bound import lower_bound
 from pipesched.optimizer.certificate import certify
 from tests.depth import deep
@@ -265,6 +265,24 @@ def _span(x: Instance, orders: Orders) -> int:
     return int(idle(schedule, timeline(schedule, Dependencies.of(schedule), ticks), ticks).span * ticks.scale)
 
 
+@pytest.mark.parametrize("word", ["lattice", "paths", "cap", "cadical"])
+def test_a_word_that_is_derived_by_now_is_not_held_against_an_answer(word: str) -> None:
+    """Of an older version, or of an engine: what says no more than that is accepted, and found to be proved; what says
+    less than its own terms come to is not.
+    """
+    x = random_instance(186, ranks=2, microbatches=3)
+    best, orders = optimum(x), some_orders(x, random.Random(3), 5)
+    assert best is not None and orders is not None and simulated(x, orders) == best
+    bound, terms = lower_bound(problem_of(x)), terms_of(x).to_json()
+    assert bound.value < best
+    case = Case(x, orders, certify(problem_of(x), best, bound, (best - 1, word, None), terms))
+    case.certificate |= {"verdict": on_the_word(word), "lower_bound": best, "gap": 0}
+    made = case.judged()
+    assert made.verdict is not None and made.verdict.proved and not made.findings
+    case.certificate["verdict"] = "best found"
+    assert case.codes() == {str(Code.VERDICT)}
+
+
 TINY: dict[str, Any] = {
     "objective": "makespan",
     "release": "W",
@@ -327,3 +345,17 @@ def test_the_verdict_of_an_answer_is_a_claim(tmp_path: Path) -> None:
     file = tmp_path / "answer.json"
     file.write_text(json.dumps(TINY), encoding="utf-8")
     assert [(c.text, c.holds) for c in pipesched.verify(file).claims] == [("certificate: proved optimal", True)]
+
+
+@pytest.mark.parametrize("word", ["lattice", "paths", "cap"])
+def test_a_word_of_an_older_version_is_named(word: str, tmp_path: Path) -> None:
+    """Where nothing derives what it says, it is on that word, which nobody follows."""
+    page = (Path(pipesched.__file__).parent / "explain" / "PS908.md").read_text("utf-8")
+    told = json.loads(page.split("```json")[1].split("```")[0])
+    told["certificate"]["refuted"]["engine"] = word
+    told["certificate"]["verdict"] = on_the_word(word)
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps(told), encoding="utf-8")
+    report = pipesched.verify(file)
+    (found,) = report.diagnostics
+    assert report.ok and found.code is Code.ON_THE_WORD and word in found.notes[0] and "older version" in found.notes[0]

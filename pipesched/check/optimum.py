@@ -50,12 +50,13 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.model import verdict as words
 from pipesched.model.numbers import exact, shown
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import FOUND, Terms, Verdict, engine_name
+from pipesched.model.verdict import FORMER, FOUND, Terms, Verdict, engine_name
 
-ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice", "paths", "cap")
+ENGINES = ("cadical", "glucose", "z3", "cpsat", "ranks")
 NOT_JUDGED = ("found_by", "given", "known", "notes", "reason", "seed")
 """What the search did, and schedules that are not there to be looked at."""
 
+_RANKS = "ranks taken one by one"
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
 _SHOWN = 120  # characters of a value
@@ -70,11 +71,14 @@ Beside = Callable[[str], bytes]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is wrong, and the verdict that follows where nothing is. spent: the times of the schedule."""
+    """What is wrong, and the verdict that follows where nothing is. spent: the times of the schedule. told: the verdict
+    that the certificate may give: the same, or an engine's word for what is derived here.
+    """
 
     findings: tuple[Diagnostic, ...]
     verdict: Verdict | None = None
     spent: Idle | None = None
+    told: Verdict | None = None
 
 
 def judge(
@@ -93,7 +97,8 @@ def judge(
         if case.wrong:
             return Judgement(tuple(case.wrong))
         verdict = case.verdict(at)
-        return Judgement(tuple(_different(verdict, case.entries)), verdict, case.spent)
+        told = case.told(verdict)
+        return Judgement(tuple(_different(told, case.entries)), verdict, case.spent, told)
     except FaultError as found:
         return Judgement((found.finding,))
     except PipeschedError as error:
@@ -193,21 +198,36 @@ class _Certified(Case):
         if "refuted" not in self.entries:
             return formula
         refuted = self.entries.part("refuted").only("value", "engine", "ranks", "terms", "proof")
-        engine, bound, scale = refuted.text("engine"), refuted.ticks("value"), self.ticks.scale
+        bound, scale = refuted.ticks("value"), self.ticks.scale
         require(self._about(refuted))
         lower = Fraction((bound // self.tick + 1) * self.tick, scale)
         if lower <= formula.lower:
             return formula
         if "proof" in refuted:
             why = self._proof(refuted.part("proof"), bound)
-            return Verdict(formula.objective, self.value, lower, why, "a proof")
-        alone = f", on rank {refuted.wholes('ranks')[0]} alone" if "ranks" in refuted else ""
-        if refutes(self.facts, bound, span=self.span):
+            return replace(formula, lower=lower, shown_by=why, by="a proof")
+        if refutes(self.facts, bound, span=self.span, first=refuted.wholes("ranks") if "ranks" in refuted else []):
             why = f"within {shown(Fraction(bound, scale))} some rank has no time for its work, taking ranks one by one"
-            return Verdict(formula.objective, self.value, lower, why, "ranks taken one by one")
-        self._belied(engine, bound)
-        why = f"{engine_name(engine)} refuted {shown(Fraction(bound, scale))}{alone}, which nobody checked"
-        return Verdict(formula.objective, self.value, lower, why, engine_name(engine), word=engine)
+            return replace(formula, lower=lower, shown_by=why, by=_RANKS)
+        self._belied(refuted.text("engine"), bound)
+        return self._word(replace(formula, lower=lower), refuted)
+
+    def _word(self, verdict: Verdict, refuted: Entries) -> Verdict:
+        """The same lower bound, on the word of who refuted what is below it."""
+        engine, alone = refuted.text("engine"), ""
+        if "ranks" in refuted:
+            alone = f", on rank {refuted.wholes('ranks')[0]} alone"
+        why = f"{engine_name(engine)} refuted {shown(refuted.time('value'))}{alone}, which nobody checked"
+        return replace(verdict, shown_by=why, by=engine_name(engine), word=engine)
+
+    def told(self, verdict: Verdict) -> Verdict:
+        """The verdict, or what the certificate says where it claims no more than a word for it: who made it had fewer
+        steps to look.
+        """
+        if verdict.by != _RANKS:
+            return verdict
+        worded = self._word(verdict, self.entries.part("refuted"))
+        return worded if self.entries.entries.get("verdict") == worded.status else verdict
 
     def _proof(self, given: Entries, bound: int) -> str:
         """What is shown by a proof that is followed here."""
@@ -237,7 +257,7 @@ class _Certified(Case):
 
     def _about(self, refuted: Entries) -> str:
         """That a refutation is a known engine's, about these terms, and no contradiction to the schedule."""
-        if refuted.text("engine") not in ENGINES:
+        if refuted.text("engine") not in (*ENGINES, *FORMER):
             return f"no engine is called {refuted.text('engine')!r}"
         own, ranks = self.terms.to_json(), range(self.schedule.ranks)
         if other := refuted.part("terms").only(*own).different(own):
@@ -286,15 +306,15 @@ def check_answer(
     schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
 ) -> Iterator[Diagnostic]:
     """PS714, an entry of an answer does not follow. documentation: of the schedule's file."""
-    assert judged.verdict is not None and judged.spent is not None
+    assert judged.told is not None and judged.spent is not None
     peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
-    right = derived(terms, judged.verdict, judged.spent, peak)
+    right = derived(terms, judged.told, judged.spent, peak)
     for name, value in answer.items():
         if name in right and not same(value, right[name]):
             yield _finding(f"`{name}` is {_text(right[name])}, not {_text(value)}")
         elif name not in (*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE):
             yield _finding(f"an answer has no entry {name[:40]!r}")
-    own = words.documentation(judged.verdict, terms)
+    own = words.documentation(judged.told, terms)
     if documentation is not None and documentation.split() != own.replace('"', "'").split():
         yield _finding(f"the schedule's documentation is not what follows: {own}")
 

@@ -7,7 +7,8 @@
 
     bound      kind path or one-machine: as above; kind ends: before and after in place of operations; of a span also
                the frame: the rank from whose first start head is counted, and to whose last end tail is
-    refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; ranks null for all together;
+    refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; engine: who refuted it, `ranks`
+               where that was a programme over counts (`optimum_ranks`); ranks null for all together;
                terms: what it is about, as `model.verdict.Terms`; proof: where one was made, {"lrat": text of LRAT,
                packed by xz, in base64} or {"file": NAME, "sha256": of what is in it}: that file lies beside the answer
     every      null, or what makes the schedule one for every m: `optimum_every`

@@ -16,7 +16,7 @@ Nothing here is shared with what makes certificates.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -40,6 +40,8 @@ class Line(NamedTuple):
     stage: int
 
 
+Starts: TypeAlias = dict[Line, list[int]]
+
 Arc: TypeAlias = tuple[Line, Line, int, int]
 """(before, after, offset, time from end to start): operation i of after waits for i - offset of before."""
 
@@ -58,7 +60,7 @@ class Facts:
     gains: dict[Line, int] = field(default_factory=dict)
     cap: list[int | None] = field(default_factory=list)
     arcs: list[Arc] = field(default_factory=list)
-    known: dict[tuple[str, int | None], dict[Line, list[int]]] = field(default_factory=dict, repr=False)
+    known: dict[tuple[str, int | None], Starts] = field(default_factory=dict, repr=False)
 
     def on(self, rank: int) -> list[Line]:
         return [line for line in self.rank if self.rank[line] == rank]
@@ -109,62 +111,65 @@ def _memory(made: Facts, line: Line) -> list[Arc]:
     return arcs
 
 
-def heads(made: Facts, frame: int | None = None) -> dict[Line, list[int]]:
+def heads(made: Facts, frame: int | None = None) -> Starts:
     """The least start of every operation: in all, or after the first start of the rank `frame`."""
     if ("heads", frame) not in made.known:
-        made.known["heads", frame] = _longest(made, list(made.rank), made.arcs, _least(made, frame), {})
+        made.known["heads", frame] = longest(made.arcs, made.work, _least(made, frame))
     return made.known["heads", frame]
 
 
-def tails(made: Facts, frame: int | None = None) -> dict[Line, list[int]]:
+def tails(made: Facts, frame: int | None = None) -> Starts:
     """The least time from the end of every operation to the end of all, or of the rank `frame`. These are the heads of
-    the mirror image, last microbatch first.
+    the mirror image.
     """
     if ("tails", frame) not in made.known:
-        arcs = [(after, before, offset, message) for before, after, offset, message in made.arcs]
-        found = _longest(made, list(reversed(made.rank)), arcs, _least(made, frame), {})
-        made.known["tails", frame] = {line: values[::-1] for line, values in found.items()}
+        made.known["tails", frame] = mirrored(longest(mirror(made.arcs), made.work, mirrored(_least(made, frame))))
     return made.known["tails", frame]
 
 
 def between(made: Facts, line: Line, i: int, offset: int) -> int:
     """The longest path from the start of an operation to that of a later one of its line."""
-    least = dict.fromkeys(made.rank, UNKNOWN)
-    return _longest(made, list(made.rank), made.arcs, least, {line: i})[line][i + offset]
+    least = {one: [UNKNOWN] * n for one, n in made.length.items()}
+    least[line][i] = 0
+    return longest(made.arcs, made.work, least)[line][i + offset]
 
 
-def _longest(
-    made: Facts, lines: list[Line], arcs: list[Arc], least: Mapping[Line, int], sources: Mapping[Line, int]
-) -> dict[Line, list[int]]:
-    """By blocks of as many microbatches as no arc but those of a line itself leads within, save from line to line.
+def mirror(arcs: Sequence[Arc]) -> list[Arc]:
+    """Backward in time."""
+    return [(after, before, offset, message) for before, after, offset, message in arcs]
 
-    sources: operations that start at 0. Along a line x[i] = max(ready[i], x[i-1] + work), which is a running maximum
-    of ready[i] - i * work.
+
+def mirrored(times: Mapping[Line, Sequence[int]]) -> Starts:
+    """The last line first, and of each the last microbatch."""
+    return {line: list(times[line][::-1]) for line in reversed(list(times))}
+
+
+def longest(arcs: Sequence[Arc], work: Mapping[Line, int], least: Mapping[Line, Sequence[int]]) -> Starts:
+    """The least starts that keep the arcs and are not below `least`, where inputs stand before what needs them.
+
+    By blocks of as many microbatches as no arc but those of a line itself leads within, save from line to line. Along a
+    line x[i] = max(ready[i], x[i-1] + work), which is a running maximum of ready[i] - i * work.
     """
     into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
     for before, after, offset, message in arcs:
         if before != after:
-            into[after].append((before, offset, made.work[before] + message))
-    value = {line: np.full(made.length[line], least[line], dtype=np.int64) for line in lines}
-    for line, i in sources.items():
-        value[line][i] = 0
-    size = max(made.length.values(), default=0)
+            into[after].append((before, offset, work[before] + message))
+    value = {line: np.array(times, dtype=np.int64) for line, times in least.items()}
+    size = max(map(len, value.values()), default=0)
     block = min((offset for before, after, offset, _ in arcs if before != after and offset), default=size)
     for low in range(0, size, max(block, 1)):
-        for line in (one for one in lines if low < made.length[one]):
-            high = min(low + block, made.length[line])
-            ready = value[line][low:high]
+        for line, times in value.items():
+            ready = times[low : low + block]
             for before, offset, delay in into[line]:
-                first = max(low, offset)
-                if first < high:
-                    arrived = value[before][first - offset : high - offset] + delay
-                    np.maximum(ready[first - low :], arrived, out=ready[first - low :])
-            if low:
-                ready[0] = max(ready[0], value[line][low - 1] + made.work[line])
-            slope = np.arange(high - low) * made.work[line]
+                arrived = value[before][max(0, low - offset) : max(0, low + len(ready) - offset)] + delay
+                late = ready[len(ready) - len(arrived) :]
+                np.maximum(late, arrived, out=late)
+            if low and len(ready):
+                ready[0] = max(ready[0], times[low - 1] + work[line])
+            slope = np.arange(len(ready)) * work[line]
             ready[:] = np.maximum.accumulate(ready - slope) + slope
-    return {line: values.tolist() for line, values in value.items()}
+    return {line: times.tolist() for line, times in value.items()}
 
 
-def _least(made: Facts, frame: int | None) -> dict[Line, int]:
-    return {line: 0 if frame in (None, rank) else UNKNOWN for line, rank in made.rank.items()}
+def _least(made: Facts, frame: int | None) -> Starts:
+    return {line: [0 if frame in (None, rank) else UNKNOWN] * made.length[line] for line, rank in made.rank.items()}

@@ -1,47 +1,53 @@
 """Ranks, one after another: is it certain that no schedule ends by C?
 
     time window   [low, high] of every start, from the longest paths
-    rank          its sequences are chains of like operations, so an order is a path through counts, and memory is a
-                  function of them:
+    rank          its lines are chains of like operations, so an order is a path through counts, one operation a step,
+                  and what is held, and what work is left, follow from them:
 
                       T[counts] = the least time at which these can be done, over all orders within the cap
 
-                  Every step starts within its time window; what lies on no path that is over by C leaves it.
+                  Every step starts within its time window, and the work that is left has time after it. Back from the
+                  end, the latest time to be at counts: what lies on no order that is over by C leaves its window.
     round         every rank, then the paths again: what became late on one rank is late on its neighbours
 
-C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so each sequence keeps
+C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so each line keeps
 their order. So are the W of a rank, where all take as long and free as much: the n-th of them all waits until n of
-their I have ended. Budgeted in steps of the programme, so the answer is the same on every machine.
+their I have ended.
+
+None of this is in a certificate: it is done here, within so many steps, so the answer is the same on every machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
 
 from pipesched.check.optimum_paths import UNKNOWN, Facts, Line
 from pipesched.check.optimum_windows import Windows
+from pipesched.model.columns import Column, Ints
 from pipesched.model.ops import Op
 
-STEPS = 1_000_000
+STEPS = 10_000_000
 """How many steps from counts to counts are looked at before nothing is said."""
 
-Counts: TypeAlias = tuple[int, ...]
-Step: TypeAlias = tuple[Counts, Counts, int, int, int]
-"""Counts before and after, the sequence, which operation of it, and its least start."""
+_AT_LEAST = 500  # steps that one operation more counts for, however few counts there are
 
 
 class _OutOfStepsError(Exception):
     pass
 
 
-def refutes(facts: Facts, bound: int, *, span: bool, steps: int = STEPS) -> bool:
+def refutes(facts: Facts, bound: int, *, span: bool, first: Sequence[int] = (), steps: int = STEPS) -> bool:
     """Whether it is certain that the makespan, or the span, is more than `bound` ticks; False too if steps run out.
 
     A span of at most `bound` asks it of every rank in its own frame, and then of all ranks in the frame of each: what
-    lies on paths from the first start of one rank to its last end has no more time than that.
+    lies on paths from the first start of one rank to its last end has no more time than that. first: the ranks that are
+    said to show it.
     """
-    ranks, left = sorted(set(facts.rank.values())), [steps]
+    ranks, left = [*first, *sorted(set(facts.rank.values()) - set(first), reverse=True)], [steps]
     frames: list[tuple[int | None, list[int]]] = [(None, ranks)]
     if span:
         frames = [*((rank, [rank]) for rank in ranks), *((rank, ranks) for rank in ranks)]
@@ -65,65 +71,84 @@ def _refuted(windows: Windows, ranks: Sequence[int], left: list[int]) -> bool:
     return False
 
 
+class _Step(NamedTuple):
+    """All steps from so many operations to one more: how many counts there are; from which to which, by their numbers
+    among those; the operation, and its least start.
+    """
+
+    counts: int
+    source: Column
+    target: Column
+    operation: Column
+    start: Ints
+
+
 def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
     """Whether the rank has an order; its windows become what its orders leave."""
     mine = [line for line in windows.order if windows.rank[line] == rank]
-    work, gains = [windows.work[line] for line in mine], [windows.gains[line] for line in mine]
-    low, high = [windows.low[line] for line in mine], [windows.high[line] for line in mine]
-    waits, cap = [_waits(windows, mine, line) for line in mine], windows.facts.cap[rank]
-    layer: dict[Counts, tuple[int, int]] = {(0,) * len(mine): (UNKNOWN, 0)}
-    steps: list[list[Step]] = []
-    for _ in range(sum(map(len, low))):
-        following: dict[Counts, tuple[int, int]] = {}
-        found: list[Step] = []
-        for counts, (time, held) in layer.items():
-            for q, i in enumerate(counts):
-                if i == len(low[q]) or (cap is not None and held + max(0, gains[q]) > cap):
-                    continue
-                if waits[q] and sum(counts[x] for x in waits[q]) <= i:
-                    continue
-                start = max(time, low[q][i])
-                if start <= high[q][i]:
-                    then = (*counts[:q], i + 1, *counts[q + 1 :])
-                    if then not in following or following[then][0] > start + work[q]:
-                        following[then] = start + work[q], held + gains[q]
-                    found.append((counts, then, q, i, start))
-        left[0] -= len(found)
+    length, work = (np.array([of[line] for line in mine]) for of in (windows.length, windows.work))
+    low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
+    steps = _forward(windows, mine, (low, high), windows.facts.cap[rank], left)
+    if len(steps) < len(low):
+        return False
+    takes = np.repeat(work, length)
+    least, most, latest = np.full(len(low), -UNKNOWN), np.full(len(low), UNKNOWN), np.full(1, -UNKNOWN)
+    for one in reversed(steps):
+        until = np.minimum(latest[one.target] - takes[one.operation], high[one.operation])
+        on = until >= one.start
+        np.minimum.at(least, one.operation[on], one.start[on])
+        np.maximum.at(most, one.operation[on], until[on])
+        latest = np.full(one.counts, UNKNOWN)
+        np.maximum.at(latest, one.source[on], until[on])
+    for line, end in zip(mine, np.cumsum(length).tolist(), strict=True):
+        windows.low[line], windows.high[line] = (x[end - windows.length[line] : end].tolist() for x in (least, most))
+    return bool(latest[0] > UNKNOWN)
+
+
+def _forward(
+    windows: Windows, mine: list[Line], times: tuple[Ints, Ints], cap: int | None, left: list[int]
+) -> list[_Step]:
+    """All steps from nothing done, as far as they lead."""
+    length, work, gains = (np.array([of[x] for x in mine]) for of in (windows.length, windows.work, windows.gains))
+    if prod(windows.length[line] + 1 for line in mine) >= -UNKNOWN:
+        raise _OutOfStepsError
+    first, stride = np.cumsum(length) - length, np.cumprod([1, *(length + 1)])[:-1]
+    low, high = times
+    over = int((high[first + length - 1] + work).max(initial=UNKNOWN)) - int(work @ length)
+    waits = [(q, one) for q, line in enumerate(mine) if (one := _waits(windows, mine, line))]
+    counts, time, steps = np.zeros((len(mine), 1), dtype=np.int64), np.full(1, UNKNOWN), list[_Step]()
+    for _ in range(int(length.sum())):
+        may = counts < length[:, None]
+        if cap is not None:
+            may &= gains @ counts + np.maximum(gains, 0)[:, None] <= cap
+        for q, before in waits:
+            may[q] &= counts[before].sum(axis=0) > counts[q]
+        line, source = np.nonzero(may)
+        operation = first[line] + counts[line, source]
+        start = np.maximum(time[source], low[operation])
+        fits = (start <= high[operation]) & (start - (work @ counts)[source] <= over)
+        line, source, operation, start = line[fits], source[fits], operation[fits], start[fits]
+        if not len(start):
+            break
+        keys = (stride @ counts)[source] + stride[line]
+        _, some, target = np.unique(keys, return_index=True, return_inverse=True)
+        left[0] -= max(_AT_LEAST, len(keys))
         if left[0] < 0:
             raise _OutOfStepsError
-        layer = following
-        steps.append(found)
-    return _narrowed(low, high, work, layer, steps)
+        small = [x.astype(np.int32) for x in (source, target, operation)]
+        steps.append(_Step(len(time), small[0], small[1], small[2], start))
+        time = np.full(len(some), -UNKNOWN)
+        np.minimum.at(time, target, start + work[line])
+        counts = counts[:, source[some]]
+        counts[line[some], np.arange(len(some))] += 1
+    return steps
 
 
 def _waits(windows: Windows, mine: list[Line], line: Line) -> list[int]:
-    """Sequences of the same rank of which more must have begun: the one before in the chain, or the I of a W."""
+    """Lines of the same rank of which more must have begun: the one before in the chain, or the I of a W."""
     if line in windows.inputs:
         return [mine.index(one) for one in windows.inputs[line]]
     if line.op == Op.W:
         return [mine.index(Line(Op.I, line.route, line.stage))]
     earlier = [x for x in mine[: mine.index(line)] if x.route == line.route and x.op != Op.W]
     return [mine.index(earlier[-1])] if earlier else []
-
-
-def _narrowed(
-    low: list[list[int]],
-    high: list[list[int]],
-    work: list[int],
-    final: dict[Counts, tuple[int, int]],
-    steps: list[list[Step]],
-) -> bool:
-    """Backward: the latest time to be at counts, and of every operation the first and the last start on any order."""
-    latest = dict.fromkeys(final, -UNKNOWN)
-    first, last = [[-UNKNOWN] * len(x) for x in low], [[UNKNOWN] * len(x) for x in low]
-    for found in reversed(steps):
-        earlier: dict[Counts, int] = {}
-        for counts, then, q, i, start in found:
-            until = min(latest.get(then, UNKNOWN) - work[q], high[q][i])
-            if until >= start:
-                earlier[counts] = max(earlier.get(counts, UNKNOWN), until)
-                first[q][i], last[q][i] = min(first[q][i], start), max(last[q][i], until)
-        latest = earlier
-    for q in range(len(low)):
-        low[q][:], high[q][:] = first[q], last[q]
-    return bool(latest)

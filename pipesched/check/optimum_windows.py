@@ -8,9 +8,7 @@ free as much: they are one line, whose n-th waits until n of their I have ended.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
-from pipesched.check.optimum_paths import Facts, Line, heads, tails
+from pipesched.check.optimum_paths import Facts, Line, heads, longest, mirror, mirrored, tails
 from pipesched.model.ops import Op
 
 
@@ -48,22 +46,13 @@ class Windows:
 
     def spread(self) -> int:
         """Each time window narrows those before and after it; how many there are."""
-        into: dict[Line, list[tuple[Line, int, int]]] = defaultdict(list)
-        for before, after, offset, message in self.arcs:
-            into[after].append((before, offset, self.work[before] + message))
-        turns = [(line, i) for i in range(max(self.length.values(), default=0)) for line in self.order]
-        turns = [(line, i) for line, i in turns if i < self.length[line]]
-        for line, i in turns:
-            for before, offset, delay in into[line]:
-                if offset <= i:
-                    self.low[line][i] = max(self.low[line][i], self.low[before][i - offset] + delay)
-        for line, i in reversed(turns):
-            for before, offset, delay in into[line]:
-                if offset <= i:
-                    self.high[before][i - offset] = min(self.high[before][i - offset], self.high[line][i] - delay)
+        ends = {line: [-x - self.work[line] for x in self.high[line]] for line in self.order}
+        ends = mirrored(longest(mirror(self.arcs), self.work, mirrored(ends)))
+        self.low = longest(self.arcs, self.work, {line: self.low[line] for line in self.order})
+        self.high = {line: [-x - self.work[line] for x in ends[line]] for line in self.order}
         for line, inputs in self.inputs.items():
             self._spread_merged(line, inputs)
-        return len(turns)
+        return sum(self.length.values())
 
     def _spread_merged(self, line: Line, inputs: list[Line]) -> None:
         """When I number i of a line starts, its own W and those of the later ones are to come: as many of all."""

@@ -243,7 +243,7 @@ def bound_by(state: State) -> str:
     """What the bound of a search comes from, in a word."""
     refuted, bound = state.refuted, state.bound
     if refuted is not None and refuted.bound + 1 > bound.value:
-        return "ranks taken one by one" if refuted.engine == "lattice" else refuted.engine
+        return "ranks taken one by one" if refuted.engine == "ranks" else refuted.engine
     return "the longest path" if bound.kind == "path" else f"rank {bound.rank}"
 
 

@@ -22,7 +22,7 @@ from pipesched.model.numbers import shown
 from pipesched.model.ops import COPIES, Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import Verdict, engine_name
+from pipesched.model.verdict import FORMER, Verdict, engine_name
 from pipesched.readers import ANSWER, Loaded, reader_of
 from pipesched.report import Claim, Recording, Report
 from pipesched.source import Source
@@ -217,7 +217,9 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
     if verdict.word:
         bound = f"that no {verdict.objective} is below {shown(verdict.lower)}"
         message = f"{bound} is on the word of {engine_name(verdict.word)}, not checked"
-        found = [Diagnostic(Code.ON_THE_WORD, message, help="--require-proof makes this an error")]
+        former = [f"{verdict.word!r} is a word of an older version that is followed no longer"]
+        notes = tuple(former if verdict.word in FORMER else ())
+        found = [Diagnostic(Code.ON_THE_WORD, message, notes=notes, help="--require-proof makes this an error")]
     return replace(
         report,
         diagnostics=(*report.diagnostics, *found),

@@ -37,8 +37,8 @@ from pipesched.optimizer.reductions import Merged, merge, restrict, unmerged
 
 _PREPARED, _WRITTEN = 100, 3  # steps for each operation, and for each clause
 
-ENGINES = ("cadical", "glucose", "z3", "cpsat", "lattice")
-"""lattice asks no solver: it says unsat where each rank alone shows it, and else unknown."""
+ENGINES = ("cadical", "glucose", "z3", "cpsat", "ranks")
+"""ranks asks no solver: it says unsat where each rank alone shows it, and else unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,18 +110,18 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
     if reason := beyond(question.problem):
         return Answer("unknown", reason=reason)
     if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
-        return Answer("unsat", engine="cap", reason="a forward alone takes more than a cap")
+        return Answer("unsat", engine="ranks", reason="a forward alone takes more than a cap")
     if question.problem.objective == "span" and question.ranks is None and (alone := _alone(question)) is not None:
         return alone
     made = task(question)
     if question.proof is None:  # a proof is of the plain clauses
         if made.empty:
-            return Answer("unsat", engine="paths", reason="a path is longer")
+            return Answer("unsat", engine="ranks", reason="a path is longer")
         merged = tighten(made.merged, made.links, question.bound)
         if merged is None:
-            return Answer("unsat", engine="lattice", reason="ranks alone have no time for their work")
+            return Answer("unsat", engine="ranks", reason="ranks alone have no time for their work")
         made = replace(made, merged=merged)
-    if question.engine == "lattice":
+    if question.engine == "ranks":
         return Answer("unknown", reason="ranks alone do not decide it")
     effort = sat_engines.Effort(question.limit, report, question.seed)
     try:
@@ -136,7 +136,7 @@ def _alone(question: Question) -> Answer | None:
     if question.proof is not None or question.repeat is not None:
         return None
     for rank in reversed(range(question.problem.ranks)):
-        answer = _prepared(replace(question, engine="lattice", ranks=(rank,)), lambda steps: None)
+        answer = _prepared(replace(question, engine="ranks", ranks=(rank,)), lambda steps: None)
         if answer.verdict == "unsat":
             return answer
     return None
