@@ -127,14 +127,16 @@ def verify(
     framework_time: float = 60,
     fsdp: bool = False,
     require_proof: bool = False,
+    proof: str | None = None,
     recorded: str | PathLike[str] | None = None,
     **parameters: Parameter,
 ) -> Report:
     """The verdict on a schedule: what is wrong with it is in the report, and a file that cannot be read has one too.
 
     fsdp: UNSHARD and RESHARD are asked for in a torch CSV. require_proof: it is an error unless it is an answer that is
-    proved optimal. recorded: a folder with what the ranks of a run of it posted. model: a transformer and its
-    training, for memory in bytes; a cap may then be "80GB".
+    proved optimal; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with
+    what the ranks of a run of it posted. model: a transformer and its training, for memory in bytes; a cap may then be
+    "80GB".
 
     Raises:
         PipeschedError: PS225, an option that means nothing.

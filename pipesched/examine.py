@@ -47,8 +47,9 @@ class Options:
 
     comm: strict where none is named; where one is, the time that messages take to queue under it counts too. frozen:
     the stages of an order that are not trained. require_proof: it is an error unless it is an answer that is proved
-    optimal. settings: the options of a framework that are no sizes; framework_path: where it is; framework_time: the
-    seconds that it may take. recorded: the folder of a run of it.
+    optimal; proof: where its refutation is written, PATH.cnf and PATH.lrat. settings: the options of a framework that
+    are no sizes; framework_path: where it is; framework_time: the seconds that it may take. recorded: the folder of a
+    run of it.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Options:
     placement: tuple[int, ...] | None = None
     frozen: tuple[int, ...] | None = None
     require_proof: bool = False
+    proof: str | None = None
     settings: Mapping[str, str | float] = field(default_factory=dict)
     framework_path: str | None = None
     framework_time: float = 60

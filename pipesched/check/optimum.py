@@ -21,12 +21,9 @@ this kind of backward.
 from __future__ import annotations
 
 import json
-import re
-from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from hashlib import sha256
 
 from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle
@@ -42,7 +39,7 @@ from pipesched.check.optimum_case import (
 )
 from pipesched.check.optimum_certificate import Entries, Unreadable, same
 from pipesched.check.optimum_every import Every, every_fault
-from pipesched.check.optimum_lrat import proof, unpacked, unproved
+from pipesched.check.optimum_lrat import Beside, proof, text_of, unproved
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_ranks import refutes
 from pipesched.check.optimum_rival import rival
@@ -60,13 +57,9 @@ _RANKS = "ranks taken one by one"
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
 _SHOWN = 120  # characters of a value
-_NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # of a file beside the answer
 
 At = Callable[[int], Schedule]
 """The schedule for another number of microbatches."""
-
-Beside = Callable[[str], bytes]
-"""What a file holds that lies beside the answer; OSError if it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -231,29 +224,12 @@ class _Certified(Case):
 
     def _proof(self, given: Entries, bound: int) -> str:
         """What is shown by a proof that is followed here."""
-        given.only("lrat") if "lrat" in given else given.only("file", "sha256")
-        try:
-            steps = proof(unpacked(self._packed(given)))
-        except OSError:
-            raise Unreadable(f"its proof is in {given.text('file')}, which cannot be read beside it") from None
-        except ValueError:
-            raise Unreadable("its proof is no text of LRAT that is packed by xz, or too long") from None
+        steps = proof(text_of(given, self.beside))
         require(unproved(steps, self.facts, bound, span=self.span))
         within = shown(Fraction(bound, self.ticks.scale))
         return (
             f"within {within} the rules of a schedule contradict each other: {len(steps):,} steps, followed one by one"
         )
-
-    def _packed(self, given: Entries) -> bytes:
-        if "lrat" in given:
-            return b64decode(given.text("lrat"), validate=True)
-        name = given.text("file")
-        if self.beside is None or not _NAME.fullmatch(name):
-            raise Unreadable(f"its proof is in another file, {name[:40]!r}, and there is none")
-        packed = self.beside(name)
-        if sha256(packed).hexdigest() != given.text("sha256"):
-            raise Unreadable(f"its proof is not what is in {name}")
-        return packed
 
     def _about(self, refuted: Entries) -> str:
         """That a refutation is a known engine's, about these terms, and no contradiction to the schedule."""

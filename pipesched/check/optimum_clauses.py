@@ -27,6 +27,7 @@ from itertools import combinations, pairwise
 from math import gcd
 from typing import TypeAlias
 
+from pipesched import files
 from pipesched.check.optimum_paths import Facts, Line
 from pipesched.check.optimum_windows import Windows
 from pipesched.model.ops import Op
@@ -44,6 +45,9 @@ MOST = 2_500_000
 class TooManyError(Exception):
     """More clauses than are wanted."""
 
+    def __init__(self, most: int) -> None:
+        super().__init__(f"its proof is of terms from which more than {most:,} clauses follow")
+
 
 class Clauses:
     """known: literals by number, of those that are wanted; count: the number of the last; of_rank: between which
@@ -55,7 +59,7 @@ class Clauses:
     ) -> None:
         """Raises TooManyError: there are more than `most`, or more operations."""
         if sum(facts.length.values()) > most:
-            raise TooManyError
+            raise TooManyError(most)
         tick = gcd(*facts.work.values(), *(message for _, _, _, message in facts.arcs)) or 1
         arcs = [(before, after, offset, message // tick) for before, after, offset, message in facts.arcs]
         work = {line: x // tick for line, x in facts.work.items()}
@@ -72,6 +76,11 @@ class Clauses:
         for literals in self.known.values():
             yield " ".join(map(str, [*literals, 0])) + "\n"
 
+    def files(self, path: str, refutation: bytes) -> None:
+        """PATH.cnf and PATH.lrat. Raises OSError: they cannot be written."""
+        files.replace(f"{path}.cnf", (line.encode("ascii") for line in self.dimacs()))
+        files.replace(f"{path}.lrat", [refutation])
+
     def _write(self, *, span: bool) -> None:
         windows = self.windows
         self.base: dict[Line, list[int]] = {line: [] for line in windows.order}
@@ -81,7 +90,7 @@ class Clauses:
                 self.base[line].append(self.variables + 1 - low)
                 self.variables += max(0, high - low)
         if max(self.variables, self.until * len(windows.facts.cap)) > self.most:
-            raise TooManyError
+            raise TooManyError(self.most)
         if not windows.possible():
             return self._add()
         for line in windows.order:
@@ -105,7 +114,7 @@ class Clauses:
             return
         self.count += 1
         if self.count == self.most:
-            raise TooManyError
+            raise TooManyError(self.most)
         if self.wanted is None or self.count in self.wanted:
             self.known[self.count] = [x for x in literals if x != -TRUE]
 
@@ -208,14 +217,24 @@ class Clauses:
 
 
 def _windows(facts: Facts, bound: int, *, span: bool) -> Windows:
-    """Those of the whole; of a span in the frame of the rank that begins: the others are over C after their first F."""
+    """Those of the whole. Of a span the first start of one rank is 0, and each rank has C from its own first start on;
+    that narrows the windows of ranks with which it shares a route, and so on. Those that share none have no end.
+    """
     made = Windows(facts, bound, facts.rank[next(iter(facts.rank))] if span else None)
     made.spread()
-    if span:
+    for _ in facts.cap if span else ():
+        before = [made.of(rank) for rank in range(len(facts.cap))]
         for rank in range(len(facts.cap)):
             mine = [line for line in made.order if made.rank[line] == rank]
             begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
+            ended = max((made.low[line][-1] + made.work[line] for line in mine), default=0)
             for line in mine:
+                made.low[line] = [max(x, ended - bound) for x in made.low[line]]
                 made.high[line] = [min(x, begun + bound - made.work[line]) for x in made.high[line]]
         made.spread()
+        if before == [made.of(rank) for rank in range(len(facts.cap))]:
+            break
+    first = min(low[0] for low in made.low.values())
+    for table in (made.low, made.high):
+        table.update({line: [x - first for x in times] for line, times in table.items()})
     return made

@@ -13,17 +13,53 @@ and nothing is deleted; any checker of LRAT reads it.
 from __future__ import annotations
 
 import lzma
-from collections.abc import Mapping, Sequence
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import TypeAlias
 
-from pipesched.check.optimum_clauses import MOST, Clauses, TooManyError
+from pipesched.check.optimum_certificate import Entries, Unreadable
+from pipesched.check.optimum_clauses import Clauses, TooManyError
 from pipesched.check.optimum_paths import Facts
 
+NO_TEXT = "its proof is no text of LRAT that is packed by xz, or too long"
 MOST_TEXT = 100_000_000  # bytes
 _MEMORY = 200_000_000
+_NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # of a file beside the answer
+
+Beside: TypeAlias = Callable[[str], bytes]
+"""What a file holds that lies beside the answer; OSError if it cannot be read."""
 
 Step: TypeAlias = tuple[int, list[int], list[int]]
 """Number, literals and hints."""
+
+
+def text_of(given: Entries, beside: Beside | None) -> bytes:
+    """The text of the proof that a certificate has in it, or in a file beside the answer.
+
+    Raises:
+        Unreadable: there is none.
+    """
+    given.only("lrat") if "lrat" in given else given.only("file", "sha256")
+    try:
+        return unpacked(_packed(given, beside))
+    except OSError:
+        raise Unreadable(f"its proof is in {given.text('file')}, which cannot be read beside it") from None
+    except ValueError:
+        raise Unreadable(NO_TEXT) from None
+
+
+def _packed(given: Entries, beside: Beside | None) -> bytes:
+    if "lrat" in given:
+        return b64decode(given.text("lrat"), validate=True)
+    name = given.text("file")
+    if beside is None or not _NAME.fullmatch(name):
+        raise Unreadable(f"its proof is in another file, {name[:40]!r}, and there is none")
+    packed = beside(name)
+    if sha256(packed).hexdigest() != given.text("sha256"):
+        raise Unreadable(f"its proof is not what is in {name}")
+    return packed
 
 
 def unpacked(packed: bytes) -> bytes:
@@ -43,8 +79,11 @@ def unpacked(packed: bytes) -> bytes:
 
 
 def proof(text: bytes) -> list[Step]:
-    """Raises ValueError: a line is no step of this kind."""
-    return list(map(_step, text.splitlines()))
+    """Raises Unreadable: a line is no step of this kind."""
+    try:
+        return list(map(_step, text.splitlines()))
+    except ValueError:
+        raise Unreadable(NO_TEXT) from None
 
 
 def _step(line: bytes) -> Step:
@@ -58,13 +97,11 @@ def _step(line: bytes) -> Step:
 
 def unproved(steps: Sequence[Step], facts: Facts, bound: int, *, span: bool) -> str:
     """Why the steps do not show that no objective is at most `bound` ticks, or an empty string."""
-    if span and any(line.route for line in facts.rank):
-        return "its proof is of the span of two routes, of which no clauses are written"
     wanted = {hint for _, _, hints in steps for hint in hints}
     try:
         made = Clauses(facts, bound, span=span, wanted=wanted)
-    except TooManyError:
-        return f"its proof is of terms from which more than {MOST:,} clauses follow"
+    except TooManyError as error:
+        return str(error)
     if steps and steps[0][0] <= made.count:
         return f"its proof is of other terms: from these follow {made.count:,} clauses"
     found = unfollowed(made.known, steps)

@@ -34,7 +34,7 @@ from pipesched.model.verdict import FOUND, Verdict, documentation
 from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.least_cap import infeasible
 from pipesched.optimizer.certificate import certificate
-from pipesched.optimizer.engines import cp_sat
+from pipesched.optimizer.engines import cp_sat, lrat
 from pipesched.optimizer.instance import MAX_OPS, Instance
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic, periodic
@@ -63,6 +63,8 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     until = time.monotonic() + request.limits.seconds
     if request.limits.engine == "cpsat":
         cp_sat.require()
+    if request.certify:
+        lrat.require()
     target = target_of(request)
     if request.all_m and target.instance.placement.routes > 1:
         raise fail(Code.NOT_OPTIMIZED, "two routes share the microbatches, so no part of one order repeats for every m")
@@ -202,9 +204,9 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
 def _proof(request: Request, instance: Instance, state: State) -> Made:
     """That nothing is below the lower bound, in steps that the checker follows."""
     asked = state.refuted.ranks if state.refuted is not None else None
-    below = state.problem.time(state.lower - 1)
+    rank = asked[0] if asked else state.bound.rank
     try:
-        return certified(instance, below, asked[0] if asked else None, request.name, request.limits.proof)
+        return certified(instance, state.problem.time(state.lower - 1), rank, request.name, request.limits.proof)
     except (KeyboardInterrupt, MemoryError) as error:
         return Made({}, None, f"no proof: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'out of memory'}")
 

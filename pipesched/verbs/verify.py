@@ -29,6 +29,7 @@ from pipesched.source import Source
 
 if TYPE_CHECKING:
     from pipesched.analysis.recorded_run import Held
+    from pipesched.check.optimum_lrat import Beside
     from pipesched.formats.answer_read import Answer
     from pipesched.model.verdict import Terms
 
@@ -93,7 +94,8 @@ def _recording(held: Held, written: bool) -> Recording:
 
 def _with_proof(report: Report, options: Options) -> Report:
     """PS712 where a proof is asked for, and there is none."""
-    if not options.require_proof or not report.ok or (report.verdict is not None and report.verdict.proved):
+    asked = options.require_proof or options.proof is not None
+    if not asked or not report.ok or (report.verdict is not None and report.verdict.proved):
         return report
     said = "a schedule alone says nothing of others" if report.verdict is None else report.verdict.line
     help = "give what `pipesched optimize --json` prints, where it says proved optimal"
@@ -119,6 +121,8 @@ def _verify_answer(source: Source, options: Options) -> Report:
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
         found += check_answer(own.schedule, terms, judged, answer.entries, said)
+    if options.proof is not None and not found:
+        _write_proof(options.proof, answer, terms, _beside(source))
     noted = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
     if noted:
         report = replace(report, notes=(*report.notes, noted))
@@ -131,6 +135,30 @@ def _verify_answer(source: Source, options: Options) -> Report:
         judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
         found, verdict = list(judged.findings), judged.verdict
     return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
+
+
+def _write_proof(path: str, answer: Answer, terms: Terms, beside: Beside) -> None:
+    """PATH.cnf and PATH.lrat, for other checkers.
+
+    Raises:
+        PipeschedError: PS712, the answer has no refutation.
+        OSError: they cannot be written.
+    """
+    from pipesched.check.optimum_certificate import Entries, Unreadable
+    from pipesched.check.optimum_clauses import Clauses, TooManyError
+    from pipesched.check.optimum_lrat import text_of
+    from pipesched.check.optimum_paths import facts
+
+    given = Entries(answer.certificate, terms.costs.ticks(terms.placement.stages).scale)
+    if "refuted" not in given or "proof" not in given.part("refuted"):
+        help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
+        raise fail(Code.NO_PROOF, "the answer holds no LRAT proof", help=help)
+    refuted = given.part("refuted")
+    try:
+        clauses = Clauses(facts(terms), refuted.ticks("value"), span=terms.objective == "span")
+        clauses.files(path, text_of(refuted.part("proof"), beside))
+    except (TooManyError, Unreadable) as error:
+        raise fail(Code.CERTIFICATE, f"the certificate does not hold: {error}") from None
 
 
 def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:

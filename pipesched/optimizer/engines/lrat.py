@@ -9,6 +9,7 @@ Nobody need trust any of this: a checker follows what comes of it.
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 import time
@@ -17,11 +18,27 @@ from typing import Any
 
 import numpy as np
 
+from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 
 MOST_BYTES = 400_000_000  # of a proof before it is trimmed
 _CONFLICTS = 2_000  # between two looks at the clock
 _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
+
+
+def require() -> None:
+    """Nothing, if this python-sat has CaDiCaL write LRAT; what it is asked with is no documented part of it.
+
+    Raises:
+        PipeschedError: PS820, it does not.
+    """
+    try:
+        made = refutation({1: [1, 2], 2: [-1, 2], 3: [-2]}, 3, math.inf)
+    except (ImportError, AttributeError, TypeError, ValueError, LookupError, NotImplementedError):
+        made = None
+    if made is None:
+        message = "CaDiCaL writes no LRAT here: python-sat is of another release, or built without it"
+        raise fail(Code.NEEDS, message, help="pip install 'python-sat==1.9.dev17', or leave out --certify")
 
 
 def refutation(clauses: Mapping[int, list[int]], count: int, until: float) -> bytes | None:
