@@ -38,7 +38,12 @@ ROWS = (
         "virtual pipeline",
         "forward_backward_pipelining_with_interleaving",
     ),
-    ("zb_h1", "ZeroBubbleH1", "ZB-1P", "InterleavedZeroBubble"),
+    ("gpipe_reversed", "reversed GPipe"),
+    ("looped_bfs", "breadth first", "breadth-first pipeline", "BFS"),
+    ("interleaved_n", "flexible interleaved 1F1B"),
+    ("interleaved_overlap", "Kimi K2", "interleaved 1F1B with overlap"),
+    ("interleaved_zb", "InterleavedZeroBubble", "interleaved ZB-H1"),
+    ("zb_h1", "ZeroBubbleH1", "ZB-1P"),
     ("zb_h2", "ZeroBubbleH2", "ZB-2P"),
     ("zb_v", "ZBVZeroBubble", "ZeroBubbleV"),
     ("dualpipev", "DualPipe cut in half"),
@@ -47,7 +52,6 @@ ROWS = (
 """The file of a row is that of the library whose name is in it."""
 
 _SAID = {  # what is said of names which others give to more than this order
-    "interleavedzerobubble": "its order for one stage of each rank; with several it is not in the library",
     "zb1p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap P`",
     "zb2p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap 2P`",
     "offloadgroupedinterleaved": "with groups of p microbatches",
@@ -58,8 +62,6 @@ NEAR = {
     "zbvgreedy": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
     "zerobubbleheuristic": "`pipesched optimize --mem-cap K` finds orders under a cap; made by hand: zb_h1, zb_h2",
     "zbvformatted": "`zb_v` has its placement",
-    "loopedbfs": "`interleaved` has its placement, and is depth first; `pipesched optimize interleaved` finds others",
-    "breadthfirst": "`interleaved` has its placement, and is depth first",
     "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
     "pipedream2bw": "PipeDream-2BW trains on old weights; with a flush its order is `1f1b`",
     "chimera": "`dualpipe` has its placement: two routes, each with a copy of every stage",

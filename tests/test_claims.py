@@ -11,21 +11,25 @@ from pipesched.diagnostics import Diagnostic
 from pipesched.model.costs import Costs
 from pipesched.report import Claim, Report
 from pipesched.source import Source
+from tests.depth import deep
 from tests.makers.grid import COSTS, SIZES, sized
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_claim_of_a_built_in_schedule_holds_where_it_applies(name: str) -> None:
-    """At 20 sizes and more and 7 sets of costs no claim fails, and each applies at many of them."""
+    """At 20 sizes and more, each with three sets of costs in turn, no claim fails, and each applies at many.
+
+    With ``--depth 2`` each with all of them.
+    """
     assert len(SIZES[name]) >= 20
     applied: Counter[str] = Counter()
-    for sizes in SIZES[name]:
-        for costs in COSTS:
+    for i, sizes in enumerate(SIZES[name]):
+        for costs in COSTS if deep(1) > 1 else (COSTS[(i + j) % len(COSTS)] for j in (0, 3, 5)):
             report = sized(name, sizes, costs)
             assert report.ok, (sizes, costs, report.text())
             applied.update(claim.text for claim in report.claims if claim.holds)
     claims = {claim.text for claim in sized(name, SIZES[name][0]).claims}
-    assert claims == {text for text, times in applied.items() if times >= 20}
+    assert claims == {text for text, times in applied.items() if times >= 10}
 
 
 GPIPE = """\

@@ -15,6 +15,7 @@ import pipesched
 from pipesched.language.printer import format_source
 from pipesched.language.tokens import SOFT
 from pipesched.source import Source
+from tests.depth import deep
 
 LIBRARY = sorted((Path(__file__).parent.parent / "schedules").glob("*.ps"))
 SIZES = {"interleaved": {"p": 4, "v": 2, "m": 8}, "dualpipe": {"p": 4, "m": 12}, "dualpipev": {"p": 4, "m": 16}}
@@ -69,11 +70,13 @@ def verdict(text: str, sizes: dict[str, int]) -> tuple[object, ...]:
     return columns, report.time.makespan, report.memory.peak, [claim.holds for claim in report.claims]
 
 
-@pytest.mark.parametrize("word", WORDS)
-@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.stem)
+CASES = [(p, w) for i, p in enumerate(LIBRARY) for j, w in enumerate(WORDS) if deep(1) > 1 or (i + j) % 3 == 0]
+
+
+@pytest.mark.parametrize(("path", "word"), CASES, ids=[f"{path.stem}-{word}" for path, word in CASES])
 def test_any_name_may_be_any_word(path: Path, word: str) -> None:
     """With one of its names replaced by such a word, a schedule is what it was, its claims hold as they did, and its
-    canonical form has the new name where it had the old one.
+    canonical form has the new name where it had the old one. A third of all pairs, with ``--depth 2`` all.
     """
     text = path.read_text("utf-8")
     own = names(text)
@@ -81,6 +84,8 @@ def test_any_name_may_be_any_word(path: Path, word: str) -> None:
     if word in own or re.search(rf"\b{word}\b", re.sub(r'#.*|"[^"]*"', "", text)):
         pytest.skip("the file has this name, or speaks of it")
     sizes = SIZES.get(path.stem, {"p": 4, "m": 8})
+    if word == "frozen" and old in sizes:
+        pytest.skip("an option of the function that is called here")
     given = {word if name == old else name: value for name, value in sizes.items()}
     made = renamed(text, old, word)
     assert verdict(made, given) == verdict(text, sizes)

@@ -73,12 +73,27 @@ def test_the_rules_give_the_same_order(name: str, p: int) -> None:
 
 
 @pytest.mark.parametrize("p", RANKS)
-@pytest.mark.parametrize("v", [1, 2, 3, 4])
-def test_the_rule_of_interleaved(p: int, v: int) -> None:
-    """Groups of p microbatches, v chunks a rank."""
-    for groups in (1, 2, 3, 5):
-        expected = rules.text([rules.interleaved(p, v, groups * p, r) for r in range(p)])
-        assert ours("interleaved", p=p, v=v, m=groups * p) == expected
+@pytest.mark.parametrize("name", rules.LOOPED)
+def test_the_rules_of_several_chunks(name: str, p: int) -> None:
+    """The same of schedules with v chunks a rank: whole groups of p microbatches, and what else each one takes."""
+    for v, m in ((1, 3 * p), (2, p), (2, 5 * p), (3, 2 * p), (4, p), (2, 2 * p + 2), (3, max(1, p - 1))):
+        if m % p and (name in ("interleaved", "interleaved_overlap") or m % max(1, m // p)):
+            continue
+        assert ours(name, p=p, v=v, m=m) == rules.text([rules.LOOPED[name](p, v, m, r) for r in range(p)]), (v, m)
+
+
+@pytest.mark.parametrize("p", RANKS)
+def test_the_rule_of_groups(p: int) -> None:
+    """Groups of n from p on, with a last one that is whole or shorter."""
+    for v, m, n in (
+        (2, 2 * p, p),
+        (2, 2 * p + 1, p + 1),
+        (3, 2 * p + 2, p + 2),
+        (2, 2 * p + 2, p + 1),
+        (4, p + 1, p + 1),
+    ):
+        expected = rules.text([rules.interleaved(p, v, m, r, n) for r in range(p)])
+        assert ours("interleaved_n", p=p, v=v, m=m, n=n) == expected, (v, m, n)
 
 
 def of_torch(name: str, p: int, v: int, m: int) -> str:
@@ -101,6 +116,23 @@ def _word(action: Any) -> str:
 def test_torch_generates_the_same_interleaved_order(p: int, v: int, m: int) -> None:
     """interleaved == ScheduleInterleaved1F1B of torch 2.13, where m is a multiple of p."""
     assert ours("interleaved", p=p, v=v, m=m) == of_torch("ScheduleInterleaved1F1B", p, v, m)
+
+
+BREADTH = [(2, 1, 3), (2, 3, 2), (3, 2, 5), (4, 2, 8), (6, 2, 4), (8, 3, 8), (16, 2, 3)]
+ROUNDS = [(2, 1, 4), (2, 2, 6), (3, 2, 8), (4, 3, 10), (6, 2, 4), (8, 3, 8), (16, 2, 34)]
+
+
+@pytest.mark.parametrize(("p", "v", "m"), BREADTH)
+def test_torch_generates_the_same_breadth_first_order(p: int, v: int, m: int) -> None:
+    """looped_bfs == ScheduleLoopedBFS of torch 2.13, at any m."""
+    assert ours("looped_bfs", p=p, v=v, m=m) == of_torch("ScheduleLoopedBFS", p, v, m)
+
+
+@pytest.mark.parametrize(("p", "v", "m"), ROUNDS)
+def test_torch_generates_the_same_rounds(p: int, v: int, m: int) -> None:
+    """interleaved_zb == ScheduleInterleavedZeroBubble, interleaved_n == ScheduleInterleaved1F1B, at any m of theirs."""
+    assert ours("interleaved_zb", p=p, v=v, m=m) == of_torch("ScheduleInterleavedZeroBubble", p, v, m)
+    assert ours("interleaved_n", p=p, v=v, m=m) == of_torch("ScheduleInterleaved1F1B", p, v, m)
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 2), (2, 6), (3, 9), (4, 8), (6, 12), (8, 32)])

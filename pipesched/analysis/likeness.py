@@ -73,6 +73,13 @@ def same_place(a: Placement, b: Placement) -> bool:
     return np.array_equal(a.rank_of, b.rank_of) and np.array_equal(a.route_of, b.route_of) and a.reads == b.reads
 
 
+def same_order(a: Schedule, b: Schedule) -> bool:
+    """Whether both are the same order on the same placement."""
+    return (
+        same_place(a.placement, b.placement) and np.array_equal(a.start, b.start) and np.array_equal(keys(a), keys(b))
+    )
+
+
 def keys(schedule: Schedule) -> Ints:
     """One number for an operation and whether it shares the slot of the one before; equal for equal operations."""
     stage = schedule.stage.astype(np.int64)

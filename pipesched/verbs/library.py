@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from pipesched.assets import built_in
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.frameworks.frameworks import Call
+from pipesched.inputs import read
 from pipesched.language.evaluate import MAX_OPS, at_size, placement_at
 from pipesched.model.columns import among
 from pipesched.model.numbers import Value
@@ -18,6 +20,11 @@ from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.readers import PS, checked, reader_of
 from pipesched.source import Source
+
+
+def plainest() -> list[tuple[str, Source]]:
+    """The built-in schedules, those with fewer parameters first: one chunk a rank makes an interleaved one another."""
+    return sorted(((name, read(name)) for name in built_in()), key=lambda x: len(checked(x[1]).defaults))
 
 
 def sized(

@@ -19,13 +19,12 @@ from pathlib import PurePath
 
 import numpy as np
 
-from pipesched.assets import built_in
+from pipesched.analysis.likeness import same_order
 from pipesched.check.optimum import judge
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import facts
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.inputs import read
 from pipesched.language import writer
 from pipesched.language.parser import OPS_A_WORD
 from pipesched.model.numbers import plain
@@ -44,7 +43,7 @@ from pipesched.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.baselines import Known
-from pipesched.verbs.library import sized, trains_fully
+from pipesched.verbs.library import plainest, sized, trains_fully
 from pipesched.verbs.optimize_certify import Made, certified, confirmed
 from pipesched.verbs.optimize_report import Frontier, Optimum, bound_by, claims, notes
 from pipesched.verbs.optimize_request import Request, Target, target_of
@@ -99,19 +98,23 @@ def _repeated(
 
 
 def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known]:
-    """The schedule that was given, and those of the library with the same stages and microbatches, while there is time
-    for one more (monotonic).
+    """The schedule that was given, and those of the library with the same stages and microbatches, each order once,
+    while there is time for one more (monotonic).
     """
-    seen, stages = set(), target.instance.placement.stages
+    seen, stages = set[str](), target.instance.placement.stages
+    orders: list[Schedule] = []
     sizes = {name: target.sizes[name] for name in ("p", "v", "m") if name in target.sizes}
     if target.given is not None:
         seen.add(name := PurePath(target.given.source).stem)
         yield Known.of(name, target.given.schedule, target.instance, problem)
-    for name in built_in():
+    for name, source in plainest():
         if name not in seen and time.monotonic() + _READING * problem.operations < until:
             seen.add(name)
-            schedule = sized(read(name), sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
-            if schedule is not None and trains_fully(schedule):
+            schedule = sized(source, sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
+            if schedule is None or not trains_fully(schedule):
+                continue
+            if not any(same_order(schedule, other) for other in orders):
+                orders.append(schedule)
                 yield Known.of(name, schedule, target.instance, problem)
 
 

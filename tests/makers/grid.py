@@ -25,6 +25,19 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "zb_h2": [{"p": p, "m": 2 * p - 1 + more} for p in (1, 2, 3, 5, 8) for more in (0, 1, 4, 9)],
     "zb_v": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 4, 9, 15, 18)],
     "dualpipe": [{"p": p, "m": 2 * p + more} for p in (2, 4, 6, 8, 12) for more in (0, 2, 6, 12)],
+    "naive": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 2, 5, 16)],
+    "gpipe_reversed": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 2, 5, 16)],
+    "eager_1f1b": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 2, 5, 16)],
+    "looped_bfs": [{"p": p, "v": v, "m": m} for p in (1, 2, 3, 6) for v in (1, 2, 4) for m in (1, 8)],
+    "interleaved_n": [
+        {"p": p, "v": v, "m": m, "n": n}
+        for p, m, n in ((1, 3, 1), (2, 2, 2), (2, 5, 3), (3, 2, 2), (3, 7, 4), (4, 8, 4), (4, 9, 5), (4, 12, 6))
+        for v in (1, 2, 4)
+    ],
+    "interleaved_overlap": [{"p": p, "v": v, "m": k * p} for p in (1, 2, 3, 6) for v in (1, 2, 4) for k in (1, 3)],
+    "interleaved_zb": [
+        {"p": p, "v": v, "m": m} for p, v in ((1, 3), (2, 2), (2, 3), (3, 1), (3, 4), (6, 1), (6, 2)) for m in (1, 4, 8)
+    ],
     "dualpipev": [{"p": p, "m": 2 * p + more} for p in (1, 2, 3, 5, 8) for more in (0, 1, 6, 11)],
 }
 

@@ -2,12 +2,15 @@
 
 Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources: GPipe, arXiv:1811.06965;
 1F1B and interleaved 1F1B, arXiv:2104.04473 and the table of virtual microbatches of its implementation; ZB-H1 and
-ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; ZB-V, the handcrafted generator of the same code; DualPipe,
+ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; groups of n microbatches and the deeper warm-up, the table of
+virtual microbatches and the count of warm-up forwards of Megatron-core 0.16.1; looped BFS and interleaved zero bubble,
+torch 2.13; eager 1F1B, arXiv:2211.05322; ZB-V, the handcrafted generator of the same code; DualPipe,
 arXiv:2412.19437, and DualPipeV, the eight steps of their code.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 
@@ -27,20 +30,84 @@ def one_f_one_b(p: int, m: int, r: int) -> Iterator[str]:
     yield from (f"B{r}.{i}" for i in range(m - w, m))
 
 
-def interleaved(p: int, v: int, m: int, r: int) -> Iterator[str]:
-    """The k-th forward is table[k], the k-th backward the mirrored chunk of table[k]; warm-up 2(p-r-1) + (v-1)p."""
+def naive(p: int, m: int, r: int) -> Iterator[str]:
+    """Every microbatch forwards and back before the next one."""
+    for i in range(m):
+        yield from (f"F{r}.{i}", f"B{r}.{i}")
+
+
+def gpipe_reversed(p: int, m: int, r: int) -> Iterator[str]:
+    """F0..F(m-1), then B(m-1)..B0."""
+    yield from (f"F{r}.{i}" for i in range(m))
+    yield from (f"B{r}.{m - 1 - i}" for i in range(m))
+
+
+def eager_1f1b(p: int, m: int, r: int) -> Iterator[str]:
+    """1F1B which begins with F0..F(2(p-1-r)-1)."""
+    ahead, left = deque(f"F{r}.{i}" for i in range(m)), deque(f"B{r}.{i}" for i in range(m))
+    for _ in range(2 * (p - 1 - r)):
+        if ahead:
+            yield ahead.popleft()
+    while left:
+        if ahead:
+            yield ahead.popleft()
+        yield left.popleft()
+
+
+def _table(p: int, v: int, m: int, n: int, r: int, back: str = "B") -> tuple[list[str], list[str]]:
+    """The forwards and the backwards of a rank: groups of n microbatches, the last one what is left of m.
+
+    The k-th forward is table[k], the k-th backward the mirrored chunk of table[k].
+    """
     table = []
-    for first in range(0, m, p):
+    for first in range(0, m, n):
         for chunk in range(v):
-            table += [(chunk, i) for i in range(first, min(first + p, m))]
+            table += [(chunk, i) for i in range(first, min(first + n, m))]
     forward = [f"F{chunk * p + r}.{i}" for chunk, i in table]
-    backward = [f"B{(v - 1 - chunk) * p + r}.{i}" for chunk, i in table]
-    w = min(2 * (p - r - 1) + (v - 1) * p, m * v)
+    return forward, [f"{back}{(v - 1 - chunk) * p + r}.{i}" for chunk, i in table]
+
+
+def interleaved(p: int, v: int, m: int, r: int, n: int = 0) -> Iterator[str]:
+    """Warm-up 2(p-r-1) + (v-1)n, then pairs; n is p if none is given."""
+    forward, backward = _table(p, v, m, n or p, r)
+    w = min(2 * (p - r - 1) + (v - 1) * (n or p), m * v)
     yield from forward[:w]
     for k in range(m * v - w):
         yield forward[w + k]
         yield backward[k]
     yield from backward[m * v - w :]
+
+
+def interleaved_overlap(p: int, v: int, m: int, r: int) -> Iterator[str]:
+    """One forward more before the pairs, whose two parts share a slot."""
+    forward, backward = _table(p, v, m, p, r)
+    w = min(2 * (p - r - 1) + (v - 1) * p + 1, m * v)
+    yield from forward[:w]
+    yield from map("+".join, zip(forward[w:], backward, strict=False))
+    yield from backward[m * v - w :]
+
+
+def interleaved_zb(p: int, v: int, m: int, r: int) -> Iterator[str]:
+    """Rounds of m / max(1, m // p); warm-up (v-1) rounds + p-1-r; F, I, and from the r-th I on a W, oldest first."""
+    n = m // max(1, m // p)
+    forward, backward = _table(p, v, m, n, r, "I")
+    w = min((v - 1) * n + p - 1 - r, m * v)
+    weights = iter(word.replace("I", "W") for word in backward)
+    yield from forward[:w]
+    for k, word in enumerate(backward):
+        yield from forward[w + k : w + k + 1]
+        yield word
+        if k >= r:
+            yield next(weights)
+    yield from weights
+
+
+def looped_bfs(p: int, v: int, m: int, r: int) -> Iterator[str]:
+    """Stages of the rank ascending, F of all microbatches each; then descending, B of all, the last one first."""
+    for stage in range(r, p * v, p):
+        yield from (f"F{stage}.{i}" for i in range(m))
+    for stage in reversed(range(r, p * v, p)):
+        yield from (f"B{stage}.{i}" for i in reversed(range(m)))
 
 
 def _zero_bubble(m: int, r: int, w: int, late: int) -> Iterator[str]:
@@ -157,13 +224,25 @@ def _dualpipe_6(x: _DualPipeRank, q: int) -> Iterator[str]:
 
 RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "gpipe": gpipe,
+    "gpipe_reversed": gpipe_reversed,
+    "naive": naive,
     "1f1b": one_f_one_b,
+    "eager_1f1b": eager_1f1b,
     "zb_h1": zb_h1,
     "zb_h2": zb_h2,
     "zb_v": zb_v,
     "dualpipe": dualpipe,
     "dualpipev": dualpipev,
 }
+
+
+LOOPED: dict[str, Callable[[int, int, int, int], Iterator[str]]] = {
+    "interleaved": interleaved,
+    "interleaved_overlap": interleaved_overlap,
+    "interleaved_zb": interleaved_zb,
+    "looped_bfs": looped_bfs,
+}
+"""Those with v chunks a rank."""
 
 
 def text(ranks: list[Iterator[str]]) -> str:
