@@ -42,6 +42,15 @@ def read(target: str) -> Source:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise fail(Code.UNREADABLE, f"cannot read {target}: {reason.lower()}", help=_meant(target)) from None
+    return library(target)
+
+
+def library(target: str) -> Source:
+    """The file of a built-in schedule, by its name or by what others call it.
+
+    Raises:
+        PipeschedError: PS810, there is none.
+    """
     name = target if target in built_in() else known_as(target)
     if name is None:
         raise fail(Code.UNKNOWN_SCHEDULE, f"no schedule is called {target!r}", help=_meant(target))
@@ -73,7 +82,7 @@ def _meant(target: str) -> str:
     asked = plain(Path(target).stem)[:60]
     own = {plain(name): name for name in built_in()}
     named = {plain(name): name for row in ROWS for name in row if known_as(name)} | own
-    close = [named[x] for x in get_close_matches(asked, named, 1, 0.6) or get_close_matches(asked, own, 1, 0.5)]
+    close = [named[x] for x in get_close_matches(asked, named, 1, 0.7) or get_close_matches(asked, own, 1, 0.5)]
     if not close:
         return "`pipesched list` shows the built-in schedules"
     known = known_as(close[0])

@@ -87,6 +87,20 @@ def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[
     assert all(read(other) == read(entry["name"]) for entry in entries for other in entry["also"])
 
 
+def test_list_shows_the_file_of_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Letter by letter, by any name that is understood, whatever lies in the folder; `explain` says where to look."""
+    (folder / "dapple").write_text("mine")
+    assert main(["list", "ScheduleZBVZeroBubble", "-o", "mine.ps"]) == 0
+    text = asset("schedules", "zb_v.ps").read_text("utf-8")
+    assert (folder / "mine.ps").read_text("utf-8") == text
+    capsys.readouterr()
+    assert main(["list", "zb_v", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == text
+    assert main(["list", "dapple"]) == 0 and "schedule one_f_one_b" in capsys.readouterr().out
+    assert main(["list", "nothing"]) == 2 and main(["explain", "ZB-V"]) == 2
+    assert "`pipesched list zb_v`" in capsys.readouterr().err
+
+
 def test_fmt_rewrites_in_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file keeps its mode and its comments, and what is canonical is left alone."""
     file = folder / "ugly.ps"

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pipesched.aliases import known_as
 from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import Code, fail
@@ -93,6 +94,8 @@ def find(name: str) -> Code | Word:
     for spelt in (asked, asked.replace("-", " "), dashed, f"ps{asked}"):
         if spelt in known:
             return known[spelt]
+    if (own := known_as(asked)) is not None:
+        raise fail(Code.USAGE, f"{name!r} is a schedule", help=f"`pipesched list {own}` shows its file")
     near = difflib.get_close_matches(asked, known, n=1) or difflib.get_close_matches(dashed, known, n=1)
     hint = f"did you mean {_called(known[near[0]])}?" if near else "`pipesched explain` lists them"
     raise fail(Code.USAGE, f"no code is called {name!r}, and no word", help=hint)

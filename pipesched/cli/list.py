@@ -1,4 +1,4 @@
-"""``pipesched list``: the schedules that come with us, each with its source."""
+"""``pipesched list``: the schedules that come with us, each with where it was published; of one its file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,28 @@ from pipesched.cli.terminal import dumps
 _WIDTH = 100
 
 
-@click.command("list", short_help="Show the built-in schedules.")
+@click.command("list", short_help="Show the built-in schedules, or the file of one.")
+@click.argument("name", required=False, type=flags.target)
 @flags.options("list")
-def list_schedules(**given: Any) -> int:
-    """Show the built-in schedules: a name that `verify` and `order` take, and where it was published;
-    and the frameworks whose own code gives schedules.
+def list_schedules(name: str | None, **given: Any) -> int:
+    """Show the built-in schedules: a name that `verify` and `order` take, where it was published, and what others
+    call it; and the frameworks whose own code gives schedules. With a NAME: the file of that schedule, to read or
+    to begin your own with.
     """
     from pipesched.frameworks.frameworks import FRAMEWORKS
+    from pipesched.inputs import library
     from pipesched.verbs.catalogue import GROUPS, entries
 
     known, rows = entries(), FRAMEWORKS.values()
+    if name is not None:
+        source = library(name)
+        with flags.output_of(given) as out:
+            if out.format == "json":
+                (entry,) = (entry for entry in known if f"{entry.name}.ps" == source.name)
+                out.line(dumps({"ok": True, **entry.to_json(), "source": source.text}))
+            else:
+                out.write(source.text)
+        return 0
     with flags.output_of(given) as out:
         if out.format == "json":
             frameworks = [{"name": x.name, "title": x.title, "schedules": x.names, "tried": x.tried} for x in rows]
