@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         from_torch_csv,
         load,
         optimize,
+        rehearse,
         run,
         show,
         survey,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
+    from pipesched.verbs.rehearse import OneRank
     from pipesched.verbs.run import torch_runtime
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
@@ -52,6 +54,7 @@ __all__ = [
     "Costs",
     "Diagnostic",
     "Difference",
+    "OneRank",
     "Optimum",
     "Picture",
     "PipeschedError",
@@ -71,6 +74,7 @@ __all__ = [
     "from_torch_csv",
     "load",
     "optimize",
+    "rehearse",
     "run",
     "show",
     "survey",
@@ -86,6 +90,7 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Costs": "model.costs",
     "Diagnostic": "diagnostics",
     "Difference": "verbs.diff_report",
+    "OneRank": "verbs.rehearse",
     "Optimum": "verbs.optimize_report",
     "Picture": "verbs.show",
     "PipeschedError": "diagnostics",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
+    from pipesched.verbs.rehearse import OneRank
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
     from pipesched.verbs.survey import Survey
@@ -425,6 +426,34 @@ def run(
 
     request = options.request(verb.Request, given)
     return verb.run(*_file(target, given, sizes), request)
+
+
+def rehearse(
+    target: Target,
+    factory: str | None = None,
+    *,
+    rank: int = 0,
+    steps: int = 2,
+    device: str = "cpu",
+    model: str | PathLike[str] | Trained | None = None,
+    costs: CostsLike = None,
+    torch_version: str | None = None,
+    max_ops: int = MAX_OPS,
+    framework_path: str | None = None,
+    framework_time: float = 60,
+    **parameters: Parameter,
+) -> OneRank:
+    """One rank's list with your stages, its neighbours imitated: real bytes, and costs in milliseconds.
+
+    factory: ``--stages``, of ``module:function`` or ``file.py:function``, called with a stage and how many there are.
+
+    Raises:
+        PipeschedError: everything that is wrong with the schedule; PS225; PS820 to PS831, what ended it.
+    """
+    given, sizes = _read("rehearse", locals())
+    from pipesched.verbs import rehearse as verb
+
+    return verb.rehearse(*_file(target, given, sizes), options.request(verb.Request, given))
 
 
 def calibrate(*traces: File, digits: int = 3) -> Calibration:

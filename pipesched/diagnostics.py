@@ -131,6 +131,8 @@ class Code(enum.StrEnum):
     STAGE_RAISED = "PS825"
     NOT_FINITE = "PS826"
     GRADIENTS_DIFFER = "PS827"
+    FACTORY = "PS828"
+    NO_STAGE = "PS829"
     UNSUPPORTED = "PS831"
     STEPS_DIFFER = "PS836"
     OUTSIDE_COLLECTIVE = "PS837"
@@ -199,6 +201,8 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
     Code.NEEDS: 2,
     Code.FRAMEWORK: 2,
     Code.FRAMEWORK_NAME: 2,
+    Code.FACTORY: 2,
+    Code.NO_STAGE: 2,
     Code.NO_RECORD: 2,
     Code.RECORD_DIFFERS: 2,
 }

@@ -50,7 +50,9 @@ READMES = sorted(
     if ".venv" not in path.relative_to(TOP).parts
 )
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MEASURED = re.compile(r"[\d.]+(?= ms measured)|(?<=largest error )[\de.-]+(?=,)|(?<= ms )\([+-][\d.]+ %\)")
+MEASURED = re.compile(
+    r"[\d.]+(?= ms measured)|(?<=largest error )[\de.-]+(?=,)|(?<= ms )\([+-][\d.]+ %\)|(?<= [FIW] )[\d.]+(?= ms)"
+)
 TABLE = re.compile(r"(?<=^<!-- )(?!end )(\w+)( -->\n)(.*?)(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"`[^`\n]*`|\]\(([^)\s]+)\)")
 KNOWN = {"console", "python", "py", "ps", "text", "sh", "json", "toml"}

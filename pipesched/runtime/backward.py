@@ -13,8 +13,8 @@ torch's own stage backward does the split. Four things around it make it right w
 - what cannot be split runs a full backward at I, with a warning, and W does nothing: reentrant and selective
   checkpointing, which have one backward for all, and compiled graphs, which torch would run twice.
 
-Nothing of the graph is freed at I; all of it is at W. Other activation checkpointing inside a stage is right, but its W
-runs the forward again once per group of weights.
+I frees what no weight behind it needs, and keeps the gradients that W begins with; W frees the rest. Other activation
+checkpointing inside a stage is right, but its W runs the forward again once per group of weights.
 """
 
 from __future__ import annotations

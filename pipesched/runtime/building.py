@@ -39,9 +39,14 @@ class NotReplicated(UserWarning):
 
 
 def check_modules(
-    stream: Stream, modules: Mapping[Held, nn.Module], rank: int, group: dist.ProcessGroup | None
+    stream: Stream,
+    modules: Mapping[Held, nn.Module],
+    rank: int,
+    group: dist.ProcessGroup | None,
+    *,
+    alone: bool = False,
 ) -> None:
-    """Whether the stream is one that is executed, this rank has its stages, and the group its ranks.
+    """Whether the stream is one that is executed, this rank has its stages, and the group its ranks, if it has any.
 
     Raises:
         RunError: PS831, what the stream says that is not executed.
@@ -58,7 +63,7 @@ def check_modules(
     for stage in {stage for _, stage in modules}:
         if len({id(module) for (_, s), module in modules.items() if s == stage}) > 1:
             raise ValueError(f"rank {rank} has stage {stage} on several routes: give one module for all of them")
-    if len(stream.ranks) > 1 and dist.get_world_size(group) != len(stream.ranks):
+    if len(stream.ranks) > 1 and not alone and dist.get_world_size(group) != len(stream.ranks):
         raise ValueError(f"the stream has {len(stream.ranks)} ranks, the group {dist.get_world_size(group)}")
 
 

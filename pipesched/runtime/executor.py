@@ -44,6 +44,7 @@ from pipesched.runtime.building import (
 from pipesched.runtime.errors import BOUNDARY, Fault, Place, RunError
 from pipesched.runtime.fingerprints import agree
 from pipesched.runtime.frozen import check_frozen, wanting
+from pipesched.runtime.imitated import Imitated
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
 from pipesched.runtime.reduce import Held, Reduction, Tied
 from pipesched.runtime.replicas import check_replicas, replicated
@@ -93,6 +94,7 @@ class Runtime:
         tied: Tied = (),
         early_receives: int = 2,
         blocking: bool = False,
+        imitated: bool = False,
     ) -> None:
         """A collective: all ranks of the group build theirs at the same time.
 
@@ -114,20 +116,22 @@ class Runtime:
         early_receives: how many receives may be posted ahead of their place in the list; each holds its buffer. They
             keep the order of their channel, and no post waits, so the verdict under `async` stays as it was.
         blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
+        imitated: for a rehearsal. There are no other ranks: what they would send is drawn at random, and `example` is
+            what `boundaries_of` returned.
 
         Raises:
             RunError: PS821 another rank has another stream; PS824 a stage does not fit its neighbours or its copy;
                 PS831 a module that is not supported (the table is in this folder's README).
             ValueError: the modules are not those of this rank, or the group is not of the stream's size.
         """
-        check_modules(stream, modules, rank, group)
+        self._alone = imitated or len(stream.ranks) == 1
+        check_modules(stream, modules, rank, group, alone=self._alone)
         self.stream, self.rank, self.loss, self.optimize = stream, rank, loss, optimize
         self.before, self.after = before, after
         self.instructions = stream.ranks[rank]
         self.position = -1
         self.losses: dict[int, Tensor] = {}
         self._group, self._device = group, torch.device(device)
-        self._alone = len(stream.ranks) == 1
         notes: list[Mapping[str, Any]] = [signature(modules)]
         if not self._alone:
             notes = [card.note for card in agree(stream, group, notes[0])]
@@ -142,9 +146,12 @@ class Runtime:
         self._modules, self._known = dict(modules), Known()
         (agreed,) = self._agreed(None if example is None else [example], [example_keywords or {}])
         self.boundaries = [agreed] * stream.microbatches
-        tags = Tags.of(stream, max(map(len, agreed)))
-        channels, shared = channels_of(stream, tied), shared_by_batches(stream)
-        self._channels = Channels(rank, group, self._device, tags, channels, shared=shared, blocking=blocking)
+        if imitated:
+            self._channels: Channels = Imitated(rank, self._device)
+        else:
+            tags = Tags.of(stream, max(map(len, agreed)))
+            channels, shared = channels_of(stream, tied), shared_by_batches(stream)
+            self._channels = Channels(rank, group, self._device, tags, channels, shared=shared, blocking=blocking)
         self._reduction = Reduction(stream, modules, rank, self._channels, tied)
         self._train = any(x.op in ("B", "I", "OVERLAP") for x in self.instructions)
         self._wanting = wanting(stream)

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
+from math import prod
 from typing import Any, TypeAlias
 
 import torch
@@ -53,6 +54,10 @@ class TensorSpec:
         if not isinstance(dtype, torch.dtype) or not all(isinstance(x, int) and x >= 0 for x in shape):
             raise ValueError(f"{name!r:.40} {shape!r:.40} is not the dtype and shape of a tensor")
         return cls(tuple(shape), dtype)
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
 
     @property
     def differentiable(self) -> bool:

@@ -218,6 +218,24 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         *_READ,
         *_RESULTS,
     ),
+    "rehearse": (
+        Option(
+            "factory", text, "Makes a stage of the model; PATH.py:FUNCTION too.", "MODULE:FUNCTION", flags=("--stages",)
+        ),
+        Option("rank", whole, "The rank whose list is run.", "R", 0),
+        replace(_MODEL, help="What enters a stage, where the function gives modules alone."),
+        Option("steps", whole, "Steps that are measured.", "N", 2),
+        Option("device", Choice("cpu", "cuda"), default="cpu"),
+        _COST,
+        _COSTS,
+        *SIZES,
+        _LIMIT,
+        _TORCH[0],
+        *_FRAMEWORK,
+        replace(_JSON, help="One object: bytes, and costs in milliseconds."),
+        replace(_FILE, help="Write the costs as --costs reads them; - for stdout.", metavar="COSTS.toml"),
+        _COLOR,
+    ),
     "check": (
         Option("trainer", text, "Trainer, and its release [default: by the file].", "NAME[==RELEASE]"),
         _TORCH[0],

@@ -157,13 +157,13 @@ def _outcome(job: Job) -> Outcome:
         with launch.Launcher() as launcher:
             outcome = launcher.run(job)
     except RunError as error:
-        raise PipeschedError([_diagnostic(error.fault)]) from None
+        raise PipeschedError([diagnostic(error.fault)]) from None
     if outcome.fault is not None:
-        raise PipeschedError([_diagnostic(outcome.fault)])
+        raise PipeschedError([diagnostic(outcome.fault)])
     return outcome
 
 
-def _diagnostic(fault: Fault) -> Diagnostic:
+def diagnostic(fault: Fault) -> Diagnostic:
     labels = (Label(None, f"at {fault.place}"),) if fault.place else ()
     return Diagnostic(Code(fault.code), fault.message, labels, fault.notes, fault.help)
 

@@ -1,0 +1,115 @@
+"""Bytes that are allocated: now, and at most since `restart`.
+
+    cpu     every storage that an operation of torch returned, until it is freed; not what one takes while it runs
+    cuda    the figures of torch's allocator
+
+What was there before, as weights are, does not count on a CPU; a caller takes differences, so that it does on neither.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Bytes(Protocol):
+    """A counter, for as long as it is entered."""
+
+    def __enter__(self) -> object:
+        """Counts from here on."""
+
+    def __exit__(self, *error: Any) -> None:
+        """Counts no more."""
+
+    @property
+    def now(self) -> int:
+        """Bytes that are allocated."""
+
+    @property
+    def peak(self) -> int:
+        """The most since `restart`."""
+
+    def restart(self, *, counts: bool = True) -> None:
+        """The peak is what there is now. counts: whether what is allocated from here on counts where it is the host's.
+
+        A copy to host memory is none of the device, which a CPU cannot tell.
+        """
+
+
+class OnHost(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Of a CPU, which has no allocator that counts."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.peak = 0
+        self._counts = True
+        self._known: dict[int, weakref.ref[Any]] = {}
+
+    def restart(self, *, counts: bool = True) -> None:
+        """The peak is what there is now. counts: whether what is allocated from here on does."""
+        self.peak, self._counts = self.now, counts
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Every operation, also those of a backward. What it was given is no allocation of its own."""
+        given = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
+        made = func(*args, **(kwargs or {}))
+        for x in tree_leaves(made):
+            if isinstance(x, Tensor) and id(x.untyped_storage()) not in given:
+                self._see(x.untyped_storage())
+        return made
+
+    def _see(self, storage: Any) -> None:
+        key = id(storage)
+        known = self._known.get(key)
+        if known is not None and known() is storage:
+            return
+        size = storage.nbytes() if self._counts else 0
+
+        def gone(_: object) -> None:
+            self._known.pop(key, None)
+            self.now -= size
+
+        self._known[key] = weakref.ref(storage, gone)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+
+class OnDevice:
+    """Of a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def __enter__(self) -> object:
+        """The allocator counts anyway."""
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """And goes on."""
+
+    @property
+    def now(self) -> int:
+        """Bytes that are allocated."""
+        return torch.cuda.memory_allocated(self._device)
+
+    @property
+    def peak(self) -> int:
+        """The most since `restart`."""
+        return torch.cuda.max_memory_allocated(self._device)
+
+    def restart(self, *, counts: bool = True) -> None:
+        """The peak is what there is now."""
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+
+def counter(device: torch.device) -> Bytes:
+    """That of a device."""
+    return OnDevice(device) if device.type == "cuda" else OnHost()
