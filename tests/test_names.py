@@ -45,7 +45,7 @@ KNOWN = frozenset(
         r"\w+",
         """schedule require let route stage in on rank for microbatch costs claim release when repeat if then else
         overlap drain and or not true false torch split m min max abs makespan span bubble span_bubble work idle
-        span_idle peak host tF tI tW tB tFB tC tM tO tL F I W B O L C M FB""",
+        span_idle peak host pending tF tI tW tB tR tFB tC tM tK tO tL F I W B R O L C M K FB slices frozen reads""",
     )
 )
 
@@ -79,7 +79,7 @@ def test_any_name_may_be_any_word(path: Path, word: str) -> None:
     canonical form has the new name where it had the old one. A third of all pairs, with ``--depth 2`` all.
     """
     text = path.read_text("utf-8")
-    own = names(text)
+    own = [name for name in names(text) if word != "frozen" or name not in ("p", "e")]  # an option of the API
     old = own[WORDS.index(word) % len(own)]
     if word in own or re.search(rf"\b{word}\b", re.sub(r'#.*|"[^"]*"', "", text)):
         pytest.skip("the file has this name, or speaks of it")

@@ -297,17 +297,27 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         report.diagnostics,
         bool(set(loaded.own_costs.given) - set(options.costs.given if options.costs else ())),
         costs.assumed_of(kinds := costs_used(schedule, costs)),
-        tuple(loaded.costs(options.costs).remarks(kinds)),
+        (*loaded.costs(options.costs).remarks(kinds), *_kept(schedule, costs)),
         tuple(_work(schedule, report)),
     )
 
 
+def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
+    """What was assumed of the memory that an F keeps which is run again."""
+    if bool((schedule.op == Op.R).any()) and "K" not in costs.given:
+        yield "assumed: an F that is run again keeps K = 0 until its R"
+
+
 def _work(schedule: Schedule, report: Report) -> Iterator[str]:
-    """What keeps the figures of a schedule from being those of a full training step on all ranks."""
+    """What keeps the figures of a schedule from being those of a full training step of a chain on all ranks."""
     if schedule.forward_only:
         yield "forward-only: nothing is trained"
     if frozen := schedule.placement.frozen:
         yield f"frozen {ranges(frozen)}: weights of these stages are not trained"
+    if schedule.slices > 1:
+        yield f"a microbatch is 1/{schedule.slices} of a sequence"
+    if not schedule.placement.chain:
+        yield "stages read others than the one before them"
     yield from (one.message for one in report.diagnostics if one.code is Code.IDLE_RANK)
 
 
