@@ -48,6 +48,7 @@ ROWS = (
     ("zb_v", "ZBVZeroBubble", "ZeroBubbleV"),
     ("dualpipev", "DualPipe cut in half"),
     ("pipeoffload", "offload-grouped-interleaved"),
+    ("forward_only", "InferenceSchedule", "evaluation"),
 )
 """The file of a row is that of the library whose name is in it."""
 
@@ -66,8 +67,6 @@ NEAR = {
     "pipedream2bw": "PipeDream-2BW trains on old weights; with a flush its order is `1f1b`",
     "chimera": "`dualpipe` has its placement: two routes, each with a copy of every stage",
     "hanayo": "`zb_v` has a placement that turns back too; `pipesched optimize --placement vee` finds others",
-    "vhalf": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
-    "vmin": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
 }
 """Names of more than one order, or of one that has no file, and where to look."""
 
