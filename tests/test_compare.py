@@ -239,7 +239,7 @@ def test_costs_of_a_file_are_told(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_whole_library_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """--all is every built-in schedule, each once; nothing is cut, whatever the width, but a long list in its middle."""
+    """--all is every built-in schedule, each once; nothing is cut, whatever the width, but a long list."""
     found = rows(capsys, "--all", "1f1b", "--p", "8", "--m", "32")
     assert sorted(row["name"] for row in found) == built_in()
     assert all(row["makespan"] is not None for row in found)
