@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         from_torch_csv,
         load,
         optimize,
+        plan,
         rehearse,
         run,
         show,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
+    from pipesched.verbs.plan import Plan
     from pipesched.verbs.rehearse import OneRank
     from pipesched.verbs.run import torch_runtime
     from pipesched.verbs.run_report import Rehearsal
@@ -59,6 +61,7 @@ __all__ = [
     "Picture",
     "PipeschedError",
     "Placement",
+    "Plan",
     "Program",
     "Rehearsal",
     "Report",
@@ -74,6 +77,7 @@ __all__ = [
     "from_torch_csv",
     "load",
     "optimize",
+    "plan",
     "rehearse",
     "run",
     "show",
@@ -96,6 +100,7 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "PipeschedError": "diagnostics",
     "Placement": "model.placement",
     "Rehearsal": "verbs.run_report",
+    "Plan": "verbs.plan",
     "Source": "source",
     "Survey": "verbs.survey",
     "Why": "verbs.why_report",

@@ -52,13 +52,17 @@ from pipesched.verbs.library import lists as lists_of
 from pipesched.verbs.options import MAX_OPS
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pipesched.optimizer.search.state import State
     from pipesched.transformer.config import Trained
+    from pipesched.transformer.devices import Device
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.check import Checked
     from pipesched.verbs.compare import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
+    from pipesched.verbs.plan import Plan
     from pipesched.verbs.rehearse import OneRank
     from pipesched.verbs.run_report import Rehearsal
     from pipesched.verbs.show import Picture
@@ -314,6 +318,36 @@ def survey(
     sizes = {x: options.value(x, read, parameters.pop(x)) if x in parameters else None for x, read in readers.items()}
     grid = verb.configurations(framework, **verb.request({**sizes, "definitions": parameters.items()}))
     return verb.survey(grid, options.compile_options(given, {}))
+
+
+def plan(
+    *,
+    model: str | PathLike[str] | Trained | None = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
+    device: str | PathLike[str] | Device | None = None,
+    batch: int | None = None,
+    tokens: int | str | None = None,
+    mem_cap: str | int | Fraction | None = None,
+    only: Sequence[str] = (),
+    explain: str | None = None,
+    top: int = 5,
+    efficiency: Number | None = None,
+    overlap: Number | None = None,
+    executor: Executor | None = None,
+) -> Plan:
+    """The layouts of a training step over a cluster that fit, the fastest first; model, gpus and device must be given.
+
+    only: texts such as ``"t=4,8"``. explain: ``"p=8,t=4"``, of which `Plan.explained` says why no such choice is first.
+    executor: who tries the choices, any of `concurrent.futures`; this process unless given.
+
+    Raises:
+        PipeschedError: PS225 to PS237, PS246 to PS248, what is asked means nothing.
+    """
+    given = options.read("plan", {name: x for name, x in locals().items() if name != "executor"})
+    from pipesched.verbs import plan as verb
+
+    return verb.plan(verb.request(given), executor or "here")
 
 
 def diff(

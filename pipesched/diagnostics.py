@@ -64,6 +64,11 @@ class Code(enum.StrEnum):
     MODEL_STAGES = "PS235"
     MODEL_PARALLEL = "PS236"
     MODEL_NAME = "PS237"
+    NO_PLAN = "PS245"
+    CLUSTER = "PS246"
+    CHOICE = "PS247"
+    NO_CHOICE = "PS248"
+    NO_CLUSTER = "PS249"
 
     MISSING = "PS301"
     TWICE = "PS302"
@@ -193,6 +198,10 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
     Code.PARAMETER_UNKNOWN: 2,
     Code.LIST: 2,
     Code.MODEL_NAME: 2,
+    Code.CLUSTER: 2,
+    Code.CHOICE: 2,
+    Code.NO_CHOICE: 2,
+    Code.NO_CLUSTER: 2,
     Code.USAGE: 2,
     Code.FILE_DISAGREES: 2,
     Code.UNREADABLE: 2,

@@ -15,9 +15,22 @@ from pipesched.__main__ import main
 from pipesched.cli.app import app
 from pipesched.verbs.options import COMMANDS, Option
 
-VERBS = ("verify", "optimize", "show", "why", "compare", "survey", "diff", "emit", "run", "rehearse", "calibrate")
+VERBS = (
+    "verify",
+    "optimize",
+    "show",
+    "why",
+    "compare",
+    "survey",
+    "plan",
+    "diff",
+    "emit",
+    "run",
+    "rehearse",
+    "calibrate",
+)
 OWN = {"verify": {"target"}, "optimize": {"target", "progress"}, "compare": {"schedules"}, "diff": {"a", "b"}}
-OWN |= {"calibrate": {"traces"}, "survey": {"framework"}}
+OWN |= {"calibrate": {"traces"}, "survey": {"framework"}, "plan": {"executor"}}
 WRONG = "0F0,0B0\n0F1,1B0\n"
 
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "why": ("1f1b", *SIZE),
     "compare": ("1f1b", "zb_h1", *SIZE),
     "survey": (f"python:{Path(__file__).parent / 'generators' / 'slips.py'}:rows", *SIZE),
+    "plan": ("--model", "megatron-1.7b", "--gpus", "4", "--device", "a100", "--executor", "processes:1"),
     "diff": ("1f1b", "1f1b", *SIZE),
     "optimize": ("--p", "3", "--m", "5", "--mem-cap", "2", "--cost", "F=2,I=3,W=1", "--time-limit", "5"),
     "emit": ("1f1b", *SIZE),

@@ -20,6 +20,7 @@ from pipesched.cli.fmt import fmt
 from pipesched.cli.list import list_schedules
 from pipesched.cli.optimize import optimize
 from pipesched.cli.order import order
+from pipesched.cli.plan import plan
 from pipesched.cli.rehearse import rehearse
 from pipesched.cli.run import run as run_command
 from pipesched.cli.show import show
@@ -82,6 +83,7 @@ _COMMANDS = (
     why,
     compare,
     survey,
+    plan,
     diff,
     emit,
     run_command,

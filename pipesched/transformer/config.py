@@ -17,6 +17,7 @@ and two moments of Adam). Every wrong value is a finding at its line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
@@ -240,12 +241,22 @@ def built_in() -> list[str]:
 
 
 def read(path: str) -> Trained:
-    """The model of a TOML file, or of a name in `built_in`.
+    """The model of a TOML file, or of a name in `built_in`; ``NAME,tensor=8,zero=1`` with other keys of its training.
 
     Raises:
         PipeschedError: PS809, PS230 to PS237.
     """
-    return of_source(_source(path))
+    name, *others = [path] if Path(path).exists() else path.split(",")
+    return of_source(_source(name), {f"training.{key}": value for key, value in map(_other, others)})
+
+
+def _other(text: str) -> tuple[str, object]:
+    """``tensor=8``: a key and what it holds."""
+    key, _, value = (part.strip() for part in text.partition("="))
+    if value in ("true", "false"):
+        return key, value == "true"
+    number = re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,9})?", value)
+    return key, value if number is None else Fraction(value) if number[1] else int(value)
 
 
 def _source(path: str) -> Source:
@@ -258,13 +269,15 @@ def _source(path: str) -> Source:
     return inputs.read_path(path)
 
 
-def of_source(source: Source) -> Trained:
-    """The model of a text.
+def of_source(source: Source, others: Mapping[str, object] | None = None) -> Trained:
+    """The model of a text. others: values in the place of those that it has.
 
     Raises:
         PipeschedError: PS230 to PS236, all that is wrong with it.
     """
     values, places = toml.read(source, Code.MODEL_SYNTAX, Fraction)
+    values |= others or {}
+    places = {key: span for key, span in places.items() if key not in (others or {})}
     unknown = list(_unknown(values, places))  # what is misspelt is not missing
     found = [*unknown, *_wrong(values, places), *([] if unknown else _missing(values, places, source))]
     if found:

@@ -46,7 +46,7 @@ SCRIPTS = (
 def render(chart: Chart) -> str:
     """The page of a chart, as text; the same chart gives the same bytes."""
     where = places(chart.schedule)
-    data = f'<script type="application/json" id="meta">{_json(_meta(chart, where))}</script>\n'
+    data = f'<script type="application/json" id="meta">{as_json(_meta(chart, where))}</script>\n'
     columns = "\n".join(_column(name, column) for name, column in _columns(chart, where).items())
     scripts = "<script>\n(() => {\n" + "".join(_part(name) for name in SCRIPTS) + "})();\n</script>"
     parts = {
@@ -68,7 +68,7 @@ def _part(name: str) -> str:
     return Path(__file__).with_name("page").joinpath(name).read_text("utf-8")
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
     """JSON that can neither end the element that holds it nor begin another."""
     text = safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "ascii-json")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,172 @@
+"""The rules of thumb of the literature, each held against the numbers, and why any other choice lost.
+
+A rule that the fastest choice keeps comes out of the numbers. Of one that it breaks, the fastest choice that keeps it
+is looked for: how much slower it is, and by what, is why the rule does not hold here; or nothing that keeps it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipesched.planning.prediction import Prediction, Refused, bound, differences, predict
+from pipesched.planning.search import Search
+from pipesched.planning.space import NAMES, Choice
+
+TERMS = {
+    "compute": "compute",
+    "recompute": "recomputation",
+    "tensor": "tensor-parallel messages",
+    "context": "context-parallel messages",
+    "experts": "messages to experts",
+    "copies": "ZeRO's messages in every microbatch",
+    "idle": "idle time",
+    "gradients": "gradient reduction",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """breaks: whether the fastest choice does not keep it; then `keeps` says which choices do, as that one goes."""
+
+    text: str
+    source: str
+    breaks: Callable[[Search, Choice], bool]
+    keeps: Callable[[Search, Choice, Choice], bool]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A rule, and the fastest choice that keeps it where the plan does not: None where nothing that keeps it fits."""
+
+    rule: Rule
+    kept: bool
+    other: Prediction | None = None
+
+    def text(self, best: Prediction) -> str:
+        """What the numbers say of it."""
+        if self.kept:
+            return f"{self.rule.text}: so it is here"
+        if self.other is None:
+            return f"{self.rule.text}: not here, no choice that keeps it fits"
+        return f"{self.rule.text}: not here, {self.other.choice} {slower(self.other, best)}"
+
+
+def slower(other: Prediction, best: Prediction) -> str:
+    """``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``."""
+    found = differences(other.terms, best.terms)
+    said = [f"{by:.3g} s more {TERMS[name]}" for name, by in found[:2] if by >= 5e-4]
+    less = [f"{-by:.3g} s less {TERMS[name]}" for name, by in found[-1:] if by <= -5e-4]
+    share = float(other.seconds / best.seconds - 1) * 100
+    return f"is {share:.2g} % slower: {', '.join([*said, *less]) or 'as fast, and needs more memory'}"
+
+
+def _node(search: Search) -> int:
+    """The most tensor parallelism inside a node that some choice has."""
+    size = search.problem.device.node_size
+    return max((x.training.tensor for x in search.possible() if x.training.tensor <= size), default=1)
+
+
+def _same(one: Choice, other: Choice, *but: str) -> bool:
+    return all(one[name] == other[name] for name in NAMES if name not in but)
+
+
+RULES = (
+    Rule(
+        "tensor parallelism fills a node before there is a pipeline",
+        "Narayanan et al., SC 2021, takeaway 1",
+        lambda search, best: best.p > 1 and best.training.tensor < _node(search),
+        lambda search, best, x: x.p == 1 or x.training.tensor == _node(search),
+    ),
+    Rule(
+        "tensor parallelism does not leave the node",
+        "Narayanan et al., SC 2021, takeaway 1",
+        lambda search, best: best.training.tensor > search.problem.device.node_size,
+        lambda search, best, x: x.training.tensor <= search.problem.device.node_size,
+    ),
+    Rule(
+        "no more pipeline than memory asks for, data parallelism the rest",
+        "Narayanan et al., SC 2021, takeaway 2",
+        lambda search, best: bool(search.best(1, lambda x: _less_pipeline(best, x))),
+        lambda search, best, x: _less_pipeline(best, x),
+    ),
+    Rule(
+        "at least four microbatches a rank of the pipeline",
+        "Huang et al., NeurIPS 2019, section 2.3",
+        lambda search, best: best.p > 1 and best.m < 4 * best.p,
+        lambda search, best, x: x.p == 1 or x.m >= 4 * x.p,
+    ),
+    Rule(
+        "several stages a rank where microbatches are fewer than that",
+        "Narayanan et al., SC 2021, section 2.2",
+        lambda search, best: best.p > 1 and best.m < 4 * best.p and best.v == 1,
+        lambda search, best, x: x.v > 1,
+    ),
+    Rule(
+        "recomputation only where it does not fit without",
+        "Korthikanti et al. 2022, section 5",
+        lambda search, best: (
+            best.training.recompute != "none" and bool(search.best(1, lambda x: _without_recomputation(best, x)))
+        ),
+        lambda search, best, x: _without_recomputation(best, x),
+    ),
+)
+
+
+def _less_pipeline(best: Choice, x: Choice) -> bool:
+    return x.p < best.p and all(x[name] == best[name] for name in ("t", "c", "recompute", "zero"))
+
+
+def _without_recomputation(best: Choice, x: Choice) -> bool:
+    return x.training.recompute == "none" and _same(best, x, "recompute")
+
+
+def judge(search: Search, best: Prediction) -> Iterator[Judged]:
+    """Every rule, against the fastest choice."""
+    for rule in RULES:
+        if not rule.breaks(search, best.choice):
+            yield Judged(rule, True)
+            continue
+        found = search.best(1, lambda x, rule=rule: rule.keeps(search, best.choice, x))  # type: ignore[misc]
+        yield Judged(rule, False, *found)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Why the fastest of some choices is not the plan. refused: why each that does not fit does not, by reason."""
+
+    asked: Mapping[str, Any]
+    count: int
+    found: Prediction | None
+    refused: Mapping[str, Refused]
+
+    def text(self, best: Prediction) -> Iterator[str]:
+        """A line for each thing there is to say."""
+        said = ", ".join(f"{name}={value}" for name, value in self.asked.items())
+        many = "1 choice" if self.count == 1 else f"{self.count:,} choices"
+        if self.found is None:
+            yield f"{said}: none of {many} fits"
+        elif self.found.choice == best.choice:
+            yield f"{said}: the fastest of {many} is the plan"
+        else:
+            yield f"{said}: the fastest of {many}, {self.found.choice}, {slower(self.found, best)}"
+        for one in self.refused.values():
+            yield f"{one.choice}: {one.reason}"
+
+
+def explain(search: Search, asked: Mapping[str, Any]) -> Explained:
+    """The fastest choice that has these sizes; where none fits, for each reason the one that is least over."""
+
+    def meant(x: Choice) -> bool:
+        return all(x[name] == value for name, value in asked.items())
+
+    matching, found = [x for x in search.choices if meant(x)], search.best(1, meant)
+    refused: dict[str, Refused] = {}
+    if not found:
+        for x in matching:
+            least = bound(search.problem, x)
+            made = least if isinstance(least, Refused) else predict(search.problem, x)
+            if isinstance(made, Refused) and (made.kind not in refused or made.over < refused[made.kind].over):
+                refused[made.kind] = made
+    return Explained(asked, len(matching), found[0] if found else None, refused)

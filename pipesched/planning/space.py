@@ -1,0 +1,159 @@
+"""Every way to lay a training step out over the GPUs of a cluster.
+
+    gpus = p t c d      pipeline, tensor, context and data parallelism; e shares the experts of a stage's t c d ranks
+    B = d b m           a batch is m microbatches of b sequences on each of d copies
+    S = p v             stages, v of them on a rank
+
+Of v those are tried that give all stages equally many layers, but for the first and the last, which may have one less
+(the embedding and the head are there; Llama 3 does so). Microbatches are of 1, 2, 4 and 8 sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+from pipesched.planning.schedules import SCHEDULES, Row
+from pipesched.transformer.config import Training, Transformer, faults
+
+MICROBATCHES = (1, 2, 4, 8)
+RECOMPUTE = ("none", "selective", "full")
+LETTERS = {"t": "tensor", "c": "context", "d": "data", "e": "expert", "b": "microbatch"}
+"""What a choice calls the sizes of a training."""
+LAYOUT = ("p", "t", "c", "d", "e")
+"""How GPUs are shared."""
+NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A schedule on p ranks with v stages each, and how the rest is shared."""
+
+    schedule: str
+    p: int
+    v: int
+    training: Training
+
+    @property
+    def row(self) -> Row:
+        """Its schedule."""
+        return SCHEDULES[self.schedule]
+
+    @property
+    def m(self) -> int:
+        """Microbatches."""
+        return self.training.microbatches or 0
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The rank of every stage."""
+        return _placed(self.schedule, self.p, self.v)[0]
+
+    @property
+    def held(self) -> tuple[tuple[int, ...], ...]:
+        """The stages of every rank."""
+        return _placed(self.schedule, self.p, self.v)[1]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The parameters of the schedule's file."""
+        return {"p": self.p, **({} if self.row.chunks else {"v": self.v}), "m": self.m}
+
+    def __getitem__(self, name: str) -> Any:
+        """One of `NAMES`."""
+        return (
+            getattr(self.training, LETTERS.get(name, name)) if name not in ("schedule", "p", "v") else vars(self)[name]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of `NAMES`, and m."""
+        return {**{name: self[name] for name in NAMES}, "m": self.m}
+
+    @property
+    def layout(self) -> str:
+        """How GPUs are shared: ``p=4 t=8 d=2``."""
+        return " ".join(f"{name}={self[name]}" for name in LAYOUT if name in "pt" or self[name] > 1)
+
+    def __str__(self) -> str:
+        others = {
+            "v": (self.row.chunks, self.v),
+            "b": (1, self["b"]),
+            "recompute": ("none", self["recompute"]),
+            "zero": (0, self["zero"]),
+        }
+        said = [f"{name}={x}" for name, (usual, x) in others.items() if x != usual]
+        return " ".join([self.schedule, self.layout, *said])
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is asked: a transformer on so many GPUs, batch and all else that is fixed in `training`.
+
+    only: of each of `NAMES` the values that are tried, where not all are.
+    """
+
+    transformer: Transformer
+    training: Training
+    gpus: int
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, compare=False)
+
+    def __iter__(self) -> Iterator[Choice]:
+        """All choices, in a fixed order; what does not divide is among them, `Space.refuses` says so."""
+        batch = self.training.batch or 0
+        for p, t, c in product(self._of("p", self.gpus), self._of("t", self.gpus), self._of("c", self.gpus)):
+            if self.gpus % (p * t * c):
+                continue
+            d = self.gpus // (p * t * c)
+            if d not in self._listed("d", [d]):
+                continue
+            zeros = self._listed("zero", range(4) if c * d > 1 else (0,))
+            experts = self._of("e", t * c * d) if self.transformer.experts else [1]
+            sizes = self._listed("b", [b for b in MICROBATCHES if d * b <= batch] or [1])
+            for schedule, e, b, recompute, zero in product(
+                self._schedules(p), experts, sizes, self._recompute(), zeros
+            ):
+                training = replace(
+                    self.training, tensor=t, context=c, data=d, expert=e, microbatch=b, recompute=recompute, zero=zero
+                )
+                for v in self._chunks(SCHEDULES[schedule], p):
+                    yield Choice(schedule, p, v, training)
+
+    def _recompute(self) -> list[str]:
+        """Selective recomputation makes scores again, which flash attention does not keep."""
+        apart = self.training.attention == "flash" and "recompute" not in self.only
+        return self._listed("recompute", [how for how in RECOMPUTE if not apart or how != "selective"])
+
+    def _of(self, name: str, most: int) -> list[int]:
+        """The divisors of a number, of those that are tried."""
+        return self._listed(name, [x for x in range(1, most + 1) if most % x == 0])
+
+    def _listed(self, name: str, values: Any) -> list[Any]:
+        return list(values) if name not in self.only else [x for x in self.only[name] if name == "b" or x in values]
+
+    def _schedules(self, p: int) -> list[str]:
+        """One rank has no pipeline: there is one order."""
+        named = self._listed("schedule", SCHEDULES)
+        return named if p > 1 else named[:1] if "1f1b" not in named else ["1f1b"]
+
+    def _chunks(self, row: Row, p: int) -> list[int]:
+        if row.chunks:
+            return self._listed("v", [row.chunks])
+        layers = self.transformer.layers
+        even = [v for v in range(2, max(2, layers // p) + 1) if -(-layers // (p * v)) * p * v - layers <= 2]
+        return self._listed("v", even)
+
+
+@lru_cache(maxsize=4096)
+def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    row = SCHEDULES[schedule]
+    return tuple(row.rank_of(stage, p) for stage in range(p * v)), row.stages(p, v)
+
+
+def refuses(space: Space, choice: Choice) -> str:
+    """Why a choice is none, by arithmetic alone; nothing where it is one."""
+    for fault in faults(space.transformer, choice.training, choice.p * choice.v):
+        return fault.message
+    return choice.row.refuses(choice.p, choice.v, choice.m)

@@ -1,0 +1,240 @@
+"""Seconds and bytes of every stage, for one choice after another; most stages of a choice are alike.
+
+What a stage keeps and computes is proportional to the tokens of a microbatch on a rank, b s / c, so it is worked out
+for one sequence and multiplied. Nanoseconds and bytes are whole, rounded down: they are for bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from pipesched.model.costs import Costs
+from pipesched.planning import communication
+from pipesched.planning.space import Choice, Space
+from pipesched.transformer import activations, flops, parameters, state, times, traffic
+from pipesched.transformer.config import Training, layers_of
+from pipesched.transformer.devices import HALF, Device
+from pipesched.transformer.parameters import on_rank
+from pipesched.transformer.times import link
+
+NANO = 10**9
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The choices, and what they run on. cap: bytes of a rank. efficiency: the share of its peak that the device
+    reaches in matrix products. overlap: the share of what data parallelism sends that runs beside compute.
+    """
+
+    space: Space
+    device: Device
+    cap: Fraction
+    efficiency: Fraction = HALF
+    overlap: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Nanoseconds of F, I, W and of a message, by stage. copies: what ZeRO adds, to F and I each, and to W.
+
+    parts: seconds of one microbatch on all ranks: compute, what runs again, over t, over c, to experts, over d.
+    """
+
+    F: tuple[int, ...]
+    I: tuple[int, ...]
+    W: tuple[int, ...]
+    C: tuple[int, ...]
+    parts: tuple[float, ...]
+    copies: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """The stages of the choices of a problem; each figure is worked out once."""
+
+    problem: Problem
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        if key not in self.memo:
+            self.memo[key] = make()
+        found: Made = self.memo[key]
+        return found
+
+    def _training(self, **sizes: Any) -> Training:
+        """Of one sequence, on one copy."""
+        alone = {"microbatch": 1, "context": 1, "data": 1, "expert": 1, "zero": 0, "batch": None, "recompute": "none"}
+        return replace(self.problem.space.training, **{**alone, **sizes})
+
+    def kinds(self, stages: int) -> tuple[int, ...]:
+        """For every stage the first one that has as many layers of each sort."""
+
+        def make() -> tuple[int, ...]:
+            a, seen, found = self.problem.space.transformer, dict[Hashable, int](), []
+            for stage, layers in enumerate(layers_of(a, self._training(), stages)):
+                sort = (len(layers), sum(map(a.has_experts, layers)), stage == 0, stage == stages - 1)
+                found.append(seen.setdefault(sort, stage))
+            return tuple(found)
+
+        return self._once(("kinds", stages), make)
+
+    def _each(self, stages: int, of: Callable[[int], Made]) -> tuple[Made, ...]:
+        """A figure of every stage, worked out for one of each kind."""
+        kinds = self.kinds(stages)
+        made = {kind: of(kind) for kind in dict.fromkeys(kinds)}
+        return tuple(made[kind] for kind in kinds)
+
+    def _parts(self, t: int, e: int, stages: int) -> tuple[tuple[parameters.Part, ...], ...]:
+        a, x = self.problem.space.transformer, self._training(tensor=t, expert=e)
+        return self._once(("parts", t, e, stages), lambda: parameters.by_stage(a, x, stages))
+
+    def counts(self, t: int, e: int, stages: int) -> tuple[tuple[float, float], ...]:
+        """Parameters on one rank, those of experts apart."""
+
+        def make() -> tuple[tuple[float, float], ...]:
+            found = self._parts(t, e, stages)
+            return self._each(
+                stages,
+                lambda k: (float(on_rank(found[k], of_experts=False)), float(on_rank(found[k], of_experts=True))),
+            )
+
+        return self._once(("counts", t, e, stages), make)
+
+    def saved(self, choice: Choice) -> tuple[int, ...]:
+        """Bytes that a stage keeps at least of one sequence whose tokens are not shared, on one rank."""
+        t, recompute, stages = choice.training.tensor, choice.training.recompute, choice.p * choice.v
+        a, x = self.problem.space.transformer, self._training(tensor=t, recompute=recompute)
+
+        def make() -> tuple[int, ...]:
+            layers, dense = layers_of(a, x, stages), a.experts.dense_layers if a.experts else 0
+            ends = {0: activations.embedding(a, x), stages - 1: activations.head(a, x)}
+
+            def stage(kind: int) -> int:
+                kept = sum(self._layer(x, min(layer, dense)) for layer in layers[kind])
+                return int(kept + ends.get(kind, 0))
+
+            return self._each(stages, stage)
+
+        return self._once(("saved", t, recompute, stages), make)
+
+    def _layer(self, x: Training, layer: int) -> Fraction:
+        """Bytes of one sequence."""
+        make = partial(activations.layer, self.problem.space.transformer, x, layer)
+        return self._once(("layer", x.tensor, x.recompute, layer), make)
+
+    def state(self, choice: Choice) -> tuple[int, ...]:
+        """Bytes of parameters, gradients and optimizer on one rank."""
+        x, stages = choice.training, choice.p * choice.v
+
+        def make() -> tuple[int, ...]:
+            found = self._parts(x.tensor, x.expert, stages)
+            return self._each(stages, lambda k: int(state.state(self.problem.space.transformer, x, found[k]).total))
+
+        return self._once(("state", x.tensor, x.context * x.data, x.expert, x.zero, stages), make)
+
+    def _work(self, t: int, recompute: str, stages: int) -> tuple[tuple[float, ...], ...]:
+        """FLOPs of one sequence on one rank: of F, I and W, and those of I that run an F again."""
+
+        def make() -> tuple[tuple[float, ...], ...]:
+            a, x = self.problem.space.transformer, self._training(tensor=t, recompute=recompute)
+            found = flops.by_stage(a, x, stages)
+            return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
+
+        return self._once(("work", t, recompute, stages), make)
+
+    def _sent(self, x: Training, layer: int) -> tuple[tuple[float, ...], ...]:
+        """Seconds of what a layer's ranks send of a microbatch in F and in the backward: over t, over c, to experts."""
+
+        def make() -> tuple[tuple[float, ...], ...]:
+            a, device, made = self.problem.space.transformer, self.problem.device, []
+            for found in (traffic.forward(a, x, layer), traffic.backward(a, x, layer)):
+                alone = (replace(traffic.NONE, **{one.name: getattr(found, one.name)}) for one in fields(found))
+                made.append(tuple(float(traffic.seconds(x, device, one)) for one in alone))
+            return tuple(made)
+
+        return self._once(("sent", x.tensor, x.context, x.expert, x.microbatch, x.recompute, layer), make)
+
+    def costs(self, choice: Choice) -> Costs:
+        """Of its timeline, in milliseconds: those of a device, and what ZeRO adds to them."""
+        problem, x = self.problem, choice.training
+        made = times.costs(problem.space.transformer, x, problem.device, choice.ranks, problem.efficiency)
+        if x.zero < 2:
+            return made
+        added = {"F": (1, 0), "I": (1, 0), "W": (0, 1)}
+        rows = {kind: tuple(made[kind]) for kind in added}  # type: ignore[arg-type]
+        copies = self.times(choice).copies
+        more = {
+            kind: tuple(
+                cost + Fraction(g * gather + s * scatter, NANO // 1000)
+                for cost, (gather, scatter) in zip(rows[kind], copies, strict=True)
+            )
+            for kind, (g, s) in added.items()
+        }
+        return Costs({**made.given, **more})
+
+    def times(self, choice: Choice) -> Times:
+        """Of every stage on its rank."""
+        x, stages, rank_of = choice.training, choice.p * choice.v, choice.ranks
+        key = (x.tensor, x.context, x.data, x.expert, x.microbatch, x.recompute, max(x.zero, 1), rank_of)
+        return self._once(("times", *key), lambda: self._times(choice, stages))
+
+    def _times(self, choice: Choice, stages: int) -> Times:
+        problem, x, a = self.problem, choice.training, self.problem.space.transformer
+        rate, beside = float(problem.device.flops * problem.efficiency), 1 - float(problem.overlap)
+        tokens = x.microbatch / x.context
+        work, counts = self._work(x.tensor, x.recompute, stages), self.counts(x.tensor, x.expert, stages)
+        layers, dense = layers_of(a, x, stages), a.experts.dense_layers if a.experts else 0
+
+        def make(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+            gather, scatter = communication.between_copies(a, x, counts[kind], problem.device)
+            gather, scatter = gather * beside * (x.zero == 3), scatter * beside * (x.zero >= 2)
+            f, i, w, again = (one * tokens / rate for one in work[kind])
+            sent = [self._sent(x, min(layer, dense)) for layer in layers[kind]]
+            there, back = (tuple(sum(one[side][k] for one in sent) for k in range(3)) for side in (0, 1))
+            parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)), 2 * gather + scatter)
+            return _nano(f + sum(there) + gather, i + sum(back) + gather, w + scatter, gather, scatter), parts
+
+        made = self._each(stages, make)
+        forward, back, weights, *added = zip(*(times for times, _ in made), strict=True)
+        parts = tuple(map(sum, zip(*(parts for _, parts in made), strict=True)))
+        return Times(forward, back, weights, self._messages(choice), parts, tuple(zip(*added, strict=True)))
+
+    def _messages(self, choice: Choice) -> tuple[int, ...]:
+        """Of each stage the longer of those to the stage after it and to the one before it."""
+        x, device = choice.training, self.problem.device
+        size = activations.boundary(self.problem.space.transformer, x)
+        after = [float(size / link(x, device, *two)) for two in pairwise(choice.ranks)]
+        return _nano(*map(max, [0.0, *after], [*after, 0.0]))
+
+    def reduced(self, choice: Choice) -> tuple[int, ...]:
+        """Nanoseconds after the last backward of each stage, for its gradients and parameters."""
+        x, stages, device = choice.training, choice.p * choice.v, self.problem.device
+
+        def make() -> tuple[int, ...]:
+            a, beside = self.problem.space.transformer, 1 - float(self.problem.overlap)
+            counts = self.counts(x.tensor, x.expert, stages)
+
+            def once(kind: int) -> int:
+                gather, scatter = communication.between_copies(a, x, counts[kind], device)
+                return round(NANO * beside * (gather * (x.zero < 3) + scatter * (x.zero < 2)))
+
+            return self._each(stages, once)
+
+        return self._once(("reduced", x.tensor, x.context, x.data, x.expert, x.zero, stages), make)
+
+
+def _nano(*seconds: float) -> tuple[int, ...]:
+    """Rounded down."""
+    return tuple(int(NANO * one) for one in seconds)
+
+
+@lru_cache(maxsize=2)
+def stages_of(problem: Problem) -> Stages:
+    """One for each problem and process."""
+    return Stages(problem)

@@ -1,0 +1,214 @@
+"""A plan as a table, as an object and as a plot; and the commands that check, improve and write what it says."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict
+from fractions import Fraction
+
+from pipesched import render
+from pipesched.model.numbers import gigabytes
+from pipesched.planning.prediction import Prediction
+from pipesched.planning.space import LETTERS
+from pipesched.transformer import flops, parameters
+from pipesched.transformer.config import Training
+from pipesched.verbs.plan import Plan
+from pipesched.verbs.tables import table
+
+_DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "b")
+_HEADERS = ("m", "recompute", "ZeRO", "step\nseconds", "tokens/s", "MFU\n%", "bubble\n%", "most\nof a rank")
+
+
+def text(plan: Plan) -> str:
+    """What is asked, the table with its commands, the rules, the explanation, and what was assumed."""
+    lines = list(facts(plan))
+    if plan.best is not None:
+        lines += ["", _table(plan), "", *_commands(plan), "", *(f"- {one.text(plan.best)}" for one in plan.rules)]
+    if plan.explained is not None and plan.best is not None:
+        lines += ["", *plan.explained.text(plan.best)]
+    lines += ["", *(f"assumed: {said}" for said in assumed(plan))] if plan.rows else []
+    lines += ["", *(render.text(found) for found in plan.diagnostics)] if plan.diagnostics else []
+    return "\n".join(lines)
+
+
+def facts(plan: Plan) -> Iterator[str]:
+    """What is asked, and how much was looked at."""
+    request, problem, counts = plan.request, plan.problem, plan.counts
+    a, device = problem.space.transformer, problem.device
+    yield (
+        f"{a.name} on {request.gpus:,} {device.name}, {device.node_size} a node; a step of {request.batch:,} sequences "
+        f"of {a.sequence:,} tokens; at most {gigabytes(problem.cap)} a GPU"
+    )
+    yield (
+        f"{counts['choices']:,} choices: {counts['none']:,} do not divide, {counts['over_the_cap']:,} are over the "
+        f"cap, {counts['slower_by_a_bound']:,} are slower by a bound; {counts['timed']:,} were timed"
+    )
+
+
+def headers(plan: Plan) -> tuple[str, ...]:
+    """Of the table."""
+    days = ("days", "days by\n8TP/(nX)") if plan.request.tokens is not None else ()
+    return (*_shown(plan), *_HEADERS, *days)
+
+
+def _shown(plan: Plan) -> list[str]:
+    return [name for name in _DIMENSIONS if name != "e" or plan.problem.space.transformer.experts]
+
+
+def cells(plan: Plan, one: Prediction) -> Iterator[tuple[str, str | float]]:
+    """A row: as it is read, and by what it is sorted."""
+    choice, tokens = one.choice, plan.request.tokens
+    for name in (*_shown(plan), "m", "recompute", "zero"):
+        value = choice.to_json()[name]
+        yield str(value), value
+    yield f"{float(one.seconds):.3f}", float(one.seconds)
+    yield f"{round(one.tokens_per_second):,}", float(one.tokens_per_second)
+    yield f"{float(one.utilisation) * 100:.1f}", float(one.utilisation)
+    yield f"{one.bubble * 100:.1f}", one.bubble
+    yield gigabytes(one.peak), one.peak
+    for days in () if tokens is None else (one.days(tokens), by_formula(one, tokens)):
+        yield f"{float(days):.1f}", float(days)
+
+
+def _table(plan: Plan) -> str:
+    names = headers(plan)
+    rows = [[str(number), *(shown for shown, _ in cells(plan, one))] for number, one in enumerate(plan.rows, 1)]
+    words = (index for index, name in enumerate(names, 1) if name in ("schedule", "recompute"))
+    return table(("", *names), rows, left=words)
+
+
+def by_formula(one: Prediction, tokens: int) -> Fraction:
+    """Days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the FLOP/s that are predicted for X; 6 in place of
+    8 where nothing runs again, as it counts 2 for a forward, 4 for a backward and 2 for a forward again.
+    """
+    a, x = one.problem.space.transformer, one.choice.training
+    (whole,) = flops.by_stage(a, Training(recompute=x.recompute, attention=x.attention), 1)
+    done = (whole.forward + whole.backward) * (x.batch or 0)
+    factor = 8 if x.recompute == "full" else 6
+    return factor * tokens * parameters.active(a) / (done / one.seconds) / 86_400
+
+
+def commands(plan: Plan, one: Prediction) -> dict[str, str]:
+    """What verifies, optimizes and emits a row."""
+    choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
+    x, own = choice.training, plan.request.trained[1]
+    given = {key: getattr(x, key) for key in (*LETTERS.values(), "zero", "recompute", "batch")}
+    others = (f"{key}={size}" for key, size in given.items() if size != getattr(own, key))
+    model = shlex.quote(",".join([plan.request.model, *others]))
+    order = f"{choice.schedule} {sizes}"
+    return {
+        "verify": f"pipesched verify {order} --model {model} --mem-cap {_cap(plan.problem.cap)}",
+        "optimize": f"pipesched optimize {order}",
+        "emit": f"pipesched emit {order} --target torch-csv",
+    }
+
+
+def _cap(cap: Fraction) -> str:
+    whole, rest = divmod(cap, 10**9)
+    return f"{cap}B" if rest else f"{whole}GB"
+
+
+def _commands(plan: Plan) -> Iterator[str]:
+    for number, one in enumerate(plan.rows, 1):
+        for verb, command in commands(plan, one).items():
+            yield f"{number if verb == 'verify' else ' '}  {command}"
+
+
+def assumed(plan: Plan) -> Iterator[str]:
+    """In words, what no data sheet and no paper says of this cluster."""
+    problem = plan.problem
+    device, x = problem.device, problem.space.training
+    yield (
+        f"matrix products at {float(problem.efficiency) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, "
+        "whatever their size: so nothing is gained by larger microbatches"
+    )
+    yield (
+        f"{float(device.node) / 1e9:g} GB/s inside a node, {float(device.network) / 1e9:g} GB/s between nodes, a GPU, "
+        "without latency; ranks are numbered t first, then c, d, p"
+    )
+    yield (
+        "what the ranks of a layer, a sequence or of experts send overlaps with no compute; of what copies send "
+        f"{float(problem.overlap) * 100:g} % does"
+    )
+    split = "with" if x.sequence_parallel else "without"
+    yield f"{split} sequence parallelism, {x.attention} attention, as the model's file says"
+    yield "layers are cut as evenly as possible; microbatches of 1, 2, 4 and 8 sequences are tried"
+    yield "the optimizer's step, norms, dropout and data loading take no time"
+
+
+def to_json(plan: Plan) -> dict[str, object]:
+    """The published form."""
+    request, problem = plan.request, plan.problem
+    return {
+        "ok": plan.exit_status == 0,
+        "model": request.model,
+        "gpus": request.gpus,
+        "gpus_per_node": problem.device.node_size,
+        "device": problem.device.name,
+        "batch": request.batch,
+        "tokens": request.tokens,
+        "cap_bytes": int(problem.cap),
+        "counts": dict(plan.counts),
+        "refused": dict(plan.refused),
+        "rows": [row(plan, one) for one in plan.rows],
+        "rules": [
+            {
+                "rule": one.rule.text,
+                "source": one.rule.source,
+                "holds": one.kept,
+                "text": one.text(plan.best) if plan.best else "",
+            }
+            for one in plan.rules
+        ],
+        "explained": None if plan.explained is None else _explained(plan),
+        "assumed": list(assumed(plan)),
+        "diagnostics": [render.as_json(found) for found in plan.diagnostics],
+    }
+
+
+def row(plan: Plan, one: Prediction) -> dict[str, object]:
+    """A choice with its figures."""
+    tokens, choice = plan.request.tokens, one.choice
+    return {
+        **choice.to_json(),
+        "seconds": float(one.seconds),
+        "terms": asdict(one.terms),
+        "tokens_per_second": float(one.tokens_per_second),
+        "utilisation": float(one.utilisation),
+        "bubble": one.bubble,
+        "bytes": list(one.peaks),
+        "days": None if tokens is None else float(one.days(tokens)),
+        "days_by_formula": None if tokens is None else float(by_formula(one, tokens)),
+        "commands": commands(plan, one),
+    }
+
+
+def _explained(plan: Plan) -> dict[str, object]:
+    made = plan.explained
+    assert made is not None
+    return {
+        "asked": dict(made.asked),
+        "choices": made.count,
+        "fastest": None if made.found is None else row(plan, made.found),
+        "text": list(made.text(plan.best)) if plan.best else [],
+    }
+
+
+def plot(plan: Plan) -> str:
+    """Seconds of a step against the most bytes of a rank, a series a schedule, as SVG."""
+    from pipesched.views.plot import Point
+    from pipesched.views.plot import plot as drawn
+
+    points = [
+        Point(
+            Fraction(round(one.peak / 1e8), 10),
+            Fraction(round(one.seconds * 1000), 1000),
+            one.choice.schedule,
+            one.choice.layout,
+        )
+        for one in plan.rows
+    ]
+    return drawn(
+        points, x="most of a rank, GB", y="step, seconds", title=f"{plan.request.model} on {plan.request.gpus} GPUs"
+    )

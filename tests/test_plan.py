@@ -1,0 +1,228 @@
+"""A plan is what trying every choice finds: bounds hold, figures are those of a derivation by hand, commands run"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pipesched
+from pipesched.__main__ import main
+from pipesched.compile import load, read
+from pipesched.examine import Options
+from pipesched.model.ops import Op
+from pipesched.planning.prediction import Bound, Prediction, Refused, bound, predict
+from pipesched.planning.schedules import ROWS
+from pipesched.planning.search import ALIKE, Here, Search
+from pipesched.planning.space import LAYOUT, Choice, Space
+from pipesched.planning.stages import Problem
+from pipesched.transformer.config import Training, Transformer
+from pipesched.transformer.devices import Device
+from tests.depth import deep
+
+SLOW = Device("slow", Fraction(10**12), Fraction(2 * 10**8), Fraction(2 * 10**9), Fraction(10**9), Fraction(10**9), 4)
+SMALL = Transformer(6, 256, 8, 1000, 128, kv_heads=4)
+MODEL = """[model]
+layers = 6
+hidden = 256
+heads = 8
+vocabulary = 1000
+sequence = 128
+
+[training]
+batch = 16
+"""
+DEVICE = """[device]
+flops = 1e12
+memory = 4e7
+node = 2e9
+network = 1e9
+host = 1e9
+node_size = 4
+"""
+
+
+@pytest.fixture
+def files(folder: Path) -> Path:
+    (folder / "model.toml").write_text(MODEL)
+    (folder / "device.toml").write_text(DEVICE)
+    return folder
+
+
+SMALL_PLAN = ["--model", "model.toml", "--gpus", "8", "--device", "device.toml", "--only", "c=1", "--only", "b=1,2"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_knows_what_its_order_does_before_the_first_backward(row: Any) -> None:
+    """Forwards of each chunk, and the ranks of the stages, of the order that the file makes; and it refuses no more."""
+    for p, m in ((1, 3), (2, 1), (2, 4), (3, 5), (4, 4), (4, 8), (5, 20)):
+        for v in [row.chunks] if row.chunks else [2, 3]:
+            sizes = {"p": p, "m": m, **({} if row.chunks else {"v": v})}
+            if row.refuses(p, v, m):
+                with pytest.raises(pipesched.PipeschedError, match="PS209"):
+                    load(read(row.name), Options(sizes))
+                continue
+            made = load(read(row.name), Options(sizes)).schedule
+            assert made.placement.rank_of[0].tolist() == [row.rank_of(stage, p) for stage in range(p * v)]
+            assert made.op.tolist().count(Op.B) == (p * v * m if row.fused else 0)
+            for rank, stages in enumerate(row.stages(p, v)):
+                own = slice(made.start[rank], made.start[rank + 1])
+                first = int(np.flatnonzero(made.op[own] != Op.F)[0])
+                ran = made.stage[own][:first].tolist()
+                assert tuple(ran.count(stage) for stage in stages) == row.before(p, v, m, rank)
+
+
+def problem(gpus: int = 8, memory: float = 4e7, **only: tuple[Any, ...]) -> Problem:
+    device = replace(SLOW, memory=Fraction(memory))
+    return Problem(Space(SMALL, Training(batch=16), gpus, only), device, device.memory)
+
+
+def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
+    """Of every choice of a small cluster: time and bytes at least the bounds; what a bound excludes does not fit; the
+    order of the fastest, one a layout, is that of all of them.
+    """
+    for asked in (problem(b=(1, 2), c=(1, 2)), problem(gpus=4, b=(1,), zero=(0, 3), recompute=("none", "full"))):
+        wide, found = replace(asked, cap=Fraction(10**15)), dict[tuple[Any, ...], tuple[int, int]]()
+        chosen = list(asked.space)
+        for choice in random.Random(7).sample(chosen, min(len(chosen), deep(120))):
+            least, exact = bound(asked, choice), predict(wide, choice) if _is_one(asked, choice) else None
+            if exact is None:
+                assert isinstance(least, Refused) and not least.over
+                continue
+            assert isinstance(exact, Prediction)
+            free = bound(wide, choice)
+            assert isinstance(free, Bound) and free.nanoseconds <= exact.nanoseconds and free.bytes <= exact.peak
+            assert sum(vars(exact.terms).values()) == pytest.approx(float(exact.seconds), rel=1e-6)
+            if isinstance(least, Refused):
+                assert exact.peak > asked.cap
+            if exact.peak <= asked.cap:
+                layout, mine = tuple(choice[name] for name in LAYOUT), (exact.nanoseconds // ALIKE, exact.peak)
+                found[layout] = min(mine, found.get(layout, mine))
+        if len(chosen) <= deep(120):
+            best = Search(asked, Here()).best(5, apart=LAYOUT)
+            assert [(one.nanoseconds // ALIKE, one.peak) for one in best] == sorted(found.values())[:5]
+
+
+def _is_one(asked: Problem, choice: Choice) -> bool:
+    made = bound(replace(asked, cap=Fraction(10**15)), choice)
+    return isinstance(made, Bound)
+
+
+def test_who_works_makes_no_difference() -> None:
+    """This process, threads, other processes: the same plan to the byte."""
+    given: dict[str, Any] = {
+        "model": (SMALL, Training(batch=16)),
+        "gpus": 8,
+        "device": SLOW,
+        "only": ["zero=1", "c=1", "b=1"],
+    }
+    here = pipesched.plan(**given).to_json()
+    with ThreadPoolExecutor(2) as threads:
+        assert pipesched.plan(**given, executor=threads).to_json() == here
+    from pipesched.planning.search import executor
+
+    asked = problem(zero=(1,), c=(1,), b=(1,))
+    with executor("processes:2", asked.space) as processes:
+        pooled = Search(asked, processes).best(3)
+    assert [one.nanoseconds for one in pooled] == [one.nanoseconds for one in Search(asked, Here()).best(3)]
+
+
+def test_the_commands_of_a_row_run_and_say_the_same(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command of every row ends with 0; `verify` counts the bytes of the plan, rank by rank."""
+    assert main(["plan", *SMALL_PLAN, "--top", "3", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert len(rows) == 3
+    for row in rows:
+        for verb, command in row["commands"].items():
+            words = shlex.split(command)
+            assert words[:2] == ["pipesched", verb]
+            assert main([*words[1:], *(["--json"] if verb == "verify" else [])]) == 0, command
+            told = capsys.readouterr().out
+            if verb == "verify":
+                ranks = json.loads(told)["bytes"]["ranks"]
+                assert [rank["total"] for rank in ranks] == row["bytes"]
+
+
+def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows with their figures, a line for each rule, and what is assumed."""
+    line = ["plan", *SMALL_PLAN, "--tokens", "2M", "--explain", "p=4,t=2"]
+    assert main(line) == 0
+    text = capsys.readouterr().out
+    assert main([*line, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    for row in told["rows"]:
+        assert f"{row['seconds']:.3f}" in text and f"{row['days']:.1f}" in text
+        assert row["commands"]["verify"] in text
+        assert row["p"] * row["t"] * row["c"] * row["d"] == 8
+        assert row["days"] == pytest.approx(2e6 / row["tokens_per_second"] / 86_400)
+    assert all(rule["text"] in text for rule in told["rules"])
+    assert all(said in text for said in (*told["assumed"], *told["explained"]["text"]))
+    assert sum(told["counts"][key] for key in ("none", "over_the_cap", "slower_by_a_bound", "timed")) == sum(
+        told["counts"][key] for key in ("choices",)
+    )
+
+
+def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that fits by its terms, one that does not by the bytes of a rank, at each reason the one least over."""
+    assert main(["plan", *SMALL_PLAN, "--explain", "p=4,t=2,schedule=1f1b,zero=0,b=1,recompute=none"]) == 0
+    assert "% slower: " in capsys.readouterr().out
+    assert main(["plan", *SMALL_PLAN, "--mem-cap", "30MB", "--explain", "p=1,t=1,zero=0"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"p=1, t=1, zero=0: none of \d+ choices fits", told)
+    assert re.search(r"rank 0 needs [\d.]+ MB of 30 MB for parameters, gradients and optimizer", told)
+
+
+BAD: list[tuple[str, str, int]] = [
+    ("--model llama4 --gpus 8 --device h100", "PS237", 2),
+    ("--model megatron-1.7b --gpus 8 --device h1000", "PS2", 2),
+    ("--model megatron-1.7b --device h100", "PS225", 2),
+    ("--gpus 8 --device h100", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8", "PS225", 2),
+    ("--model megatron-1.7b --gpus 0 --device a100", "PS246", 2),
+    ("--model megatron-1.7b --gpus -8 --device a100", "PS246", 2),
+    ("--model megatron-1.7b --gpus 10 --device a100", "PS246", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --gpus-per-node 0", "PS246", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --batch 0", "PS246", 2),
+    ("--model megatron-1.7b --gpus 999999999 --device a100", "PS246", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --mem-cap 80", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --mem-cap 80XB", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --mem-cap 0GB", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --tokens many", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --tokens 0", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --overlap 2", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --efficiency 0", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --top 0", "PS246", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --only p", "PS247", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --only pp=4", "PS247", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --only p=0", "PS247", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --only zero=4", "PS247", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --only schedule=magic", "PS247", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --only t=3", "PS248", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --explain p=2,p=4", "PS247", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --only zero=0 --only d=8 --explain p=3", "PS248", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --executor cloud", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --executor processes:0", "PS225", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --plot plan.png", "PS225", 2),
+    ("--model megatron-1.7b,tensor=x --gpus 8 --device a100", "PS233", 1),
+    ("--model megatron-1.7b,tensors=8 --gpus 8 --device a100", "PS231", 1),
+    ("--model megatron-1.7b,tensor=7 --gpus 8 --device a100", "PS236", 1),
+    ("--model megatron-18.4b --gpus 2 --gpus-per-node 2 --device a100", "PS245", 1),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "status"), BAD, ids=[row[0] for row in BAD])
+def test_what_means_nothing_is_a_coded_error(
+    line: str, code: str, status: int, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *line.split(), "--json"]) == status
+    found = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert found and found[0]["code"].startswith(code) and "Traceback" not in found[0]["message"]
