@@ -205,6 +205,7 @@ def show(
     messages: bool = False,
     memory: bool = False,
     measured: File | Sequence[File] = (),
+    model: str | PathLike[str] | Trained | None = None,
     force: bool = False,
     comm: str | None = None,
     mem_cap: Caps = None,
@@ -221,8 +222,9 @@ def show(
 ) -> Picture:
     """A schedule as a picture: ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
 
-    begin, end: ``--from`` and ``--to``. measured: a run of it under the plan, a file a rank. `str()` is what is drawn;
-    in a notebook a figure shows itself. What is wrong is drawn as far as it runs, with its diagnostics.
+    begin, end: ``--from`` and ``--to``. measured: a run of it under the plan, a file a rank. model: a transformer and
+    its training, whose bytes are drawn over time, as ``text``, ``svg`` or ``html``. `str()` is what is drawn; in a
+    notebook a figure shows itself. What is wrong is drawn as far as it runs, with its diagnostics.
 
     Raises:
         PipeschedError: what keeps the file from being a schedule; PS225, PS815 to PS818, PS820.

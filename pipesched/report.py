@@ -101,6 +101,24 @@ class InBytes:
         """The most that each rank needs."""
         return tuple(sum(kinds.values()) for kinds in self.ranks)
 
+    def lines(self) -> list[str]:
+        """The most against the cap, a table by rank, and what is assumed. Of many ranks the ends and the fullest."""
+        total, cap = self.total, self.cap or (None,) * len(self.ranks)
+        top = total.index(max(total))
+        limit = gigabytes(self.cap[top]) if self.cap else "none"
+        kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
+        rows = [["rank", *kinds, "total", *(["cap", "room"] if self.cap else []), "at"]]
+        for rank, (sizes, most, own, at) in enumerate(zip(self.ranks, total, cap, self.at, strict=True)):
+            room = [] if own is None else [gigabytes(own), gigabytes(own - most)]
+            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *room, at])
+        if len(rows) > _ROWS:
+            kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
+            rows = [rows[0], *(rows[i] for i in kept)]
+        wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
+        head = f"{self.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
+        return [head, *lines, *(f"assumed: {said}" for said in self.assumed)]
+
 
 @dataclass(frozen=True, repr=False)
 class Time(Idle):
@@ -279,7 +297,7 @@ class Report:
     def text(self, *, color: bool = False) -> str:
         """The diagnostics with their places, then the verdict."""
         parts = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
-        table = [] if self.ok or self.parts.bytes is None else ["\n".join(_bytes_text(self.parts.bytes))]
+        table = [] if self.ok or self.parts.bytes is None else ["\n".join(self.parts.bytes.lines())]
         parts += [*table, self._verdict(color) if self.ok else self._count(color)]
         return "\n\n".join(parts)
 
@@ -367,7 +385,7 @@ class Report:
         """The block of a schedule that holds."""
         lines = [f"complete · data flow · channels FIFO{_deadlock_text(self.parts.communication)}"]
         lines += _memory_text(self.parts.memory) if self.parts.memory else []
-        lines += _bytes_text(self.parts.bytes) if self.parts.bytes else []
+        lines += self.parts.bytes.lines() if self.parts.bytes else []
         if time := self.parts.time:
             lines += [headline(time.makespan, time.span, time.work), *time.remarks]
             lines += [_queued_text(model, queued, time.makespan) for model, queued in self._queued]
@@ -413,25 +431,6 @@ def _memory_text(memory: Memory) -> list[str]:
         received, unsent = (_list_text([Fraction(x) for x in most]) for most in (memory.received, memory.unsent))
         lines.append(f"messages, not in the peak: received and not yet used {received}, made and not yet sent {unsent}")
     return lines
-
-
-def _bytes_text(used: InBytes) -> list[str]:
-    """The most bytes against the cap, a table by rank, and what is assumed. Of many ranks the ends and the fullest."""
-    total, cap = used.total, used.cap or (None,) * len(used.ranks)
-    top = total.index(max(total))
-    limit = gigabytes(used.cap[top]) if used.cap else "none"
-    kinds = [kind for kind in used.ranks[0] if any(rank[kind] for rank in used.ranks)]
-    rows = [["rank", *kinds, "total", *(["cap", "room"] if used.cap else []), "at"]]
-    for rank, (sizes, most, own, at) in enumerate(zip(used.ranks, total, cap, used.at, strict=True)):
-        room = [] if own is None else [gigabytes(own), gigabytes(own - most)]
-        rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *room, at])
-    if len(rows) > _ROWS:
-        kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
-        rows = [rows[0], *(rows[i] for i in kept)]
-    wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
-    head = f"{used.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
-    return [head, *lines, *(f"assumed: {said}" for said in used.assumed)]
 
 
 def _most(words: str, by_rank: tuple[Fraction, ...]) -> str:

@@ -15,6 +15,7 @@ from pipesched.__main__ import main
 from pipesched.assets import asset
 from pipesched.frameworks.frameworks import FRAMEWORKS
 from pipesched.inputs import read
+from pipesched.transformer.config import built_in as transformers
 
 COMMAND = [sys.executable, "-m", "pipesched"]
 GOOD = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
@@ -65,12 +66,13 @@ def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.
 
 
 def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line for each file of schedules/ under that of its group, then one for each framework; every name works; the
-    JSON has them in the order of their names, with other names that are understood.
+    """A line for each file of schedules/ under that of its group, one for each framework, one for each transformer;
+    every name works; the JSON has them in the order of their names, with other names that are understood.
     """
     assert main(["list"]) == 0
-    *groups, frameworks = capsys.readouterr().out.split("\n\n")
+    *groups, frameworks, models = capsys.readouterr().out.split("\n\n")
     assert [line.partition(":")[0] for line in frameworks.splitlines()[::2]] == list(FRAMEWORKS)
+    assert sorted(line.split()[0] for line in models.splitlines()[1:]) == transformers()
     rows = [line for group in groups for line in group.splitlines() if re.match(r"  \w+  ", line)]
     names = {line.split()[0]: line for line in rows}
     assert set(names) == {

@@ -81,7 +81,7 @@ def _over_bytes(footprint: Footprint, rank: int, cap: Fraction, more: str) -> Di
     others = f" and {len(live) - LISTED} more" if len(live) > LISTED else ""
     return Diagnostic(
         Code.OVER_BYTES,
-        f"rank {rank} needs {most}; its cap is {gigabytes(cap)}",
+        f"rank {rank} needs {most}, {gigabytes(sum(peak.values()) - cap)} more than its cap of {gigabytes(cap)}",
         tuple(labels),
         notes(
             "at the peak: " + ", ".join(f"{kind} {gigabytes(size)}" for kind, size in peak.items() if size),

@@ -18,20 +18,25 @@ _WIDTH = 100
 @flags.options("list")
 def list_schedules(name: str | None, **given: Any) -> int:
     """Show the built-in schedules: a name that `verify` and `order` take, where it was published, and what others
-    call it; and the frameworks whose own code gives schedules. With a NAME: the file of that schedule, to read or
-    to begin your own with.
+    call it; the frameworks whose own code gives schedules; and the transformers that --model takes. With a NAME:
+    the file of that schedule or transformer, to read or to begin your own with.
     """
     from pipesched.frameworks.frameworks import FRAMEWORKS
     from pipesched.inputs import library
+    from pipesched.transformer.config import built_in
+    from pipesched.transformer.config import source as transformer_file
     from pipesched.verbs.catalogue import GROUPS, entries
+    from pipesched.verbs.library import models
 
     known, rows = entries(), FRAMEWORKS.values()
     if name is not None:
-        source = library(name)
+        transformer = name in built_in()
+        source = transformer_file(name) if transformer else library(name)
         with flags.output_of(given) as out:
             if out.format == "json":
-                (entry,) = (entry for entry in known if f"{entry.name}.ps" == source.name)
-                out.line(dumps({"ok": True, **entry.to_json(), "source": source.text}))
+                own = models() if transformer else [entry.to_json() for entry in known]
+                (found,) = (one for one in own if one["name"] == source.name.rpartition(".")[0])
+                out.line(dumps({"ok": True, **found, "source": source.text}))
             else:
                 out.write(source.text)
         return 0
@@ -39,7 +44,8 @@ def list_schedules(name: str | None, **given: Any) -> int:
         if out.format == "json":
             frameworks = [{"name": x.name, "title": x.title, "schedules": x.names, "tried": x.tried} for x in rows]
             schedules = [entry.to_json() for entry in sorted(known, key=lambda entry: entry.name)]
-            out.line(dumps({"ok": True, "schedules": schedules, "frameworks": frameworks}))
+            found = {"schedules": schedules, "frameworks": frameworks, "models": models()}
+            out.line(dumps({"ok": True, **found}))
             return 0
         width = max((len(entry.name) for entry in known), default=0)
         for group in (group for group in GROUPS if any(entry.group == group for entry in known)):
@@ -53,4 +59,10 @@ def list_schedules(name: str | None, **given: Any) -> int:
         for row in rows:
             out.line(f"{row.name}:NAME  {row.title}")
             out.line(f"    {', '.join(row.names)}")
+        out.line("\n--model NAME, billions of parameters:")
+        listed = models()
+        width = max(len(str(model["name"])) for model in listed)
+        for model in listed:
+            said = textwrap.shorten(str(model["source"]), _WIDTH - width, placeholder=" …")
+            out.line(f"  {model['name']:<{width}}  {float(str(model['parameters'])) / 1e9:6.1f}  {said}")
     return 0

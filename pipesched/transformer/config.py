@@ -247,7 +247,7 @@ def read(path: str) -> Trained:
         PipeschedError: PS809, PS230 to PS237.
     """
     name, *others = [path] if Path(path).exists() else path.split(",")
-    return of_source(_source(name), {f"training.{key}": value for key, value in map(_other, others)})
+    return of_source(source(name), {f"training.{key}": value for key, value in map(_other, others)})
 
 
 def _other(text: str) -> tuple[str, object]:
@@ -259,7 +259,12 @@ def _other(text: str) -> tuple[str, object]:
     return key, value if number is None else Fraction(value) if number[1] else int(value)
 
 
-def _source(path: str) -> Source:
+def source(path: str) -> Source:
+    """The text of a file, or of a name in `built_in`.
+
+    Raises:
+        PipeschedError: PS237, PS809.
+    """
     if path in built_in():
         return Source(f"{path}.toml", asset(*_FOLDER, f"{path}.toml").read_text("utf-8"))
     if path != "-" and "/" not in path and not path.endswith(".toml") and not Path(path).exists():

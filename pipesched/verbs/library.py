@@ -27,6 +27,18 @@ def plainest() -> list[tuple[str, Source]]:
     return sorted(((name, read(name)) for name in built_in()), key=lambda x: len(checked(x[1]).defaults))
 
 
+def models() -> list[dict[str, object]]:
+    """The transformers that come with us: name, parameters, those that a token goes through, and the source."""
+    from pipesched.transformer import config, parameters
+
+    made = list[dict[str, object]]()
+    for name in config.built_in():
+        (a, _), first = config.read(name), config.source(name).line(1)
+        counts = {"parameters": parameters.total(a), "active": parameters.active(a)}
+        made.append({"name": name, **counts, "source": first.removeprefix("# ")})
+    return sorted(made, key=lambda model: (str(model["name"]).partition("-")[0], model["parameters"]))
+
+
 def sized(
     source: Source,
     sizes: Mapping[str, Value],

@@ -166,6 +166,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
             typed=text,
             default=(),
         ),
+        replace(_MODEL, help=_for("model") + "bytes by kind over time, of a transformer and its training."),
         Option("force", flag, _for("force") + "draw more than 50,000 and 3,000 operations.", default=False),
         *_ALL,
         _DIGITS,

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from pipesched.analysis.deviation import Against
 
 
+_OF_TIME = ("style", "messages", "memory", "measured")
+
+
 def request(given: Mapping[str, Any], suffix: str = "") -> Request:
     """The format that is named, or that of a file's suffix, and how to draw it.
 
@@ -52,6 +55,9 @@ def request(given: Mapping[str, Any], suffix: str = "") -> Request:
             raise fail(Code.USAGE, f"--{option} is for {' and '.join(taking(name))}, not for {view.name}")
     if given["measured"] and given["messages"]:
         raise fail(Code.USAGE, "--messages is for a plan alone, not with --measured")
+    if given["model"] is not None and any(given[name] for name in _OF_TIME):
+        said = " and ".join(f"--{name}" for name in _OF_TIME if given[name])
+        raise fail(Code.USAGE, f"{said} is for operations; with --model bytes are drawn")
     if given["end"] == GRAPHML:
         raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {view.name}")
     return options.request(Request, given, format=view.name, written=written)
@@ -137,7 +143,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
     made = examined(source, asked)
     fault, traces = made.report.fault, sources.traces(how.measured)
     plan = made.analysis.having(None) if traces else made.analysis  # it did run, whatever the messages do
-    drawn = Chart(plan, "" if fault is None else str(fault.code))
+    drawn = Chart(plan, "" if fault is None else str(fault.code), caps=made.byte_caps)
     run = None
     if traces:
         from pipesched.analysis.deviation import against

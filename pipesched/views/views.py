@@ -8,6 +8,8 @@
     dag     .dot .gv .graphml, .svg .pdf    the dependency graph: DOT, GraphML, or laid out by the program `dot`
     csv     .csv                            the times, a line an operation
 
+With a model, text, svg and html are what every rank holds over time (`views.stacked`).
+
 A row names the options that mean something for it; elsewhere they are refused, and help texts name its rows. A view is
 imported when it is drawn. To add one is to add its file here in `views/` and its row.
 """
@@ -35,7 +37,7 @@ class Request:
     """What to draw. written: of a figure svg, pdf or png; of a graph dot, graphml, svg, pdf or png.
 
     width, ascii, color: of a text. begin, end: in the unit of costs. style, messages, memory: of a figure. measured:
-    the files of a run. force: draw what is large.
+    the files of a run. force: draw what is large. model: draw what it holds in bytes; how is in the chart.
     """
 
     format: str = "text"
@@ -48,6 +50,7 @@ class Request:
     messages: bool = False
     memory: bool = False
     measured: tuple[object, ...] = ()
+    model: object = None
     force: bool = False
     color: bool = False
 
@@ -76,6 +79,10 @@ def _text(chart: Chart, how: Request, run: Against | None) -> str:
     from pipesched.views import against, text
     from pipesched.views.axis import Viewport
 
+    if chart.analysis.trained is not None:
+        from pipesched.views import stacked
+
+        return stacked.text(chart, how.width or COLUMNS, Viewport(how.begin, how.end), ascii=how.ascii)
     characters = text.Text(how.width or COLUMNS, Viewport(how.begin, how.end), how.color, how.ascii)
     return text.render(chart, characters) if run is None else against.text(chart, run, characters)
 
@@ -85,6 +92,11 @@ def _svg(chart: Chart, how: Request, run: Against | None) -> str | bytes:
     from pipesched.views.axis import Viewport
 
     viewport = Viewport(how.begin, how.end)
+    if chart.analysis.trained is not None:
+        from pipesched.views import stacked
+
+        bytes_ = stacked.figure(chart, viewport)
+        return bytes_ if how.written == "svg" else svg.printed(bytes_, how.written)
     shapes = svg.Svg(how.style or "default", how.messages, how.memory, viewport, how.force)
     figure = svg.render(chart, shapes) if run is None else against.figure(chart, run, shapes)
     return figure if how.written == "svg" else svg.printed(figure, how.written)
@@ -92,7 +104,12 @@ def _svg(chart: Chart, how: Request, run: Against | None) -> str | bytes:
 
 def _html(chart: Chart, how: Request, run: Against | None) -> str:
     from pipesched.views import html
+    from pipesched.views.axis import Viewport
 
+    if chart.analysis.trained is not None:
+        from pipesched.views import stacked
+
+        return stacked.page(chart, Viewport())
     return html.render(chart)
 
 
@@ -122,15 +139,15 @@ _PRINTED = {".pdf": "pdf", ".png": "png"}
 VIEWS = {
     view.name: view
     for view in (
-        View("text", _text, (".txt",), ("width", "begin", "end", "ascii", "measured")),
+        View("text", _text, (".txt",), ("width", "begin", "end", "ascii", "measured", "model")),
         View(
             "svg",
             _svg,
             (".svg", *_PRINTED),
-            ("begin", "end", "style", "messages", "memory", "measured", "force"),
+            ("begin", "end", "style", "messages", "memory", "measured", "model", "force"),
             _PRINTED,
         ),
-        View("html", _html, (".html", ".htm")),
+        View("html", _html, (".html", ".htm"), ("model",)),
         View("trace", _trace, (".json",)),
         View(
             "dag",

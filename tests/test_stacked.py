@@ -1,0 +1,84 @@
+"""The picture of bytes over time, read back: its heights are the bytes that an operation's list says."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pipesched import api
+from pipesched.__main__ import main
+from pipesched.analysis.footprint import KINDS
+from pipesched.schedule_analysis import Analysis
+from pipesched.transformer.config import read
+
+HOW = ["--p", "4", "--m", "16", "--model", "megatron-7.5b", "--mem-cap", "14GB"]
+
+
+def heights(figure: str) -> list[dict[str, list[tuple[float, float]]]]:
+    """By panel and kind the upper edge, as (x, pixels above the bottom)."""
+    panels = []
+    for part in re.split(r"(?=<text[^>]*>rank )", figure)[1:]:
+        frame = re.search(r'<rect class="frame" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', part)
+        assert frame is not None
+        bottom = float(frame[2]) + float(frame[4])
+        kinds = {}
+        for path, kind in re.findall(r'<path d="M([^"]*) ?z"[^>]*><title>([\w ]+):', part):
+            points = [tuple(map(float, point.split(","))) for point in path.split()]
+            rising = [points[0]]
+            for before, after in pairwise(points):
+                if after[0] < before[0]:
+                    break
+                rising.append(after)
+            kinds[kind] = [(x - float(frame[1]), bottom - y) for x, y in rising]
+        panels.append(kinds)
+    return panels
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
+def test_the_heights_of_a_figure_are_bytes(name: str) -> None:
+    """At the middle of each operation, of all kinds together, to the pixel."""
+    trained = read("megatron-7.5b")
+    made = Analysis(api.load(name, p=4, m=16), trained=trained)
+    used, times = made.footprint, made.timeline
+    assert used is not None
+    figure = str(api.show(name, "svg", p=4, m=16, model=trained, mem_cap="14GB"))
+    top = max(14 * 10**9, int(used.total.max()))
+    for rank, kinds in enumerate(heights(figure)):
+        edge = max(kinds.items(), key=lambda item: KINDS.index(item[0]))[1]
+        xs, ys = np.array([x for x, _ in edge]), np.array([y for _, y in edge])
+        low, high = used.schedule.start[rank : rank + 2].tolist()
+        for i in range(low, high):
+            middle = (times.start[i] + times.end[i]) / 2 / times.makespan * 800
+            drawn = ys[np.searchsorted(xs, middle) - 1]
+            assert abs(drawn - 110 * used.total[i] / top) <= 0.2
+
+
+def test_a_text_has_a_letter_for_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    """A rank has eight rows; the optimizer's share of a column is what it is of the scale."""
+    assert main(["show", "1f1b", *HOW, "--width", "80", "--ascii"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + 4 * 9 + 1 and all(len(line) <= 80 and line.isascii() for line in lines)
+    used = Analysis(api.load("1f1b", p=4, m=16), trained=read("megatron-7.5b")).footprint
+    assert used is not None
+    column = [line[11:12] for line in lines[2:10]]
+    share = used.peaks[0]["optimizer"] / 14e9 * 8
+    assert abs(column.count("O") - share) < 1 and column[-1] == "P"
+
+
+def test_a_page_asks_nothing_of_a_network() -> None:
+    """It holds the figure and the table, and no address."""
+    page = str(api.show("1f1b", "html", p=4, m=16, model="megatron-7.5b"))
+    assert "<svg" in page and "optimizer" in page and "assumed:" in page
+    assert not re.search(r"(?:src|href)=", page) and "http" not in page.replace(
+        "http://www.w3.org/2000/svg", ""
+    ).replace("http-equiv", "")
+
+
+@pytest.mark.parametrize("more", [["--messages", "-o", "x.svg"], ["-o", "x.json"], ["-o", "x.csv"]])
+def test_what_means_nothing_for_bytes_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """PS225."""
+    assert main(["show", "1f1b", *HOW, *more]) == 2
+    assert "PS225" in capsys.readouterr().err
