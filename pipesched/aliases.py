@@ -40,6 +40,7 @@ ROWS = (
     ),
     ("gpipe_reversed", "reversed GPipe"),
     ("looped_bfs", "breadth first", "breadth-first pipeline", "BFS"),
+    ("hanayo", "Hanayo wave", "wave pipeline"),
     ("interleaved_n", "flexible interleaved 1F1B"),
     ("interleaved_overlap", "Kimi K2", "interleaved 1F1B with overlap"),
     ("interleaved_zb", "InterleavedZeroBubble", "interleaved ZB-H1"),
@@ -65,8 +66,6 @@ NEAR = {
     "zbvformatted": "`zb_v` has its placement",
     "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
     "pipedream2bw": "PipeDream-2BW trains on old weights; with a flush its order is `1f1b`",
-    "chimera": "`dualpipe` has its placement: two routes, each with a copy of every stage",
-    "hanayo": "`zb_v` has a placement that turns back too; `pipesched optimize --placement vee` finds others",
 }
 """Names of more than one order, or of one that has no file, and where to look."""
 

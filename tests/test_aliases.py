@@ -111,7 +111,7 @@ MISTAKES = (  # a command line, and words of its help
     ("optimize --mem-cap 40GiB..80GiB", "not bytes"),
     ("verify 1f1b --p 4 --mem-cap 50%", "activations"),
     ("verify 1f1b --p 4 --mem-cap none", "leave the cap out"),
-    ("verify chimera --p 4", "`dualpipe`"),
+    ("verify PipeDream --p 4", "with a flush it is `1f1b`"),
     ("verify zerobubble --p 4", "zb_h1"),
 )
 

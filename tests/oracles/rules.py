@@ -2,14 +2,15 @@
 
 Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources: GPipe, arXiv:1811.06965;
 1F1B and interleaved 1F1B, arXiv:2104.04473 and the table of virtual microbatches of its implementation; ZB-H1 and
-ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; groups of n microbatches and the deeper warm-up, the table of
-virtual microbatches and the count of warm-up forwards of Megatron-core 0.16.1; looped BFS and interleaved zero bubble,
-torch 2.13; eager 1F1B, arXiv:2211.05322; ZB-V, the handcrafted generator of the same code; DualPipe,
-arXiv:2412.19437, and DualPipeV, the eight steps of their code.
+ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; ZB-V, the handcrafted generator of the same code; groups of n
+microbatches and the deeper warm-up, the table of virtual microbatches and the count of warm-up forwards of
+Megatron-core 0.16.1; looped BFS and interleaved zero bubble, torch 2.13; eager 1F1B, arXiv:2211.05322; Chimera and
+BitPipe, the authors' code; DualPipe, arXiv:2412.19437, and DualPipeV, the eight steps of their code.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
@@ -222,6 +223,66 @@ def _dualpipe_6(x: _DualPipeRank, q: int) -> Iterator[str]:
         yield x.i(direction) if k >= half else x.b(direction)
 
 
+def _walked(p: int, m: int, r: int, ways: Sequence[Sequence[int]]) -> Iterator[str]:
+    """Pipelines in slots of one F or B: p microbatches at a time, as many on each way, enter it two slots apart.
+
+    A microbatch is a slot on each stage and goes back as it came; the next p begin when a rank could have done all of
+    these. ways: the ranks of the stages of each.
+    """
+    each, busy = p // len(ways), 2 * len(ways[0])
+    seen = []
+    for way, ranks in enumerate(ways):
+        path = [("F", stage) for stage in range(len(ranks))] + [("B", stage) for stage in reversed(range(len(ranks)))]
+        for i in range(m // len(ways)):
+            begin = i // each * busy + 2 * (i % each)
+            microbatch = way * (m // len(ways)) + i
+            seen += [(begin + t, f"{k}{s}.{microbatch}") for t, (k, s) in enumerate(path) if ranks[s] == r]
+    assert len({slot for slot, _ in seen}) == len(seen), "two at once"
+    yield from (word for _, word in sorted(seen))
+
+
+def chimera(p: int, m: int, r: int) -> Iterator[str]:
+    """Down and up."""
+    return _walked(p, m, r, [range(p), range(p)[::-1]])
+
+
+def hanayo(p: int, v: int, m: int, r: int) -> Iterator[str]:
+    """Down and up again, v / 2 times."""
+    return _walked(p, m, r, [[*range(p), *range(p)[::-1]] * (v // 2)])
+
+
+def bitpipe(p: int, m: int, r: int) -> Iterator[str]:
+    """The lists of the authors' code: which of its four stages a rank runs forwards, and which backwards.
+
+    near: the way that enters at this half of the ranks, far: the other one; 1 and 2: the first and the second half of
+    its stages. Of p microbatches h = p/2 go each way; a is the distance to the middle.
+    """
+    h = p // 2
+    stages = {"d1": r, "u1": p - 1 - r, "d2": 2 * p - 1 - r, "u2": p + r}
+    near, far, a = ("d", "u", h - r) if r < h else ("u", "d", r - h + 1)
+
+    def turns(one: str, two: str) -> list[str]:
+        """near one, far one, far two, near two: each h times, overlapping."""
+        first = [near + one] * a + [far + one, near + one] * (h - a) + [far + one, far + two] * a
+        return first + [near + two, far + two] * (h - a) + [near + two] * a
+
+    def words(kind: str, order: list[str]) -> Iterator[str]:
+        count = {key: itertools.count(0 if key[0] == "d" else m // 2) for key in stages}
+        return (f"{kind}{stages[key]}.{next(count[key])}" for key in order)
+
+    forward, backward = words("F", turns("1", "2") * (m // p)), words("B", turns("2", "1") * (m // p))
+    warmup = p + h + min(r, p - 1 - r)
+    left = 2 * p - warmup
+    yield from itertools.islice(forward, warmup)
+    for _ in range(m // p - 1):
+        yield from itertools.chain.from_iterable(zip(itertools.islice(forward, left), backward, strict=False))
+        yield from itertools.islice(backward, warmup - left + 1)
+        yield from itertools.chain.from_iterable(zip(itertools.islice(forward, left - 1), backward, strict=False))
+        yield from itertools.islice(forward, warmup - left + 1)
+    yield from itertools.chain.from_iterable(zip(forward, backward, strict=False))
+    yield from backward
+
+
 RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "gpipe": gpipe,
     "gpipe_reversed": gpipe_reversed,
@@ -233,6 +294,8 @@ RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "zb_v": zb_v,
     "dualpipe": dualpipe,
     "dualpipev": dualpipev,
+    "chimera": chimera,
+    "bitpipe": bitpipe,
 }
 
 
@@ -241,6 +304,7 @@ LOOPED: dict[str, Callable[[int, int, int, int], Iterator[str]]] = {
     "interleaved_overlap": interleaved_overlap,
     "interleaved_zb": interleaved_zb,
     "looped_bfs": looped_bfs,
+    "hanayo": hanayo,
 }
 """Those with v chunks a rank."""
 
