@@ -152,7 +152,7 @@ def renamed(case: Program, seed: int) -> bool:
     return codes == {"PS403"} and ends(Script(case), "strict", seed) and right(case)
 
 
-@pytest.mark.parametrize("first", range(0, deep(200), CHUNK))
+@pytest.mark.parametrize("first", range(0, deep(100), CHUNK))
 def test_what_is_called_right_is_right(first: int) -> None:
     """The verdict under strict is that of a random run and of the symbols; each laxer model's is that of its run."""
     for seed in range(first, first + CHUNK):

@@ -82,7 +82,7 @@ def compared(model: Model, orders: list[list[Slot]], said: str, at_input: Fracti
 @pytest.mark.parametrize("part", range(4))
 def test_random_files_run_as_simulated(part: int) -> None:
     """Start and end of every operation, peaks, and one message for each reader on another rank, which all end."""
-    for seed in range(part * deep(50), (part + 1) * deep(50)):
+    for seed in range(part * deep(25), (part + 1) * deep(25)):
         rng = random.Random(seed)
         model = random_model(rng)
         orders = random_orders(model, rng)
@@ -95,7 +95,7 @@ def test_random_files_run_as_simulated(part: int) -> None:
 
 def test_orders_by_chance_stop_where_the_simulation_does() -> None:
     """Lists in any order: what runs is what the simulation runs; an order that is wrong on its rank is found."""
-    for seed in range(deep(100)):
+    for seed in range(deep(50)):
         rng = random.Random(seed)
         model = random_model(rng)
         orders = random_orders(model, rng)
@@ -143,7 +143,7 @@ def harmed(made: Analysis, rng: random.Random) -> Program:
 
 def test_verdicts_are_those_of_all_interleavings() -> None:
     """Where each rank stops under every model, and the least capacity, if messages are put in other orders."""
-    for seed in range(deep(60)):
+    for seed in range(deep(30)):
         rng = random.Random(seed)
         program = harmed(small(rng), rng)
         assert not differences(program), (seed, [program.instructions(r) for r in range(program.ranks)])
@@ -152,7 +152,7 @@ def test_verdicts_are_those_of_all_interleavings() -> None:
 def test_what_is_not_received_or_not_yet_made_is_found() -> None:
     """PS308 and PS309 of each message, by the stages at both of its ends."""
     seen: Counter[str] = Counter()
-    for seed in range(deep(150)):
+    for seed in range(deep(75)):
         rng = random.Random(seed)
         made = small(rng)
         program = harmed(made, rng)
@@ -184,7 +184,7 @@ def test_what_is_not_received_or_not_yet_made_is_found() -> None:
 
 def test_a_written_file_says_the_same() -> None:
     """What is printed of such a schedule evaluates to it: order, placement and readers."""
-    for seed in range(deep(60)):
+    for seed in range(deep(30)):
         rng = random.Random(seed)
         model = random_model(rng)
         one = load(Source("a.ps", text(model, random_orders(model, rng), rng)), Options()).schedule
@@ -204,7 +204,7 @@ def test_a_skip_costs_its_messages_and_no_memory() -> None:
 
 def test_every_picture_shows_every_reader() -> None:
     """The graph, the table, the trace and the figure have an edge or a message for each input of the simulation."""
-    for seed in range(deep(30)):
+    for seed in range(deep(15)):
         rng = random.Random(seed)
         model = random_model(rng)
         schedule = load(Source("a.ps", text(model, random_orders(model, rng), rng)), Options()).schedule
@@ -321,7 +321,7 @@ def test_a_later_single_line_replaces_the_whole_line() -> None:
 
 def test_a_stream_says_who_reads_whom() -> None:
     """What is emitted is read as a program of its own: the same messages by both of their stages, nothing wrong."""
-    for seed in range(deep(40)):
+    for seed in range(deep(20)):
         rng = random.Random(seed)
         model = random_model(rng)
         source = Source("a.ps", text(model, random_orders(model, rng), rng))

@@ -35,7 +35,7 @@ def told(command: str, capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(30))
+@settings(derandomize=True, deadline=None, max_examples=deep(15))
 @given(st.data())
 def test_the_bubble_is_what_of_the_machine_does_not_compute(data: st.DataObject) -> None:
     """Idle time of all ranks, second by second, over that of all ranks; by span over ranks x the largest span."""

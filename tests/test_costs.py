@@ -95,7 +95,7 @@ def test_costs_that_are_made_by_a_program_are_checked_too(cost: object) -> None:
     assert refused(error) == "PS222"
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(100))
+@settings(derandomize=True, deadline=None, max_examples=deep(50))
 @given(st.data())
 def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None:
     """ticks / scale is each cost, by stage, with the defaults of the design; no smaller scale would do."""
@@ -110,7 +110,7 @@ def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None
     assert all(any((x * ticks.scale / n).denominator > 1 for x in numbers) for n in (2, 3, 5) if ticks.scale % n == 0)
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(100))
+@settings(derandomize=True, deadline=None, max_examples=deep(50))
 @given(st.data())
 def test_a_cost_is_one_number_or_none(data: st.DataObject) -> None:
     """scalar: the number where all stages have the same, else None; FB by default is F + B."""
@@ -125,7 +125,7 @@ def test_a_cost_is_one_number_or_none(data: st.DataObject) -> None:
         assert costs.scalar(key) == (values.pop() if len(values) == 1 else None)
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(50))
+@settings(derandomize=True, deadline=None, max_examples=deep(25))
 @given(strategies.costs(3), strategies.costs(3))
 def test_costs_over_others(first: Costs, second: Costs) -> None:
     """What the first names wins, key by key, and what neither names keeps its default."""
@@ -143,7 +143,7 @@ def test_a_list_has_one_entry_a_stage(text: str) -> None:
     assert pipesched.verify("1f1b", p=3, costs=text).exit_status == 2
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(50))
+@settings(derandomize=True, deadline=None, max_examples=deep(25))
 @given(strategies.costs(3), st.none() | strategies.sizes(3), st.booleans())
 def test_what_a_stage_holds_is_beside_the_times(costs: Costs, sizes: list[Fraction] | None, alike: bool) -> None:
     """sizes: M by stage, 1 where nothing is given; the times are those without it, and JSON shows it unless it is 1."""

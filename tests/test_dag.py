@@ -28,7 +28,7 @@ from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(15))
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot of Graphviz is not installed")
 
 

@@ -73,7 +73,7 @@ def random_cases(first: int, last: int) -> Iterator[Program]:
     return (random_program(random.Random(seed)) for seed in range(first, last))
 
 
-@pytest.mark.parametrize("first", range(0, deep(750), CHUNK))
+@pytest.mark.parametrize("first", range(0, deep(250), CHUNK))
 def test_the_static_stops_and_capacity_are_those_of_all_interleavings(first: int) -> None:
     """In every model the program is confluent, each rank stops where the analysis says, and the capacity is least."""
     for case in random_cases(first, first + CHUNK):
@@ -82,7 +82,7 @@ def test_the_static_stops_and_capacity_are_those_of_all_interleavings(first: int
 
 def test_what_holds_under_a_stricter_model_holds_under_a_laxer_one() -> None:
     """strict => one-stream => pair-stream => async, and strict => buffered(1) => buffered(2) => buffered(inf)."""
-    for case in random_cases(0, deep(500)):
+    for case in random_cases(0, deep(250)):
         for models in CHAIN:
             verdicts = [termination.holds(case, parse(model)) for model in models]
             assert verdicts == sorted(verdicts), (models, verdicts)
@@ -90,7 +90,7 @@ def test_what_holds_under_a_stricter_model_holds_under_a_laxer_one() -> None:
 
 def test_the_least_capacity_is_the_edge() -> None:
     """buffered(k) holds from the least capacity on and not below; none: not with any number of slots."""
-    for case in random_cases(0, deep(250)):
+    for case in random_cases(0, deep(125)):
         capacity = termination.least_capacity(case)
         enough = inf if capacity is None else capacity
         tried = [termination.holds(case, parse(f"buffered({k})")) for k in range(1, 6)]
@@ -162,7 +162,7 @@ LARGER: dict[str, Callable[[], Iterator[Program]]] = {
 def test_every_program_of_a_small_shape(shape: str) -> None:
     """All programs of the shape, or of a large one every so many; `--exhaustive` leaves none out."""
     cases = list(SHAPES[shape]())
-    for case in cases[:: 1 + len(cases) // deep(350)]:
+    for case in cases[:: 1 + len(cases) // deep(175)]:
         assert not differences(case), told(case)
 
 

@@ -132,7 +132,7 @@ def test_costs_by_microbatch_take_their_time_and_hold_their_part(block: int) -> 
     """On random programs with random formulas: the instants, the work and the peaks are those of the play by hand, of
     the same costs in a file too.
     """
-    seeds = range(block * deep(50), (block + 1) * deep(50))
+    seeds = range(block * deep(25), (block + 1) * deep(25))
     assert sum(judged(program(seed), seed, 1) for seed in seeds) > len(seeds) // 2
 
 
@@ -141,14 +141,14 @@ def test_slices_run_in_turn_and_wait_for_each_other(block: int) -> None:
     """Bare letters write the slices that were written down by looking; the run never waits for a slice, as its order is
     right, and takes the time and holds what a play says in which slices do wait.
     """
-    for seed in range(block * deep(50), (block + 1) * deep(50)):
+    for seed in range(block * deep(25), (block + 1) * deep(25)):
         made, q = sliced(seed)
         judged(made, seed, q, f"slices {q}")
 
 
 def test_a_schedule_of_slices_is_written_as_one() -> None:
     """What is written evaluates to the same operations and the same sequences."""
-    for seed in range(deep(60)):
+    for seed in range(deep(30)):
         made, q = sliced(seed)
         text = made.text(f"slices {q}")
         schedule = evaluate(parse(Source("x.ps", text)), {"p": made.ranks, "m": made.microbatches}).schedule

@@ -112,7 +112,7 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
 
 def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
     """No finding; REDUCE_GRAD of every trained stage where it is, and SYNC of those on two ranks; of no frozen one."""
-    for seed in range(deep(120)):
+    for seed in range(deep(60)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         frozen = frozen_of(rng, made)
         source = Source("random.ps", made.text(*lines(frozen)))
@@ -132,7 +132,7 @@ def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
 
 def test_live_is_what_is_held() -> None:
     """What is live at an operation weighs what is held there."""
-    for seed in range(deep(60)):
+    for seed in range(deep(30)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         text = made.text(*lines(frozen_of(rng, made)))
         found = analysed(made, text, Costs(), "W").memory
@@ -144,7 +144,7 @@ def test_live_is_what_is_held() -> None:
 
 def test_what_is_printed_says_the_same() -> None:
     """A schedule with frozen stages, written as a file, evaluates to itself."""
-    for seed in range(deep(80)):
+    for seed in range(deep(40)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         text = made.text(*lines(frozen_of(rng, made)))
         sizes = Options({"p": made.ranks, "m": made.microbatches})
@@ -167,7 +167,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
     stages it is the order that was written. What torch would train wrong is refused, written or read.
     """
     written = 0
-    for seed in range(deep(150)):
+    for seed in range(deep(75)):
         made, rng = program(seed), random.Random(seed)
         if len(made.homes) == 2:
             continue

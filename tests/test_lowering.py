@@ -34,7 +34,7 @@ from tests.makers import strategies
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer, simulate, symbolic
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(60))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
 BACKWARD = (Op.I, Op.W, Op.B)
 
 

@@ -3,7 +3,7 @@
 A right program of each family gets one slip, or up to three. Then two judges speak that know nothing of `verify`: an
 interpreter on symbols (`oracles/symbolic.py`) compares the gradient of every copy of every stage with the undivided
 model, and a slow rendezvous (`oracles/simulate.py`) says whether the program ends. Accepted and bad: none, ever. Some
-thousands here; as many as you like with
+hundreds here; as many as you like with
 
     python -m tests.test_mutants --cases 20000 --jobs 2
 
@@ -43,7 +43,7 @@ from tests.oracles import simulate, symbolic
 
 ORDERS = Path(__file__).parent / "orders"
 HARMLESS = {"PS302", "PS303", "PS307", "PS309", "PS405", "PS602"}
-CASES, CHUNK = deep(750), 250
+CASES, CHUNK = deep(500), 250
 
 
 def built_in(name: str, **sizes: int) -> Callable[[], Schedule | Program]:

@@ -94,7 +94,7 @@ def test_pictures_have_every_copy_where_it_is(tmp_path: Path) -> None:
 
 def test_queues_wait_for_copies() -> None:
     """Where messages take no time and no queue is in their way, a program takes as long as its order."""
-    for seed in range(deep(25)):
+    for seed in range(deep(12)):
         made, rng = program(seed, offload=0.7), random.Random(seed)
         costs = some_costs(rng, made.stages) | {"C": (Fraction(0),) * made.stages}
         unit = load(Source("random.ps", made.text()), Options({"p": made.ranks, "m": made.microbatches}))
@@ -104,7 +104,7 @@ def test_queues_wait_for_copies() -> None:
 
 def test_the_critical_path_has_no_hole() -> None:
     """Slots, messages and copies of the chain of causes add up to the makespan, each from the end of the one before."""
-    for seed in range(deep(40)):
+    for seed in range(deep(20)):
         made, rng = program(seed, offload=0.7), random.Random(seed)
         unit = load(Source("random.ps", made.text()), Options({"p": made.ranks, "m": made.microbatches}))
         found = Analysis(unit.schedule, Costs(some_costs(rng, made.stages)))

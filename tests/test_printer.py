@@ -49,7 +49,7 @@ def laws(text: str) -> None:
     assert form.endswith("\n")
 
 
-@settings(max_examples=deep(100), deadline=None)
+@settings(max_examples=deep(50), deadline=None)
 @given(written())
 def test_laws_hold_for_any_file(case: tuple[ast.File, str]) -> None:
     """The form says the same, is its own form, keeps the comments, and has no blank where none belongs."""
@@ -68,7 +68,7 @@ def test_laws_hold_for_the_reference(text: str) -> None:
     laws(text)
 
 
-@settings(max_examples=deep(50), deadline=None)
+@settings(max_examples=deep(25), deadline=None)
 @given(written())
 def test_every_line_stands_as_deep_as_its_braces(case: tuple[ast.File, str]) -> None:
     """A line is moved in by two for each brace around it, and by two more where it goes on with the line before."""

@@ -73,7 +73,7 @@ def sayable(schedule: Schedule) -> bool:
     return int(schedule.placement.rank_of.max()) == schedule.ranks - 1
 
 
-@settings(max_examples=deep(75), deadline=None)
+@settings(max_examples=deep(37), deadline=None)
 @given(SEEDS)
 def test_random_schedules_are_read_back(seed: int) -> None:
     """And for random ones: any placement, routes that take turns, overlap pairs, W in any order."""
@@ -84,7 +84,7 @@ def test_random_schedules_are_read_back(seed: int) -> None:
     assert (text == [Code.TARGET]) == (not sayable(schedule))
 
 
-@settings(max_examples=deep(75), deadline=None)
+@settings(max_examples=deep(37), deadline=None)
 @given(SEEDS)
 def test_what_cannot_be_said_is_refused(seed: int) -> None:
     """A broken schedule is read back as it is, or refused with PS814; never anything else."""
@@ -96,7 +96,7 @@ def test_what_cannot_be_said_is_refused(seed: int) -> None:
         assert text == [Code.TARGET]
 
 
-@settings(max_examples=deep(50), deadline=None)
+@settings(max_examples=deep(25), deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(1, 9))
 def test_periodic_orders_are_read_back(seed: int, chunks: int, times: int) -> None:
     """And for orders made of repeated pieces, which fold, with the W of a rank last in, first out, or in order."""

@@ -25,7 +25,7 @@ from pipesched.verbs.why_report import known_text
 from tests.depth import deep
 from tests.makers import strategies
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(100))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(50))
 
 
 def order_of(name: str, **sizes: int) -> Schedule:
@@ -125,7 +125,7 @@ def test_a_strange_order_is_nobody() -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), max_size=8))
-@settings(derandomize=True, deadline=None, max_examples=deep(150))
+@settings(derandomize=True, deadline=None, max_examples=deep(75))
 def test_outside_of_its_window_a_sequence_is_the_other_one(a: list[int], b: list[int]) -> None:
     """What is before the window and after it makes the two the same, and the window is empty for the same ones only."""
     low, high = unequal_part(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))

@@ -181,7 +181,7 @@ def scaled(text: str) -> Fraction:
     return Fraction(found[2]) / int(found[1])
 
 
-@settings(CALM, max_examples=deep(75))
+@settings(CALM, max_examples=deep(37))
 @given(strategies.schedules(), st.integers(24, 160), st.data())
 def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.DataObject) -> None:
     """At any scale, for all time or a part, on every rank: each kind has its share of it in columns, idle time too, to

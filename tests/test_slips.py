@@ -26,7 +26,7 @@ from tests.makers import strategies
 from tests.makers.mutate import Lists
 from tests.oracles import simulate
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(40))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
 
 
 def codes(report: Report) -> list[str]:

@@ -88,7 +88,7 @@ NEW = {
     "slices_p2_m4": (".ps", SLICES),
     "offloaded_p2_m3": (".ps", OFFLOADED),
 }
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(40))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
 VALIDATOR = {
     version: Draft202012Validator(json.loads(asset("emit", f"v{version}", "stream.schema.json").read_text("utf-8")))
     for version in TARGET

@@ -25,7 +25,7 @@ from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows
 
 ENGINES = ("events", "rounds", "chosen")
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(60))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
 
 
 def ran(schedule: Schedule, costs: Costs, how: str) -> Timeline:

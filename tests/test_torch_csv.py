@@ -74,7 +74,7 @@ def operations(row: list[str]) -> list[tuple[str, int, int, bool]]:
 
 
 @given(st.lists(dressed, min_size=1, max_size=12))
-@settings(max_examples=deep(150), deadline=None)
+@settings(max_examples=deep(75), deadline=None)
 def test_row_equals_csv_module(row: list[str]) -> None:
     """The fast reader reads every right row, and reads what Python's csv dialect and the plain grammar read."""
     line = ",".join(row)
@@ -90,7 +90,7 @@ PAIR = "(0F1;1B0)OVERLAP_F_B"
 
 
 @given(st.lists(st.sampled_from([*PIECES, PAIR, f",{PAIR},"]), max_size=7).map("".join))
-@settings(max_examples=deep(1000), deadline=None)
+@settings(max_examples=deep(500), deadline=None)
 def test_fast_reader_never_guesses(line: str) -> None:
     """On any text the fast reader gives what the exact reader gives, and nothing where that one refuses a cell."""
     columns = read_plain_row(line, V213)
@@ -103,7 +103,7 @@ def test_fast_reader_never_guesses(line: str) -> None:
 
 
 @given(st.lists(st.lists(dressed, min_size=1, max_size=8), min_size=1, max_size=4))
-@settings(max_examples=deep(100), deadline=None)
+@settings(max_examples=deep(50), deadline=None)
 def test_exact_reader_equals_fast_reader(rows: list[list[str]]) -> None:
     """Cell by cell gives what row by row gives, complaints included; and every operation finds its cell."""
     text = "".join(",".join(row) + "\n" for row in rows)
@@ -127,7 +127,7 @@ def test_exact_reader_equals_fast_reader(rows: list[list[str]]) -> None:
 
 
 @given(st.text(alphabet="01FIBWSENDRCV_;() x-.", min_size=1, max_size=12) | plain | pair)
-@settings(max_examples=deep(750), deadline=None)
+@settings(max_examples=deep(375), deadline=None)
 def test_cell_against_torch(text: str) -> None:
     """A cell is taken exactly if torch reads all of it; else the complaint tells what torch 2.13 makes of it."""
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
@@ -162,7 +162,7 @@ def rest(action: object) -> tuple[int, int]:
 
 
 @given(st.data())
-@settings(max_examples=deep(50), deadline=None)
+@settings(max_examples=deep(25), deadline=None)
 def test_placement_is_read_off_the_rows(data: st.DataObject) -> None:
     """For every table rank[route, stage] and every route of each microbatch, the file gives that table back."""
     ranks, stages, microbatches, routes = (data.draw(st.integers(1, n)) for n in (4, 5, 6, 3))

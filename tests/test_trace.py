@@ -26,7 +26,7 @@ from tests.oracles import simulate
 from tests.oracles.simulate import rows
 from tests.oracles.trace_rules import violations
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(15))
 LIBRARY = {
     "gpipe": {"p": 4, "m": 8},
     "1f1b": {"p": 4, "m": 8},

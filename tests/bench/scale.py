@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pipesched
 from pipesched import Schedule
+from tests.makers.recorded_runs import dumps, play
 
 ONE_CORE = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -69,6 +70,19 @@ def zb_v(ranks: int, microbatches: int, path: Path) -> Path:
     return path
 
 
+def recorded_run(folder: Path) -> list[list[str]]:
+    """1f1b on 64 ranks, 2,000 messages each: what verifies the plan alone, and with a flight recorder's dumps."""
+    plan, dumps_of = folder / "plan.txt", folder / "recorded"
+    sizes = ["--p", "64", "--m", "500"]
+    command = [sys.executable, "-m", "pipesched", "order", "1f1b", *sizes, "--program", "-o", str(plan)]
+    subprocess.run(command, check=True)
+    made = pipesched.load(plan).program
+    assert made is not None
+    dumps_of.mkdir()
+    dumps(play([made.instructions(rank) for rank in range(made.ranks)]), dumps_of, chatter=False)
+    return [["verify", str(plan)], ["verify", str(plan), "--recorded", str(dumps_of)]]
+
+
 def torch_seconds(path: Path) -> dict[str, float]:
     """CPU seconds of torch on a file: load, simulate."""
     code = f"from tests.bench.torch_peer import load_and_simulate; load_and_simulate({str(path)!r})"
@@ -95,6 +109,9 @@ def main() -> None:
         rows.append(("verify out.json  (that stream)", [*tool, "verify", out]))
         csv = zb_v(64, 1024, Path(folder) / "zb_v.csv")
         rows.append(("verify zb_v.csv  (p=64 m=1024)", [*tool, "verify", str(csv)]))
+        alone, recorded = recorded_run(Path(folder))
+        rows.append(("verify plan.txt  (1f1b p=64 m=500)", [*tool, *alone]))
+        rows.append(("verify plan.txt --recorded DIR", [*tool, *recorded]))
         print(f"{'':68}{'wall s':>8}{'cpu s':>8}{'MiB':>8}")
         for name, command in rows:
             x = median(command, asked.runs)
