@@ -17,10 +17,10 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.trainers.keys import Key
-from pipesched.trainers.megatron_layout import faults, stages_of
 from pipesched.trainers.settings import Settings
 from pipesched.trainers.texts import LARGEST, read
 from pipesched.trainers.trainers import TRAINERS
+from pipesched.transformer.megatron_layout import faults, stages_of
 from tests.depth import deep
 from tests.makers.configurations import EXAMPLES, MISTAKES, Row, automodel, megatron, new, titan
 

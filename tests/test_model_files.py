@@ -60,6 +60,10 @@ CASES = [  # what stands there, what is put in its place, the code, and the line
     ("gradient_bytes = 4", "gradient_bytes = -4", "PS233", 24),
     ("[1, 2, 2, 3]", "[1, 2, 2, -3]", "PS233", 25),
     ("[1, 2, 2, 3]", "8", "PS233", 25),
+    ("[1, 2, 2, 3]", '"t|tt|tt|tttL"', "PS233", 25),
+    ("[1, 2, 2, 3]", '"Et|tt|tt|tttmL"', "PS233", 25),
+    ("[1, 2, 2, 3]", '"Et|tt|tt|ttL"', "PS235", 25),
+    ("[1, 2, 2, 3]", '"Et|(tt|)*2tttL"', None, 0),
     ("hidden = 256", "hidden = 250", "PS234", 4),
     ("kv_heads = 4", "kv_heads = 3", "PS234", 5),
     ("per_token = 2", "per_token = 5", "PS234", 12),
@@ -93,6 +97,12 @@ def test_a_bad_file_gets_its_code_at_its_line(old: str, new: str, code: str | No
 def test_the_file_without_a_slip_is_read() -> None:
     """And its layout counts."""
     assert [len(layers) for layers in layers_of(*of_source(Source("model.toml", GOOD)), 4)] == [1, 2, 2, 3]
+
+
+def test_a_layout_of_megatron_is_read() -> None:
+    """Stages between bars, with repeats; the embedding may have a stage alone."""
+    text = GOOD.replace("[1, 2, 2, 3]", '"E|t*3|(tt|)*2tL"')
+    assert [len(layers) for layers in layers_of(*of_source(Source("model.toml", text)), 5)] == [0, 3, 2, 2, 1]
 
 
 @pytest.mark.parametrize(("stages", "line"), [(9, 2), (5, 0)])

@@ -43,8 +43,8 @@ from pipesched.trainers.megatron_keys import (
     TP,
     VPP,
 )
-from pipesched.trainers.megatron_layout import faults, stages_of
 from pipesched.trainers.settings import Setting, Settings
+from pipesched.transformer.megatron_layout import faults, stages_of
 
 NAME = "Megatron-core"
 _ARGUMENTS = "megatron/training/arguments.py"

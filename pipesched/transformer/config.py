@@ -29,6 +29,7 @@ from pipesched import inputs, toml
 from pipesched.assets import asset
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.source import Source, Span
+from pipesched.transformer.megatron_layout import stages_of
 
 DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 """Bytes of a number."""
@@ -194,10 +195,23 @@ _NUMBER = _Kind(
     lambda value: Fraction(value),
 )
 _LAYERS = _Kind(
-    "a list of the layers of each stage, as [1, 2, 2, 3]",
-    lambda value: isinstance(value, list) and len(value) > 0 and all(map(_whole(0), value)),
-    tuple,
+    "a list of the layers of each stage, as [1, 2, 2, 3], or Megatron's layout, as Et|tt|tt|tttL",
+    lambda value: _layers(value) is not None,
+    lambda value: _layers(value),
 )
+
+
+def _layers(value: object) -> tuple[int, ...] | None:
+    """The layers of each stage; None of what is no layout of stages, or has a layer of prediction."""
+    if isinstance(value, str):
+        stages = stages_of(value)
+        every = "".join(stages)
+        whole = isinstance(stages, list) and every[:1] == "E" and every[-1:] == "L" and set(every[1:-1]) <= {"t"}
+        return tuple(stage.count("t") for stage in stages) if whole else None
+    whole = isinstance(value, list) and len(value) > 0 and all(map(_whole(0), value))
+    return tuple(value) if isinstance(value, list) and whole else None
+
+
 _OTHERS: Mapping[str, _Kind] = {
     "kv_heads": _COUNT,
     "dtype": _one_of(*DTYPES),
