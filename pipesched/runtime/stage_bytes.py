@@ -21,8 +21,6 @@ LOST = "F, run again"
 COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
 AHEAD = 2
 """Receives that a runtime posts before their place in the list."""
-_BEFORE = {"F": "F", LOST: "F", "R": "F", "B": "F", "I": "I", "W": "I"}
-"""What a stage holds, but for its messages, as a compute needs the most."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,18 @@ class StageBytes:
     most: Mapping[str, int]
 
     def with_layers(self, layers: int, of: int = 1) -> StageBytes:
-        """Of a stage with so many layers, each as those of this one, which has `of`: messages and what one compute
-        needs besides stay as they are.
+        """Of a stage with so many layers, each as those of this one, which has `of`: messages, and what one layer needs
+        besides while its compute runs, stay as they are. After I each layer holds its input and its gradients.
         """
-        more = {key: (self.kept[key] - self.entering) * (layers - of) // of for key in ("F", "R", "I")}
-        kept = {key: value + more.get(key, 0) for key, value in self.kept.items()}
-        most = {key: value + (0 if key == LOST else more[_BEFORE[key]]) for key, value in self.most.items()}
-        return replace(self, kept=kept, most=most)
+        more = {
+            key: self.kept[key] - (0 if key == "I" else self.entering) for key in ("F", "R", "I") if key in self.kept
+        }
+        more |= {"W": self.most.get("W", 0), "B": more.get("F", 0), LOST: 0}
+
+        def grown(sizes: Mapping[str, int]) -> dict[str, int]:
+            return {key: size + more[key] * (layers - of) // of for key, size in sizes.items()}
+
+        return replace(self, kept=grown(self.kept), most=grown(self.most))
 
 
 class _Rank:
