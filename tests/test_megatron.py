@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 import pipesched
+from pipesched.analysis.likeness import same_order
 from pipesched.frameworks import megatron
 from pipesched.frameworks.fakes import Fake, Undecided
 from pipesched.source import Source
@@ -101,9 +102,20 @@ def test_the_order_is_the_published_one(site: Path, sizes: tuple[int, int, int])
     """1F1B and interleaved 1F1B of the library, which are those of the papers, operation for operation."""
     p, v, m = sizes
     made = pipesched.load(source(rows(site, p, v, m)))
-    meant = pipesched.load("1f1b", p=p, m=m) if v == 1 else pipesched.load("interleaved", p=p, v=v, m=m)
-    for column in ("op", "stage", "microbatch", "start"):
-        assert (getattr(made, column) == getattr(meant, column)).all()
+    assert same_order(
+        made, pipesched.load("1f1b", p=p, m=m) if v == 1 else pipesched.load("interleaved", p=p, v=v, m=m)
+    )
+
+
+@each
+@pytest.mark.parametrize("p", [2, 3, 4, 6, 8, 16])
+def test_groups_are_the_published_ones(site: Path, p: int) -> None:
+    """interleaved_n of the library: groups of more than p, with a last one that is whole or of p microbatches."""
+    if "microbatch_group_size_per_vp_stage" not in core(site).options():
+        pytest.skip("this release has groups of p alone")
+    for v, m, n in ((2, 2 * p + 1, p + 1), (2, 2 * p + 2, p + 1), (3, p + 2, p + 2)):
+        made = pipesched.load(source(rows(site, p, v, m, microbatch_group_size_per_vp_stage=n)))
+        assert same_order(made, pipesched.load("interleaved_n", p=p, v=v, m=m, n=n))
 
 
 @each

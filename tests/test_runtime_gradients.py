@@ -10,6 +10,7 @@ import pytest
 import pipesched
 from pipesched.analysis.holdings import Memory, memory
 from pipesched.model.release import AT_W
+from tests.depth import deep
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import SCHEDULES, stream_of
@@ -21,6 +22,18 @@ COUNTS: dict[str, Callable[[int], tuple[int, ...]]] = {
     "dualpipe": lambda p: (2 * p, 2 * p + 2, 3 * p),
     "dualpipev": lambda p: (2 * p, 2 * p + 1, 3 * p),
 }
+LIBRARY = (
+    "naive",
+    "gpipe_reversed",
+    "eager_1f1b",
+    "looped_bfs",
+    "interleaved_n",
+    "interleaved_overlap",
+    "interleaved_zb",
+    "chimera",
+    "bitpipe",
+    "hanayo",
+)
 TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 
 
@@ -56,6 +69,13 @@ def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int,
         assert Fraction(result["peak"] * p, stream.stages) == predicted.peak[rank], rank
         assert result["counts"] == held_after_slots(predicted, rank), rank
         assert result["left"] == result["handed"] == 0, rank
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_library_trains(ranks: Ranks, name: str) -> None:
+    """The same of its other chains, loops, waves and routes, at one size, and with ``--depth 2`` at all of them."""
+    for p in (4,) if deep(1) == 1 else (2, 4):
+        test_gradients_and_live_activations(ranks, name, p, 2 * p, "float64")
 
 
 def held_after_slots(predicted: Memory, rank: int) -> list[int]:

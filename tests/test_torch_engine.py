@@ -44,7 +44,13 @@ ALL = [
     ]
 ]
 LARGEST = ALL[2::3]
-CASES = [case for case in ALL if case[1]["p"] == 2 or case in LARGEST or deep(1) > 1]
+ONCE: list[tuple[str, dict[str, int]]] = [
+    *((name, {"p": 2, "m": 4}) for name in ("naive", "gpipe_reversed", "eager_1f1b")),
+    *((name, {"p": 2, "v": 2, "m": 4}) for name in ("looped_bfs", "interleaved_zb", "hanayo")),
+    ("interleaved_n", {"p": 2, "v": 2, "m": 5, "n": 3}),
+    ("interleaved_overlap", {"p": 2, "v": 2, "m": 4}),
+]
+CASES = [*(case for case in ALL if case[1]["p"] == 2 or case in LARGEST or deep(1) > 1), *ONCE]
 
 
 def name_of(case: tuple[str, dict[str, int]]) -> str:
