@@ -10,7 +10,8 @@ import click
 from pipesched.cli import flags
 from pipesched.cli.terminal import dumps
 
-_WIDTH = 100
+_HELD = "\0"  # a blank at which no line ends
+_WIDTH = 120  # of a line, where no terminal says otherwise
 
 
 @click.command("list", short_help="Show the built-in schedules, or the file of one.")
@@ -51,10 +52,12 @@ def list_schedules(name: str | None, **given: Any) -> int:
         for group in (group for group in GROUPS if any(entry.group == group for entry in known)):
             out.line(f"{group}:")
             for entry in (entry for entry in known if entry.group == group):
-                out.line(f"  {entry.name:<{width}}  {entry.documentation}".rstrip())
-                also = f"also {', '.join(entry.also)}" if entry.also else ""
-                for line in textwrap.wrap(also, _WIDTH - width, break_on_hyphens=False):
-                    out.line(f"  {'':<{width}}  {line}")
+                whole = ", ".join(name.replace(" ", _HELD) for name in entry.also)
+                texts = [entry.documentation, *([f"also {whole}"] if whole else [])]
+                room = max(40, (out.width or _WIDTH) - width - 4)
+                lines = [line for text in texts for line in textwrap.wrap(text, room, break_on_hyphens=False)]
+                for name, line in zip([entry.name, *[""] * len(lines)], lines, strict=False):
+                    out.line(f"  {name:<{width}}  {line.replace(_HELD, ' ')}")
             out.line("")
         for row in rows:
             out.line(f"{row.name}:NAME  {row.title}")

@@ -91,7 +91,7 @@ def plot(
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
     said = [line for note in notes for line in wrap(note, (WIDTH - _LEFT - _BARE) // _LETTER, subsequent_indent="  ")]
-    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1) if legend else 0)
+    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # the more there are, the more room they have
     frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
     across = axis([point.x for point in points], frame[0], frame[2])
     up = axis([point.y for point in points], frame[3], frame[1])
