@@ -1,8 +1,9 @@
 """What others call the schedules of the library: papers, frameworks and trainers, and how people type them.
 
 A name is looked up without case, hyphens, underscores and blanks, and without `Schedule` before or behind it, as torch
-and others have it. A file is known by its own name so, and by all names of the row that has it. Only what is the same
-order, operation for operation, stands in a row; of the others NEAR says what comes closest.
+and others have it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is known by its own name so, and by all
+names of the row that has it. Only what is the same order, operation for operation, stands in a row; of the others NEAR
+says what comes closest.
 """
 
 from __future__ import annotations
@@ -47,9 +48,14 @@ ROWS = (
     ("zb_h1", "ZeroBubbleH1", "ZB-1P"),
     ("zb_h2", "ZeroBubbleH2", "ZB-2P"),
     ("zb_v", "ZBVZeroBubble", "ZeroBubbleV"),
+    ("v_half", "ZBV-half"),
+    ("v_min", "ZBV-min"),
     ("dualpipev", "DualPipe cut in half"),
     ("pipeoffload", "offload-grouped-interleaved"),
     ("forward_only", "InferenceSchedule", "evaluation"),
+    ("frozen_encoder", "frozen"),
+    ("packed", "variable sequence lengths"),
+    ("unet", "skip connections"),
 )
 """The file of a row is that of the library whose name is in it."""
 
@@ -57,6 +63,8 @@ _SAID = {  # what is said of names which others give to more than this order
     "zb1p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap P`",
     "zb2p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap 2P`",
     "offloadgroupedinterleaved": "with groups of p microbatches",
+    "zbvhalf": "the block as it repeats, before its authors move operations of both ends",
+    "zbvmin": "the block as it repeats, before its authors move operations of both ends",
 }
 NEAR = {
     "zerobubble": "zero bubble is zb_h1, zb_h2 or zb_v",
@@ -66,13 +74,22 @@ NEAR = {
     "zbvformatted": "`zb_v` has its placement",
     "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
     "pipedream2bw": "PipeDream-2BW trains on old weights; with a flush its order is `1f1b`",
+    "terapipe": "TeraPipe runs all slices forward, then all back; `seq1f1b` has slices, one forward, one back",
+    "bpipe": "BPipe sends activations to another rank, which no file says; `pipeoffload` sends them to host memory",
+    "slimpipe": "SlimPipe has no file here; with slices there is `seq1f1b`",
+    "helixpipe": "HelixPipe places by stage and microbatch, which no file says",
+    "varuna": "Varuna orders at run time; `greedy` in a file is such a rule, and `mario` recomputes too",
+    "chimeradirect": "`chimera` has its placement; the table of nnScaler is for four ranks alone",
+    "circular": "circular is the placement of `interleaved` and `looped_bfs`: rank s % p",
+    "half": "`v_half` is the V that holds half of 1F1B",
+    "min": "`v_min` is the V that holds a third of 1F1B",
 }
 """Names of more than one order, or of one that has no file, and where to look."""
 
 
 def plain(name: str) -> str:
     """The name without what people write differently."""
-    return re.sub(r"[\W_]", "", name.lower()).removeprefix("schedule").removesuffix("schedule")
+    return re.sub(r"^sched(ule)?|(schedule|pipelineengine)$", "", re.sub(r"[\W_]", "", name.lower()))
 
 
 def others(own: str) -> tuple[str, ...]:
@@ -85,6 +102,12 @@ def known_as(name: str) -> str | None:
     asked, files = plain(name), built_in()
     row = next((row for row in ROWS if _in(asked, row)), ())
     return next((own for own in files if plain(own) == asked), None) or next((x for x in files if _in(x, row)), None)
+
+
+def near(name: str) -> str | None:
+    """What is said of a name of more than one order, or of one that has no file."""
+    row = next((row for row in ROWS if _in(name, row)), ())
+    return next((NEAR[asked] for asked in map(plain, (name, *row)) if asked in NEAR), None)
 
 
 def _in(name: str, row: tuple[str, ...]) -> bool:

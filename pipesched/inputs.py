@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pipesched import files
-from pipesched.aliases import NEAR, ROWS, known_as, plain
+from pipesched.aliases import ROWS, known_as, near, plain
 from pipesched.assets import asset, built_in
 from pipesched.diagnostics import Code, fail
 from pipesched.frameworks.frameworks import call, meant
@@ -75,10 +75,10 @@ def _stdin() -> bytes:
 
 
 def _meant(target: str) -> str:
-    if near := NEAR.get(plain(target[:60])):
-        return near
-    if near := meant(target):
-        return f"did you mean `{near}`?"
+    if said := near(target[:60]):
+        return said
+    if code := meant(target):
+        return f"did you mean `{code}`?"
     asked = plain(Path(target).stem)[:60]
     own = {plain(name): name for name in built_in()}
     named = {plain(name): name for row in ROWS for name in row if known_as(name)} | own

@@ -10,24 +10,132 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.aliases import NEAR, ROWS, plain
+from pipesched.aliases import NEAR, ROWS, known_as, plain
 from pipesched.assets import built_in
 from pipesched.compile import Options, read
+from pipesched.diagnostics import PipeschedError
 from pipesched.source import Source
 from pipesched.verbs.order import order
 from tests.torch_fixtures import make
 
-NAMES = {
-    "gpipe": ("ScheduleGPipe", "GPipe", "F-then-B"),
-    "1f1b": ("Schedule1F1B", "1F1B", "dapple", "DAPPLE", "PipeDream-flush", "pipedream_flush"),
-    "interleaved": ("ScheduleInterleaved1F1B", "Interleaved1F1B", "interleaved-1f1b", "1F1B-I"),
-    "zb_h1": ("ZB-H1", "ZBH1", "zbh1", "zb-h1", "ZB1P"),
-    "zb_h2": ("ZB-H2", "ZBH2"),
-    "zb_v": ("ZB-V", "ZBV", "ScheduleZBVZeroBubble", "ZBVZeroBubble"),
-    "interleaved_zb": ("ScheduleInterleavedZeroBubble", "InterleavedZeroBubble"),
-    "looped_bfs": ("ScheduleLoopedBFS", "LoopedBFS", "breadth-first"),
-    "dualpipe": ("DualPipe",),
-    "dualpipev": ("ScheduleDualPipeV", "DualPipeV"),
+NAMES = {  # by where they stand; one that has no schedule: words of what is said
+    "torch 2.15, pipelining/schedules.py: get_schedule_class": {
+        "1F1B": "1f1b",
+        "GPipe": "gpipe",
+        "Interleaved1F1B": "interleaved",
+        "LoopedBFS": "looped_bfs",
+        "InterleavedZeroBubble": "interleaved_zb",
+        "ZBVZeroBubble": "zb_v",
+        "DualPipeV": "dualpipev",
+    },
+    "torch 2.15, its classes": {
+        "Schedule1F1B": "1f1b",
+        "ScheduleGPipe": "gpipe",
+        "ScheduleInterleaved1F1B": "interleaved",
+        "ScheduleLoopedBFS": "looped_bfs",
+        "ScheduleInterleavedZeroBubble": "interleaved_zb",
+        "ScheduleZBVZeroBubble": "zb_v",
+        "ScheduleDualPipeV": "dualpipev",
+    },
+    "AutoModel 36044ad, its recipes": {
+        "1f1b": "1f1b",
+        "interleaved1f1b": "interleaved",
+        "interleaved_1f1b": "interleaved",
+    },
+    "Megatron-core 0.16.1, pipeline_parallel/schedules.py": {
+        "forward_backward_pipelining_without_interleaving": "1f1b",
+        "forward_backward_pipelining_with_interleaving": "interleaved",
+    },
+    "DeepSpeed 0.19.8, runtime/pipe/schedule.py": {
+        "TrainSchedule": "1f1b",
+        "InferenceSchedule": "forward_only",
+        "DualPipeVSchedule": "dualpipev",
+    },
+    "Primus fd1eeab, schedule_table_factory.py": {
+        "1f1b": "1f1b",
+        "1f1b-interleaved": "interleaved",
+        "zero-bubble": "zero bubble is zb_h1",
+        "zero-bubble-heuristic": "`pipesched optimize --mem-cap K`",
+        "zbv-formatted": "`zb_v`",
+        "v-half": "v_half",
+        "v-min": "v_min",
+    },
+    "JaxPP cf9e386, schedules.py": {
+        "Std1F1B": "1f1b",
+        "Eager1F1B": "eager_1f1b",
+        "GPipe": "gpipe",
+        "Interleaved1F1B": "interleaved",
+        "KimiK2": "interleaved_overlap",
+        "DualPipeV": "dualpipev",
+        "ZeroBubble": "zero bubble is zb_h1",
+    },
+    "PaddlePaddle, passes/pipeline_scheduler_pass: apply_pass": {
+        "FThenB": "gpipe",
+        "1F1B": "1f1b",
+        "Eager1F1B": "eager_1f1b",
+        "VPP": "interleaved",
+        "ZBH1": "zb_h1",
+    },
+    "MindSpore, AutoParallel.pipeline": {"gpipe": "gpipe", "1f1b": "1f1b", "zero_bubble_v": "zb_v"},
+    "Shardy, MPMD_PIPELINE_SCHEDULE_VALUES": {"1F1B": "1f1b", "GPipe": "gpipe", "ZeroBubbleH1": "zb_h1"},
+    "ColossalAI 4f9953b, pipeline/schedule": {
+        "OneForwardOneBackwardSchedule": "1f1b",
+        "InterleavedSchedule": "interleaved",
+    },
+    "Nanotron, pipeline_parallel/engine.py": {
+        "AllForwardAllBackwardPipelineEngine": "gpipe",
+        "OneForwardOneBackwardPipelineEngine": "1f1b",
+    },
+    "nnScaler, predefined_sched.py": {
+        "sched_1f1b": "1f1b",
+        "sched_gpipe": "gpipe",
+        "sched_chimera_direct": "`chimera` has its placement",
+    },
+    "zero-bubble-pipeline-parallelism 39f2c18, examples/test_all_schedules.sh": {
+        "1f1b": "1f1b",
+        "1f1bv": "1f1b_v",
+        "1f1b-interleaved": "interleaved",
+        "offload-grouped-interleaved": "pipeoffload",
+        "zb": "zero bubble is zb_h1",
+        "zbv": "zb_v",
+        "zbv-half": "v_half",
+        "zbv-min": "v_min",
+        "seq1f1b": "seq1f1b",
+    },
+    "arXiv:2401.10241": {
+        "1F1B-I": "interleaved",
+        "ZB-H1": "zb_h1",
+        "ZB-H2": "zb_h2",
+        "ZB-V": "zb_v",
+        "ZB-1p": "zb_h1",
+        "ZB-2p": "zb_h2",
+    },
+    "arXiv:2405.15362": {"V-Min": "v_min", "V-Half": "v_half", "V-ZB": "v_zb", "1F1B-V": "1f1b_v"},
+    "arXiv:2104.04473 and arXiv:2006.09503": {
+        "PipeDream-Flush": "1f1b",
+        "PipeDream": "trains on old weights",
+        "PipeDream-2BW": "trains on old weights",
+        "interleaved 1F1B": "interleaved",
+    },
+    "other papers": {
+        "DAPPLE": "1f1b",
+        "Chimera": "chimera",
+        "Hanayo": "hanayo",
+        "BitPipe": "bitpipe",
+        "DualPipe": "dualpipe",
+        "Breadth-First": "looped_bfs",
+        "Seq1F1B": "seq1f1b",
+        "Mario": "mario",
+        "PipeOffload": "pipeoffload",
+        "TeraPipe": "`seq1f1b` has slices",
+    },
+    "people": {
+        "dapple": "1f1b",
+        "pipedream_flush": "1f1b",
+        "zbh1": "zb_h1",
+        "zb-h1": "zb_h1",
+        "1f1b_interleaved": "interleaved",
+    },
 }
 TORCH = {  # torch's own classes: stages of a rank, the parameters of ours
     "ScheduleGPipe": (1, {}),
@@ -40,10 +148,21 @@ TORCH = {  # torch's own classes: stages of a rank, the parameters of ours
 }
 
 
-@pytest.mark.parametrize("own", NAMES)
-def test_a_schedule_is_known_by_its_other_names(own: str) -> None:
-    """As the file of the library."""
-    assert all(read(name) == read(own) for name in NAMES[own])
+@pytest.mark.parametrize("where", NAMES)
+def test_a_schedule_is_known_by_its_other_names(where: str) -> None:
+    """As the file of the library; a name of several orders, or of one that is not there, is told by name."""
+    for name, own in NAMES[where].items():
+        if own in built_in():
+            assert read(name) == read(own), name
+        else:
+            with pytest.raises(PipeschedError) as told:
+                read(name)
+            assert own.lower() in str(told.value.diagnostics[0].help).lower(), name
+
+
+def test_there_are_many_names() -> None:
+    """At least 60, as they are written there."""
+    assert len({name for names in NAMES.values() for name in names}) >= 60
 
 
 @pytest.mark.parametrize("name", TORCH)
@@ -63,9 +182,9 @@ def test_what_torch_calls_so_is_that_order(name: str) -> None:
 def test_names_are_different() -> None:
     """No name stands in two rows or is said to be near besides, and no row has two files, so that none shadows one."""
     every = [plain(name) for row in ROWS for name in row]
-    assert len(every) == len(set(every)) and not set(every) & set(NEAR)
-    assert all(plain(name) == name for name in NEAR)
     files = [plain(name) for name in built_in()]
+    assert len(every) == len(set(every)) and not {x for x in every if known_as(x)} & set(NEAR)
+    assert all(plain(name) == name for name in NEAR) and not set(files) & set(NEAR)
     assert len(files) == len(set(files)) and all(sum(name in map(plain, row) for name in files) <= 1 for row in ROWS)
 
 
@@ -112,6 +231,7 @@ MISTAKES = (  # a command line, and words of its help
     ("verify 1f1b --p 4 --mem-cap 50%", "activations"),
     ("verify 1f1b --p 4 --mem-cap none", "leave the cap out"),
     ("verify PipeDream --p 4", "with a flush it is `1f1b`"),
+    ("verify BPipe --p 4", "`pipeoffload`"),
     ("verify zerobubble --p 4", "zb_h1"),
 )
 

@@ -175,6 +175,7 @@ class Comparison:
             if why := self.apart(row):
                 left_out.setdefault(why, []).append(row.name)
         notes = [f"not drawn: {', '.join(dict.fromkeys(names))}: {why}" for why, names in left_out.items()]
+        notes += [f"{row.name}: {remark}" for row in self.rows if not self.apart(row) for remark in row.remarks]
         words = points[0].note.split() if points else []
         shared = [word for word in words if all(word in point.note.split() for point in points)]
         title = f"bubble against memory, {' '.join(shared)}" if shared else "bubble against memory"

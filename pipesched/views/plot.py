@@ -14,9 +14,10 @@ that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import cos, floor, log10, pi, sin
 from textwrap import wrap
 from typing import TypeAlias
@@ -115,7 +116,8 @@ def plot(
     if legend:
         lines += labels(distinct_notes([(point.series, point.note) for point in points]), spots, frame)
     else:
-        lines += labels(*_together([point.series for point in points], spots), frame, all=True)
+        ends = [(float(across.at(point.x)), float(up.at(point.y))) for point in front(points) if frontier]
+        lines += labels(*_together([point.series for point in points], spots), frame, pairwise(ends))
     for number, line in enumerate(said):
         lines.append(f'<text class="label" x="{_LEFT}" y="{low + 58 + _LINE * number}">{safe(line, "xml")}</text>')
     return "\n".join([*lines, "</svg>", ""])
@@ -214,10 +216,14 @@ def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], l
     return [", ".join(names) for names in found.values()], list(found)
 
 
-def labels(texts: Sequence[str], spots: Sequence[Spot], frame: Box, *, all: bool = False) -> Iterator[str]:
-    """A text for each spot where one fits beside it, in the order of the spots; all: or at the end of a line to it."""
+def labels(
+    texts: Sequence[str], spots: Sequence[Spot], frame: Box, drawn: Iterable[tuple[Spot, Spot]] | None = None
+) -> Iterator[str]:
+    """A text for each spot where one fits beside it, in the order of the spots. drawn: lines that no text covers; then
+    each spot has its text, if need be at the end of a line to it.
+    """
     marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
-    taken, lines = list[Box](), list[tuple[Spot, Spot]]()
+    taken, lines = list[Box](), list(drawn or ())
 
     def free(box: Box) -> bool:
         within = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
@@ -227,7 +233,7 @@ def labels(texts: Sequence[str], spots: Sequence[Spot], frame: Box, *, all: bool
     for text, (x, y) in zip(texts, spots, strict=True):
         wide = _LETTER * len(text)
         beside = [(x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)]
-        afar = [*_afar(x, y, wide)] if all else []
+        afar = [*_afar(x, y, wide)] if drawn is not None else []
         for (left, base), end in (*((at, None) for at in beside), *afar):
             box = (left, base - 9, left + wide, base + 2)
             if not text or not free(box) or (end and any(_meets((x, y), end, other) for other in taken)):
