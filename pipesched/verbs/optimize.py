@@ -206,8 +206,8 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
 
 def _proof(request: Request, instance: Instance, state: State) -> Made:
     """That nothing is below the lower bound, in steps that the checker follows."""
-    asked = state.refuted.ranks if state.refuted is not None else None
-    rank = asked[0] if asked else state.bound.rank
+    asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
+    rank = asked[0] if asked else None
     try:
         return certified(instance, state.problem.time(state.lower - 1), rank, request.name, request.limits.proof)
     except (KeyboardInterrupt, MemoryError) as error:
