@@ -85,7 +85,7 @@ def compare(first: int, count: int, objective: str) -> Counter[str]:
     for x, optimum in instances(first, count, objective):
         made = facts_of(x)
         assert possible(made, optimum, span=objective == "span"), x
-        late = objective == "span" and max(x.route_of) > 0  # the second route may begin late, and its order says no time
+        late = objective == "span" and max(x.route_of) > 0  # its order does not say when a route begins
         assert late or not possible(made, optimum - 1, span=objective == "span"), x
         seen.update(["all", "fused" if x.fused else "split", f"{max(x.route_of) + 1} routes"])
     return seen
