@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipesched.assets import asset
 from pipesched.diagnostics import PipeschedError
 from pipesched.source import Source
-from pipesched.transformer.config import layers_of, of_source, read
+from pipesched.transformer.config import KEYS, layers_of, of_source, read
 
 GOOD = """\
 [model]
@@ -120,3 +121,11 @@ def test_an_unknown_name_is_nearly_a_known_one() -> None:
     with pytest.raises(PipeschedError) as raised:
         read("llama3-404b")
     assert raised.value.diagnostics[0].help == "did you mean `llama3-405b`?"
+
+
+def test_the_page_has_every_key() -> None:
+    """In one of its tables, and no other."""
+    page = asset("schedules", "models", "README.md").read_text("utf-8").partition("## A model of your own")[2]
+    cells = " ".join(line for line in page.splitlines() if line.startswith("|"))
+    for key in KEYS:
+        assert f"`{key.rpartition('.')[2]}`" in cells, key

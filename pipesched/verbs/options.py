@@ -74,7 +74,7 @@ _COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a file, a number or a list by stage each."
 _COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
 _RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
-_HELD = "Most activations that a rank may hold, without buffers and parameters; with --model all bytes, as 80GB."
+_HELD = "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, beside --model."
 _MODEL = Option("model", values.model, "A transformer and its training, for memory in bytes.", "FILE.toml|NAME")
 _CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
 _COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
