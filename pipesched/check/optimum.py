@@ -21,27 +21,27 @@ this kind of backward.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle
-from pipesched.check.optimum_bound import explained, fault, named
+from pipesched.check.optimum_bound import Bound, everything, explained, fault, named
 from pipesched.check.optimum_case import (
     Case,
     FaultError,
     finding,
     order_text,
     require,
-    require_at_most,
+    require_like,
     scheduled,
 )
 from pipesched.check.optimum_certificate import Entries, Unreadable, same
-from pipesched.check.optimum_every import Every, every_fault
+from pipesched.check.optimum_every import Copies, Every, every_fault, uncopied
 from pipesched.check.optimum_lrat import Beside, proof, text_of, unproved
 from pipesched.check.optimum_meetings import meetings
-from pipesched.check.optimum_ranks import refutes
+from pipesched.check.optimum_ranks import STEPS, refutes
 from pipesched.check.optimum_rival import rival
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.model import verdict as words
@@ -57,9 +57,6 @@ _RANKS = "ranks taken one by one"
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
 _SHOWN = 120  # characters of a value
-
-At = Callable[[int], Schedule]
-"""The schedule for another number of microbatches."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +75,19 @@ def judge(
     schedule: Schedule,
     terms: Terms,
     certificate: Mapping[str, object],
-    at: At | None = None,
+    copies: Copies | None = None,
     beside: Beside | None = None,
 ) -> Judgement:
     """PS710, what the certificate says does not hold; PS711, its verdict does not follow; PS713, there is a better
-    schedule; PS715, it is not for every m; and all that is wrong with the schedule itself. at: needed for every m;
+    schedule; PS715, it is not for every m; and all that is wrong with the schedule itself. copies: needed for every
+    m;
     beside: for a proof in a file of its own.
     """
     try:
         case = _Certified(schedule, terms, certificate, beside)
         if case.wrong:
             return Judgement(tuple(case.wrong))
-        verdict = case.verdict(at)
+        verdict = case.verdict(copies)
         told = case.told(verdict)
         return Judgement(tuple(_different(told, case.entries)), verdict, case.spent, told)
     except FaultError as found:
@@ -110,15 +108,50 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
         help = "leave out --m, or optimize for it"
         return Judgement((Diagnostic(Code.USAGE, f"the answer says nothing of m={microbatches}", help=help),))
     try:
-        require_at_most(Case(own, terms), case, value)
+        require_like(Case(own, terms), case)
     except FaultError as found:
         return Judgement((found.finding,))
+    if case.value > value:
+        wrong = f"at m={microbatches} the {terms.objective} is said to be {shown(value)}, and is {shown(case.value)}"
+        return Judgement((finding(Code.EVERY, wrong),))
     if verdict.everywhere:
         why = f"the bound grows by {shown(verdict.grown[1])} with each microbatch, and is {shown(value)} here"
         return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=why, word=""))
-    work = max(case.spent.work)
-    why = f"a rank has {shown(work)} of work"
-    return Judgement((), replace(verdict, value=case.value, lower=work, shown_by=why, by="work", word=""))
+    found_here = _best(case)
+    return Judgement((), replace(found_here, every=verdict.every, grown=verdict.grown))
+
+
+def _best(case: Case) -> Verdict:
+    """What formulas say, and what ranks one by one say above that."""
+    facts, tick = case.facts, case.tick
+    whole = [everything(facts, rank, span=case.span) for rank in sorted(set(facts.rank.values()))]
+    best = _formula(case, max(whole, key=lambda bound: bound.value))
+    low, high = int(best.lower * case.ticks.scale), int(case.value * case.ticks.scale)
+    refuted, at = low - tick, high - tick
+    while refuted < at:  # nothing is at most `refuted`; of `high` it is not known
+        if refutes(facts, at, span=case.span, steps=STEPS // 10):
+            refuted = at
+        else:
+            high = at
+        at = (refuted + high) // (2 * tick) * tick
+    if refuted < low:
+        return best
+    lower, within = (Fraction(x, case.ticks.scale) for x in (refuted + tick, refuted))
+    return replace(best, lower=lower, shown_by=_no_order(within), by=_RANKS)
+
+
+def _formula(case: Case, bound: Bound) -> Verdict:
+    """The better of two formulas."""
+    scale, better = case.ticks.scale, None if case.span else meetings(case.facts)
+    if better is not None and better.value > bound.value:
+        why, by, lower = better.why, "meetings of microbatches", better.value
+    else:
+        why, by, lower = explained(bound, scale), named(bound), bound.value
+    return Verdict(case.terms.objective, case.value, Fraction(lower, scale), why, by)
+
+
+def _no_order(within: Fraction) -> str:
+    return f"within {shown(within)} some rank has no time for its work, taking ranks one by one"
 
 
 def _different(verdict: Verdict, entries: Entries) -> Iterator[Diagnostic]:
@@ -144,7 +177,7 @@ class _Certified(Case):
         self.beside = beside
         self.entries = Entries(certificate, self.ticks.scale)
 
-    def verdict(self, at: At | None) -> Verdict:
+    def verdict(self, copies: Copies | None) -> Verdict:
         """What follows."""
         names = ("objective", "backward", "schedule", "verdict", "lower_bound", "gap", "bound", "refuted", "every")
         self.entries.only(*names)
@@ -152,7 +185,7 @@ class _Certified(Case):
         made = self._refuted(self._bound())
         if "every" not in self.entries:
             return made
-        return self._for_every(made, at)
+        return self._for_every(made, copies)
 
     def _statement(self) -> str:
         """What the schedule is, its objective, and what that comes to."""
@@ -169,22 +202,13 @@ class _Certified(Case):
 
     def _bound(self) -> Verdict:
         """What formulas say."""
-        bound, scale = self.entries.bound("bound"), self.ticks.scale
+        bound = self.entries.bound("bound")
         require(fault(self.facts, bound, span=self.span))
-        better = None if self.span else meetings(self.facts)
-        if better is not None and better.value > bound.value:
-            why, by, lower = better.why, "meetings of microbatches", better.value
-        else:
-            why, by, lower = explained(bound, scale), named(bound), bound.value
-        return self._than(Verdict(self.terms.objective, self.value, Fraction(lower, scale), why, by))
-
-    def _than(self, verdict: Verdict) -> Verdict:
-        if verdict.lower > self.value:
-            raise FaultError(
-                Code.VERDICT,
-                f"the verdict does not follow: the lower bound {shown(verdict.lower)} is above the {verdict.objective}",
-            )
-        return verdict
+        made = _formula(self, bound)
+        if made.lower > self.value:
+            over = f"the lower bound {shown(made.lower)} is above the {made.objective}"
+            raise FaultError(Code.VERDICT, f"the verdict does not follow: {over}")
+        return made
 
     def _refuted(self, formula: Verdict) -> Verdict:
         """What is out of reach by a programme over counts, or by an engine's word."""
@@ -200,8 +224,7 @@ class _Certified(Case):
             why = self._proof(refuted.part("proof"), bound)
             return replace(formula, lower=lower, shown_by=why, by="a proof")
         if refutes(self.facts, bound, span=self.span, first=refuted.wholes("ranks") if "ranks" in refuted else []):
-            why = f"within {shown(Fraction(bound, scale))} some rank has no time for its work, taking ranks one by one"
-            return replace(formula, lower=lower, shown_by=why, by=_RANKS)
+            return replace(formula, lower=lower, shown_by=_no_order(Fraction(bound, scale)), by=_RANKS)
         self._belied(refuted.text("engine"), bound)
         return self._word(replace(formula, lower=lower), refuted)
 
@@ -259,16 +282,18 @@ class _Certified(Case):
                 *(f"rank {rank}: {order_text(better, rank)}" for rank in range(better.ranks)),
             )
 
-    def _for_every(self, here: Verdict, at: At | None) -> Verdict:
+    def _for_every(self, here: Verdict, copies: Copies | None) -> Verdict:
         """The same, and what is known of every other m."""
-        every = Every.read(self.entries.part("every"))
-        if at is None:
+        every, own = Every.read(self.entries.part("every")), self.schedule.placement.microbatches
+        if copies is None:
             raise FaultError(Code.EVERY, "it is said to be for every m, and there is one schedule")
-        cases = {m: Case(at(m), self.terms) for m in every.sizes(self.schedule.placement.microbatches)}
-        for m, case in cases.items():
-            require_at_most(self, case, every.value + every.growth * (m - every.microbatches))
-        first = cases[every.microbatches]
-        if wrong := every_fault(every, first.schedule, first.analysis.dependencies, first.ticks, span=self.span):
+        if not every.reaches(own):
+            raise Unreadable(f"it is for every m = {every.microbatches} + {every.step}j, and this one has m = {own}")
+        sizes = copies(every.microbatches, every.step)
+        first = Case(sizes[0], self.terms)
+        require_like(self, first)
+        wrong = every_fault(every, first.schedule, first.analysis.dependencies, first.ticks, span=self.span)
+        if wrong := wrong or uncopied(every, sizes):
             raise FaultError(Code.EVERY, f"it is not for every m: {wrong}")
         return replace(
             here,

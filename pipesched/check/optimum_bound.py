@@ -50,6 +50,16 @@ class Bound:
         return own if span else None
 
 
+def everything(facts: Facts, rank: int, *, span: bool) -> Bound:
+    """All operations of a rank: the least that it takes."""
+    frame, mine = rank if span else None, facts.on(rank)
+    head, tail = (min(of(facts, frame)[line][at] for line in mine) for of, at in ((heads, 0), (tails, -1)))
+    work = sum(facts.work[line] * facts.length[line] for line in mine)
+    return Bound(
+        "one-machine", rank, head, work, tail, head + work + tail, 0, 0, [(x, 0, facts.length[x]) for x in mine]
+    )
+
+
 def fault(facts: Facts, bound: Bound, *, span: bool) -> str:
     """What is wrong with a bound, or an empty string."""
     if bound.kind not in KINDS:

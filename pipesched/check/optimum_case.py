@@ -18,7 +18,6 @@ from pipesched.check.memory import check_memory
 from pipesched.check.optimum_paths import Facts, Line, facts
 from pipesched.check.optimum_rival import Starts
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.numbers import shown
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Terms
@@ -106,17 +105,15 @@ class Case:
         return {line: sorted(times) for line, times in starts.items()}
 
 
-def require_at_most(own: Case, case: Case, value: Fraction) -> None:
-    """PS715 unless the schedule of another m is one of the same kind, and takes no more than that."""
-    at, objective = f"at m={case.schedule.placement.microbatches}", own.terms.objective
+def require_like(own: Case, case: Case) -> None:
+    """PS715 unless the schedule of another m is one, and of the same kind."""
+    at = f"at m={case.schedule.placement.microbatches}"
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(Code.EVERY, f"{at} its placement is another")
     if case.terms.fused != own.terms.fused or not case.one_at_a_time:
         raise FaultError(Code.EVERY, f"{at} its operations are of another kind")
     if case.wrong:
         raise FaultError(Code.EVERY, f"{at} it is no schedule: {case.wrong[0].message}")
-    if case.value > value:
-        raise FaultError(Code.EVERY, f"{at} the {objective} is said to be {shown(value)}, and is {shown(case.value)}")
 
 
 def scheduled(schedule: Schedule, starts: Starts) -> Schedule:

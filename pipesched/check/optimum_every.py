@@ -10,7 +10,10 @@ Let n_q(t) be how many operations of line q have started by t, and A no less tha
 then n'(t) = n(t) up to seam - 1 + P, and n(t - P) + K from seam - A - 1 + P on: the two agree where both are said.
 Every constraint compares counters at most A apart, so it lies in one of the parts, where the schedule keeps it; what
 is held is a sum of counters that grow alike. n' repeats at seam + P again. So there is a schedule for each m0 + jK,
-and it ends jP later.
+it ends jP later, and its order on a rank is u s^j v: u has started before seam + P, s since the seam, uv is that of m0.
+
+The file has this order for each j if it has it for 0, 1 and 2. Its program spells x b^j y from some j on (`copies`), so
+x b y = u s v. With x = u z, or the other way round, bz = zs, and so b^j z = z s^j.
 
 None is shorter if the bound at m0 is the objective, and grows by P too. Heads of a line, and its tails from the end,
 are the same for every m. So the bound of a set of operations that has some of each line of its rank grows by the
@@ -20,8 +23,11 @@ longest path that leads from an operation to the K-th after it grows by what lie
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -34,7 +40,8 @@ from pipesched.model.costs import Ticks
 from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
 
-_COPIES = (0, 1, 2, 5)
+Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
+"""(m0, K): the schedules of m0, m0 + K and m0 + 2K, where each K more put the same letters into a rank's program."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +72,9 @@ class Every:
         value, seam = given.ticks("value"), given.ticks("seam")
         return cls(first, step, given.time("value"), growth, value, seam, period, given.table("starts"), bound)
 
-    def sizes(self, asked: int) -> list[int]:
-        """Numbers of microbatches at which the schedule is looked at: the one asked for, the least, and a few more."""
-        copies, rest = divmod(asked - self.microbatches, self.step)
-        if copies < 0 or rest:
-            raise Unreadable(f"it is for every m = {self.microbatches} + {self.step}j, and this one has m = {asked}")
-        return sorted({asked, *(self.microbatches + j * self.step for j in _COPIES)})
+    def reaches(self, microbatches: int) -> bool:
+        copies, rest = divmod(microbatches - self.microbatches, self.step)
+        return copies >= 0 and not rest
 
     def grows(self, facts: Facts, *, span: bool) -> bool:
         """Whether the bound is the value, and grows with it; facts: at m0."""
@@ -119,20 +123,42 @@ def every_fault(every: Every, schedule: Schedule, dependencies: Dependencies, ti
     return _unrepeated(every, schedule, start, reach)
 
 
+def _cuts(schedule: Schedule) -> list[tuple[int, int]]:
+    """Where the list of each rank begins and ends."""
+    return list(pairwise(schedule.start.tolist()))
+
+
 def _objective(schedule: Schedule, start: Ints, end: Ints, *, span: bool) -> int:
     if not span:
         return int(end.max())
-    cuts = zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True)
-    return max(int(end[high - 1] - start[low]) for low, high in cuts if high > low)
+    return max(int(end[high - 1] - start[low]) for low, high in _cuts(schedule) if high > low)
 
 
 def _unrepeated(every: Every, schedule: Schedule, start: Ints, reach: int) -> str:
     """n(t + P) = n(t) + K at the first t, and between it and the last one the same starts, P later."""
     first, last = every.seam - reach - 1, every.seam - 1
-    for key in np.unique(schedule.op.astype(np.int64) * schedule.stages + schedule.stage):
-        line = np.sort(start[schedule.op.astype(np.int64) * schedule.stages + schedule.stage == key])
+    word = _word(schedule)
+    for line in (np.sort(start[word == letter]) for letter in np.unique(word)):
         now, then = (np.searchsorted(line, (x, x + every.period), side="right") for x in (first, last))
         same = np.array_equal(line[now[0] : then[0]] + every.period, line[now[1] : then[1]])
         if now[1] != now[0] + every.step or not same:
             return "no part of it repeats at its seam"
     return ""
+
+
+def uncopied(every: Every, sizes: Sequence[Schedule]) -> str:
+    """What is wrong with the orders of m0, m0 + K and m0 + 2K microbatches as u s^j v."""
+    own = sizes[0]
+    for rank, times in enumerate(every.starts):
+        word, low, high = _word(own, rank), *np.searchsorted(times, (every.seam, every.seam + every.period))
+        for copies, longer in enumerate(sizes):
+            right = np.concatenate([word[:high], np.tile(word[low:high], copies), word[high:]])
+            if not np.array_equal(_word(longer, rank), right):
+                return f"at m={longer.microbatches} the order of rank {rank} has no copy of what repeats"
+    return ""
+
+
+def _word(schedule: Schedule, rank: int | None = None) -> Ints:
+    """The letters of an order: kinds of operations, and their stages."""
+    own = slice(None) if rank is None else slice(*_cuts(schedule)[rank])
+    return schedule.op[own].astype(np.int64) * schedule.stages + schedule.stage[own]

@@ -227,12 +227,12 @@ def _judged(
         PipeschedError: PS71x.
     """
 
-    def at(microbatches: int) -> Schedule:
+    def copies(first: int, step: int) -> list[Schedule]:
         assert repeated is not None
-        problem = instance.problem(microbatches)
-        return convert.to_schedule(problem, repeated.seam.unrolled(problem))
+        problems = [instance.problem(first + n * step) for n in range(3)]
+        return [convert.to_schedule(problem, repeated.seam.unrolled(problem)) for problem in problems]
 
-    judged = judge(schedule, instance, written, at, lambda name: b"" if beside is None else beside[1])
+    judged = judge(schedule, instance, written, copies, lambda name: b"" if beside is None else beside[1])
     if judged.verdict is None:
         raise PipeschedError(judged.findings)
     return judged.verdict

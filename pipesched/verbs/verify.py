@@ -116,7 +116,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
     report = examine(own, replace(options, parameters={}, **_as_asked(answer, options))).report
     if not report.ok:
         return replace(report, source=source.name)
-    judged = judge(own.schedule, terms, answer.certificate, _at(answer, terms, options), _beside(source))
+    judged = judge(own.schedule, terms, answer.certificate, _copies(answer, terms, options), _beside(source))
     found, verdict = list(judged.findings), judged.verdict
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
@@ -205,15 +205,22 @@ def _as_asked(answer: Answer, options: Options) -> dict[str, Any]:
     return {"release": answer.release, "mem_cap": answer.caps if options.mem_cap is None else options.mem_cap}
 
 
-def _at(answer: Answer, terms: Terms, options: Options) -> Callable[[int], Schedule]:
-    """The schedule for another number of microbatches."""
+def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
+    """The schedules of m0, m0 + K and m0 + 2K; PS715 where more than copies of a part may come between any two."""
+    from pipesched.language.repeats import unrepeated
 
-    def at(microbatches: int) -> Schedule:
-        loaded = load(answer.schedule, Options({"m": microbatches}, max_ops=options.max_ops))
-        _require_costs(loaded, terms)
-        return loaded.schedule
+    def copies(first: int, step: int) -> list[Schedule]:
+        made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]
+        for loaded in made:
+            _require_costs(loaded, terms)
+        placement, unit = made[0].schedule.placement, made[0].unit
+        chunks = [len(placement.chunks(rank)) for rank in range(placement.ranks)]
+        wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule is no program"
+        if wrong:
+            raise fail(Code.EVERY, f"it is not for every m: {wrong}", help="optimize again; this proves nothing")
+        return [loaded.schedule for loaded in made]
 
-    return at
+    return copies
 
 
 def _beside(source: Source) -> Callable[[str], bytes]:

@@ -1,0 +1,96 @@
+"""Whether the number of microbatches m says no more in a file than how often a part of each program is repeated.
+
+    rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, the placement and the costs
+
+No microbatch is named, and nothing looks at what is pending, so a program spells a word of letters: A B .. B Z. Where K
+is a multiple of every b, each K microbatches more put as many copies of B into it as the last did, once it has one. A
+`drain W` stands for as many letters, or for as many more each time. `require` and `claim` say nothing of the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from pipesched.language import ast
+
+_FUNCTIONS = {"min", "max", "abs"}
+
+
+def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
+    """What else there is, or an empty string. step: K; chunks: how many each rank has."""
+    for item in (*file.parameters, *file.items):
+        match item:
+            case ast.Require() | ast.Claim():
+                pass
+            case ast.Parameter(name=ast.Name(id="m")):
+                pass
+            case ast.Rank(rank=rank, body=body):
+                if _says(rank) or not _repeats(body, step):
+                    return f"m says more than how often a part is repeated, in line {item.span.line}"
+                own = int(rank.value) if isinstance(rank, ast.Number) and rank.value in range(len(chunks)) else None
+                if wrong := _unlike(body, (max(chunks) if own is None else chunks[own]) > 1):
+                    return wrong
+            case _:
+                if _says(item) or isinstance(item, ast.Slices):
+                    return f"m says more than how often a part is repeated, in line {item.span.line}"
+    return ""
+
+
+def _nodes(node: object) -> Iterator[ast.Node]:
+    """All of a tree."""
+    if isinstance(node, tuple):
+        for one in node:
+            yield from _nodes(one)
+    elif isinstance(node, ast.Node):
+        yield node
+        for field in fields(node):
+            yield from _nodes(getattr(node, field.name))
+
+
+def _says(node: object, name: str = "m") -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in _nodes(node))
+
+
+def _repeats(body: Sequence[ast.Statement], step: int) -> bool:
+    """Whether m is in the count of one loop alone, or of one in each branch of a choice."""
+    grows = [one for one in body if _says(one)]
+    match grows:
+        case []:
+            return True
+        case [ast.Repeat(count=count, body=inner)]:
+            return not _says(inner) and _steady(count, step)
+        case [ast.For(variable=variable, low=low, high=high, body=inner)]:
+            return not (_says(low) or _says(inner) or _says(inner, variable.id)) and _steady(high, step)
+        case [ast.If(condition=condition, yes=yes, no=no)]:
+            return not _says(condition) and _repeats(yes, step) and _repeats(no, step)
+    return False
+
+
+def _steady(count: ast.Expression, step: int) -> bool:
+    """Whether K microbatches more are always as many repeats more: m + …, m - …, or that // b, where b divides K."""
+    match count:
+        case ast.Binary(operator="//", left=left, right=ast.Number(value=int(by))):
+            return by > 0 and step % by == 0 and _steady(left, 1)
+        case ast.Binary(operator="+" | "-", left=left, right=right) if not _says(right):
+            return _steady(left, step)
+        case ast.Binary(operator="+", left=left, right=right) if not _says(left):
+            return _steady(right, step)
+        case ast.Name(id="m"):
+            return True
+    return False
+
+
+def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
+    """What need not be the same letter in each copy. several: whether the rank has several chunks."""
+    for one in _nodes(body):
+        match one:
+            case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:
+                return f"a W is of any stage, in line {one.span.line}"
+            case ast.Operation(microbatch=ast.Node()):
+                return f"an operation names its microbatch, in line {one.span.line}"
+            case ast.Greedy() | ast.Overlap() | ast.Name(id="pending"):
+                return f"an operation follows from what was before, in line {one.span.line}"
+            case ast.Call(function=function) if function.id not in _FUNCTIONS:
+                return f"a program calls {function.id}, in line {one.span.line}"
+    return ""

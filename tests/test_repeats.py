@@ -1,0 +1,96 @@
+"""A file that is said to repeat a part for every m does so at each m."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+import pipesched
+from pipesched import compile
+from pipesched.examine import Options
+from pipesched.language.parser import parse
+from pipesched.language.repeats import unrepeated
+from pipesched.source import Source
+
+HEAD = "schedule one(p = 2, m = 6)\nstage s in 0 .. {stages} on rank s % p\nrank r {{ {program} }}\n"
+
+REPEATED = [
+    ("repeat m { F I W }", 1, 2),
+    ("for i in r .. m + r { F I W }", 1, 2),
+    ("F repeat m - 1 { F I W } I drain W", 1, 2),
+    ("if r < 1 { F repeat m - 1 { F I W } I W } else { F F I repeat m - 2 { F I W } I drain W }", 1, 2),
+    ("F F repeat (m - 2) // 2 { F F I W I W } repeat 2 { I W }", 2, 2),
+    ("repeat r { F } repeat (2 + m) - 2 - r { F I W } repeat r { I W }", 1, 2),
+    ("for i in 0 .. 2 { F } repeat m - 2 { F I W } I I W W", 1, 2),
+    ("F[0] F[1] repeat m - 1 { F[0] F[1] I[1] I[0] W[0] W[1] } I[1] W[1] I[0] W[0]", 1, 4),
+]
+OTHERS = {
+    "m says more": [
+        ("for i in 0 .. m { if i < 9 { F I W } }", 1, 2),
+        ("repeat m { F } repeat m { I W }", 1, 2),
+        ("repeat 2 * m - m { F I W }", 1, 2),
+        ("repeat 6 - m { F I W } repeat m { F I W }", 1, 2),
+        ("repeat m { F I if m > 7 { W } } drain W", 1, 2),
+        ("if m > 6 { repeat m { F I W } } else { repeat m { F I } drain W }", 1, 2),
+        ("let n = m repeat n { F I W }", 1, 2),
+        ("F F repeat (m - 2) // 2 { F F I W I W } repeat 2 { I W }", 1, 2),
+    ],
+    "names its microbatch": [("F(1) F(0) repeat m - 2 { F I W } I I W W", 1, 2)],
+    "any stage": [
+        ("repeat m { F[0] F[1] I[1] I[0] W W }", 1, 4),
+        ("repeat m { F[0] F[1] I[1] I[0] } drain W", 1, 4),
+    ],
+    "what was before": [("repeat m { F I if pending > 2 { W } } drain W", 1, 2)],
+    "calls": [("let f(k) = k  repeat m + f(r) - r { F I W }", 1, 2)],
+}
+
+
+def said(program: str, step: int, stages: int) -> str:
+    """What keeps a program from being a repeated part."""
+    return unrepeated(parse(Source("one.ps", HEAD.format(program=program, stages=stages))), step, [stages // 2] * 2)
+
+
+@pytest.mark.parametrize(("program", "step", "stages"), REPEATED)
+def test_a_part_is_repeated_at_each_m(program: str, step: int, stages: int) -> None:
+    """The orders of m0 + jK are x b^j y, read as text, for the x, b and y that those of j = 0 and 1 show."""
+    assert said(program, step, stages) == ""
+    text = HEAD.format(program=program, stages=stages)
+    words = [orders(text, 6 + j * step) for j in range(6)]
+    for rank in (0, 1):
+        first, second = words[0][rank], words[1][rank]
+        size = len(second) - len(first)
+        at = next(i for i in range(len(first) + 1) if first[:i] + second[i : i + size] + first[i:] == second)
+        part = second[at : at + size]
+        assert part and [word[rank] for word in words] == [first[:at] + part * j + first[at:] for j in range(6)]
+
+
+def orders(text: str, m: int) -> list[list[str]]:
+    """The letters of every rank: kinds and stages."""
+    schedule = compile.load(Source("one.ps", text), Options({"m": m})).schedule
+    return [[f"{one.op.name}{one.stage}" for one in schedule.order(rank)] for rank in range(schedule.ranks)]
+
+
+@pytest.mark.parametrize("why", OTHERS)
+def test_what_is_no_repeated_part_is_named(why: str) -> None:
+    """Each of these may run another order at some m, and none is taken for copies of a part."""
+    assert all(why in said(*case) for case in OTHERS[why]), [said(*case) for case in OTHERS[why]]
+
+
+@pytest.mark.parametrize("line", ["stage s in 0 .. p on rank (s + m) % p", "costs F = m", "slices 2", "let a = m"])
+def test_m_is_nowhere_else(line: str) -> None:
+    """Not in the placement, the costs, or a name."""
+    text = HEAD.format(program="repeat m { F I W }", stages=2).replace("stage", line + "\nstage", 1)
+    assert "line 2" in unrepeated(parse(Source("one.ps", text)), 1, [1, 1])
+
+
+def test_no_size_at_which_it_is_another_order_is_overlooked() -> None:
+    """An answer for every m whose file is another at one size alone, far away, is refused."""
+    answer = pipesched.optimize(p=2, mem_cap=2, all_m=True).to_json()
+    source = str(answer["source"])
+    changed = re.sub(r"\n  W\n}", "\n  W  if m == 97 { F }\n}", source, count=1)
+    assert changed != source
+    for text, codes in ((source, []), (changed, ["PS715"])):
+        report = pipesched.verify(Source("answer.json", json.dumps({**answer, "source": text})))
+        assert [str(found.code) for found in report.diagnostics] == codes
