@@ -20,6 +20,7 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.formats import order_write
 from pipesched.report import Report
+from pipesched.source import Source
 from tests.oracles import rules
 
 ORDERS = Path(__file__).parent / "orders"
@@ -100,6 +101,48 @@ def test_the_rule_of_groups(p: int) -> None:
     ):
         expected = rules.text([rules.interleaved(p, v, m, r, n) for r in range(p)])
         assert ours("interleaved_n", p=p, v=v, m=m, n=n) == expected, (v, m, n)
+
+
+@pytest.mark.parametrize("name", rules.BLOCKS)
+@pytest.mark.parametrize("p", RANKS)
+def test_the_blocks_give_the_same_order(name: str, p: int) -> None:
+    """The V family: a block of six slots for each microbatch, by its slots alone."""
+    for m in (1, p, 2 * p + 1):
+        assert ours(name, p=p, m=m) == rules.text([rules.BLOCKS[name](p, m, r) for r in range(p)]), m
+
+
+def test_1f1b_v_is_the_recorded_order_but_for_its_moves() -> None:
+    """1F1B-V: the block with the moves of the authors' warm-up is what their code gives, word for word; the file has
+    the block. The moves change no peak. At F = 1, B = 2 they take 18, 43 and 68 of idle to 15, 33 and 52.
+    """
+    assert rules.text([iter(words) for words in rules.moved_1f1b_v(4, 8)]) == recorded("1f1bv_p4_m8")
+    for p, before, after in ((4, 18, 15), (8, 43, 33), (12, 68, 52)):
+        block = pipesched.verify("1f1b_v", p=p, m=2 * p, costs="F=1,B=2")
+        order = rules.text([iter(words) for words in rules.moved_1f1b_v(p, 2 * p)])
+        moved = pipesched.verify(Source("moved.txt", order), costs="F=1,B=2")
+        assert moved.ok and max(peaks(moved)) == max(peaks(block))
+        assert (times(block)[1], times(moved)[1]) == (before, after)
+
+
+def test_the_rules_of_slices_and_small_caps() -> None:
+    """Seq1F1B with two slices to a sequence; k microbatches that go round under a cap."""
+    for p in RANKS:
+        for m in (2, 2 * p, 6 * p):
+            assert ours("seq1f1b", p=p, m=m) == rules.text([rules.seq1f1b(p, m, r) for r in range(p)])
+        for k in range(2, (2 * p + 2) // 3 + 1, 3):
+            for m in (k + 1, 2 * k, 3 * k + 2):
+                assert ours("capped", p=p, m=m, k=k) == rules.text([rules.capped(p, k, m, r) for r in range(p)])
+
+
+def test_the_orders_that_lack_backwards() -> None:
+    """Forwards alone are those of GPipe; with e stages frozen, 1F1B whose first e ranks run no backward."""
+    for p in RANKS:
+        for m in (1, 2 * p):
+            forwards = [iter([word for word in rules.gpipe(p, m, r) if word[0] == "F"]) for r in range(p)]
+            assert ours("forward_only", p=p, m=m) == rules.text(forwards)
+            for e in range(min(p, 3)):
+                ranks = [[x for x in rules.one_f_one_b(p, m, r) if r >= e or x[0] == "F"] for r in range(p)]
+                assert ours("frozen_encoder", p=p, m=m, e=e) == rules.text([iter(words) for words in ranks])
 
 
 def of_torch(name: str, p: int, v: int, m: int) -> str:

@@ -5,7 +5,8 @@ Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources:
 ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; ZB-V, the handcrafted generator of the same code; groups of n
 microbatches and the deeper warm-up, the table of virtual microbatches and the count of warm-up forwards of
 Megatron-core 0.16.1; looped BFS and interleaved zero bubble, torch 2.13; eager 1F1B, arXiv:2211.05322; Chimera and
-BitPipe, the authors' code; DualPipe, arXiv:2412.19437, and DualPipeV, the eight steps of their code.
+BitPipe, the authors' code; the blocks of the V family, arXiv:2405.15362, and its moves, the authors' code; Seq1F1B,
+arXiv:2406.03488; DualPipe, arXiv:2412.19437, and DualPipeV, the eight steps of their code.
 """
 
 from __future__ import annotations
@@ -283,6 +284,154 @@ def bitpipe(p: int, m: int, r: int) -> Iterator[str]:
     yield from backward
 
 
+def _block(rank: Sequence[tuple[str, int, int]], m: int) -> Iterator[str]:
+    """A block of six slots, repeated m times: each of kind, stage and first slot. A slot that is left has the W of the
+    oldest I that has none; the rest of them come at the end.
+    """
+    at = {first + 6 * i: (kind, f"{stage}.{i}") for kind, stage, first in rank for i in range(m)}
+    assert len(at) == len(rank) * m, "two in one slot"
+    pending: list[str] = []
+    for slot in range(max(at) + 1):
+        if slot in at:
+            kind, what = at[slot]
+            yield kind + what
+            pending += [what] if kind == "I" else []
+        elif pending:
+            yield f"W{pending.pop(0)}"
+    yield from (f"W{what}" for what in pending)
+
+
+def v_half(p: int, m: int, r: int) -> Iterator[str]:
+    """Down two slots a rank and up one; three slots between them where p is even."""
+    gap = 0 if p % 2 else 3
+    slots = (2 * r, 3 * p - 2 - r, 3 * p + gap + 2 * r - 1, 6 * p + gap - 2 - r)
+    return _block([*zip("FFII", (r, 2 * p - 1 - r, 2 * p - 1 - r, r), slots, strict=True)], m)
+
+
+def v_min(p: int, m: int, r: int) -> Iterator[str]:
+    """Down one slot a rank and up one; two slots between them where 3 divides p."""
+    gap = 0 if p % 3 else 2
+    slots = (r, 2 * p - 1 - r, 2 * p + gap + r, 4 * p + gap - 1 - r)
+    return _block([*zip("FFII", (r, 2 * p - 1 - r, 2 * p - 1 - r, r), slots, strict=True)], m)
+
+
+def v_zb(p: int, m: int, r: int) -> Iterator[str]:
+    """Down four slots a rank and up two, without a slot between where a microbatch turns."""
+    slot, slots = -4, []
+    for ranks, step in ((range(p), 4), (range(p - 1, -1, -1), 2)) * 2:
+        for n, rank in enumerate(ranks):
+            slot += step if n or slot < 0 else 1
+            slots += [slot] if rank == r else []
+    return _block([*zip("FFII", (r, 2 * p - 1 - r, 2 * p - 1 - r, r), slots, strict=True)], m)
+
+
+def _whole(p: int) -> list[list[int]]:
+    """By rank the slots of the two forwards and of the two backwards of the first microbatch in 1F1B-V.
+
+    Forwards take a slot, backwards two, one rank after the other down, up, down, up; three slots are left free after
+    the forwards where 3 divides p, and after every third backward, the first time after as many as make p + 2 of them
+    a multiple of 3.
+    """
+    found: list[list[int]] = [[] for _ in range(p)]
+    way = [*range(p), *range(p - 1, -1, -1)]
+    for slot, rank in enumerate(way):
+        found[rank].append(slot)
+    slot, turns = 2 * p + (0 if p % 3 else 3), -(p + 2) % 3
+    for rank in way:
+        found[rank].append(slot)
+        turns = (turns + 1) % 3
+        slot += 2 if turns else 5
+    return found
+
+
+def one_f_one_b_v(p: int, m: int, r: int) -> Iterator[str]:
+    stages = (r, 2 * p - 1 - r, 2 * p - 1 - r, r)
+    return _block([*zip("FFBB", stages, _whole(p)[r], strict=True)], m)
+
+
+def moved_1f1b_v(p: int, m: int) -> list[list[str]]:
+    """The block of 1F1B-V with the moves of its authors' code: in the order of slots each operation goes to the first
+    free slot after what it waits for, a forward only as far as no rank comes to hold more than the most that one held.
+    """
+    rows: list[dict[int, tuple[str, int, int]]] = []  # by rank and slot: kind and half, stage, microbatch
+    for r, first in enumerate(_whole(p)):
+        stages = (r, 2 * p - 1 - r, 2 * p - 1 - r, r)
+        row = {}
+        for n, (slot, stage) in enumerate(zip(first, stages, strict=True)):
+            for i in range(m):
+                row |= {slot + 6 * i + half: ("FB"[n > 1] + "ab"[half], stage, i) for half in range(1 + (n > 1))}
+        rows.append(row)
+    length, change = max(map(max, rows)) + 2, {"Fa": 1, "Ba": 0, "Bb": -1}
+    held = [list(itertools.accumulate(change[row[t][0]] if t in row else 0 for t in range(length))) for row in rows]
+    most, at = max(map(max, held)), {}
+    for t, (r, row) in itertools.product(range(length), enumerate(rows)):
+        if t not in row:
+            continue
+        what = kind, stage, i = row[t]
+        before = [(kind, stage, i - 1), ("Ba", stage, i) if kind == "Bb" else None]
+        before.append(("Fa", stage - 1, i) if kind == "Fa" else ("Bb", stage + 1, i) if kind == "Ba" else None)
+        before.append(("Fa", stage, i))
+        slot = max(at.get(x, -1) for x in before if x is not None and x != what) + 1
+        if kind == "Fa":
+            least, slot = slot, t
+            while slot > least and held[r][slot - 1] < most:
+                slot -= 1
+        while slot < t and (slot in row or (kind == "Ba" and slot + 1 in row)):
+            slot += 1
+        at[what] = slot
+        if slot < t:
+            row[slot] = row.pop(t)
+            for between in range(slot, t):
+                held[r][between] += change[kind]
+    return [[f"{kind[0]}{s}.{i}" for _, (kind, s, i) in sorted(row.items()) if kind != "Bb"] for row in rows]
+
+
+def seq1f1b(p: int, m: int, r: int) -> Iterator[str]:
+    """Two slices to a sequence: forwards in order, backwards of a sequence from its last slice on; one forward more in
+    the warm-up than 1F1B has.
+    """
+    w = min(p - r, m)
+    backwards = iter(i ^ 1 for i in range(m))
+    yield from (f"F{r}.{i}" for i in range(w))
+    for i in range(w, m):
+        yield f"F{r}.{i}"
+        yield f"B{r}.{next(backwards)}"
+    yield from (f"B{r}.{i}" for i in backwards)
+
+
+def mario(p: int, m: int, r: int) -> Iterator[str]:
+    """1F1B with an R before every B, but on the last rank."""
+    for word in one_f_one_b(p, m, r):
+        if word[0] == "B" and r < p - 1:
+            yield f"R{word[1:]}"
+        yield word
+
+
+def capped(p: int, k: int, m: int, r: int) -> Iterator[str]:
+    """Microbatch nk + 2t starts on rank 0 at n(2p+2) + 6t, and nk + 2t + 1 two slots later; its I on rank r is 2p-1-2r
+    slots after its F there, W in the first free slots. Where (m-1) % k is even the last one starts a slot earlier, and
+    each I that is due from its F on goes a slot later.
+    """
+    start = [i // k * (2 * p + 2) + i % k // 2 * 6 + i % k % 2 * 2 for i in range(m)]
+    shifted = (m - 1) % k % 2 == 0
+    start[-1] -= shifted
+    at = {}
+    for i in range(m):
+        back = start[i] + 2 * p - 1 - r
+        at[start[i] + r] = ("F", i)
+        at[back + (shifted and i < m - 1 and back >= start[-1] + r)] = ("I", i)
+    assert len(at) == 2 * m, "two in one slot"
+    pending: list[int] = []
+    for slot in range(max(at) + 1):
+        if slot in at:
+            kind, i = at[slot]
+            yield f"{kind}{r}.{i}"
+            pending += [i] if kind == "I" else []
+        elif pending:
+            yield f"W{r}.{pending.pop(0)}"
+    yield from (f"W{r}.{i}" for i in pending)
+
+
 RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "gpipe": gpipe,
     "gpipe_reversed": gpipe_reversed,
@@ -296,8 +445,19 @@ RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "dualpipev": dualpipev,
     "chimera": chimera,
     "bitpipe": bitpipe,
+    "mario": mario,
+    "packed": one_f_one_b,
+    "unet": gpipe,
 }
 
+
+BLOCKS: dict[str, Callable[[int, int, int], Iterator[str]]] = {
+    "1f1b_v": one_f_one_b_v,
+    "v_half": v_half,
+    "v_min": v_min,
+    "v_zb": v_zb,
+}
+"""Those of which a block of six slots repeats."""
 
 LOOPED: dict[str, Callable[[int, int, int, int], Iterator[str]]] = {
     "interleaved": interleaved,
