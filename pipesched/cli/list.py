@@ -53,7 +53,7 @@ def list_schedules(name: str | None, **given: Any) -> int:
             out.line(f"{group}:")
             for entry in (entry for entry in known if entry.group == group):
                 whole = ", ".join(name.replace(" ", _HELD) for name in entry.also)
-                texts = [entry.documentation, *([f"also {whole}"] if whole else [])]
+                texts = [entry.documentation.partition(";")[0], *([f"also {whole}"] if whole else [])]
                 room = max(40, (out.width or _WIDTH) - width - 4)
                 lines = [line for text in texts for line in textwrap.wrap(text, room, break_on_hyphens=False)]
                 for name, line in zip([entry.name, *[""] * len(lines)], lines, strict=False):

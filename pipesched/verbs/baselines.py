@@ -17,7 +17,7 @@ from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.problem import Orders, Problem
 from pipesched.schedule_analysis import Analysis
 
-_ROWS = 7  # of the table; the other baselines are named below it
+_ANSWERS, _ROWS = 4, 7  # of the table: best answers to the question, and with what is no answer; others are named
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +87,9 @@ def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fractio
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
-    rows, others = rows[:_ROWS], rows[_ROWS:]
-    if own in others:
-        others[others.index(own)], rows[-1] = rows[-1], own
+    best = [own, *(row for row in rows if row is not own and not row[-1])][:_ANSWERS]
+    best += [row for row in rows if row not in best][: _ROWS - len(best)]
+    others, rows = [row for row in rows if row not in best], [row for row in rows if row in best]
     cells = [(x, shown(a), shown(b), percent(c), percent(d), shown(e), remark) for x, a, b, c, d, e, remark in rows]
     cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak", ""))
     width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]) - 1)]
