@@ -18,6 +18,8 @@ parameters of the schedule: p, v, m, ….
                    where messages wait for their turn under it
     mem_cap        in microbatches through 1/p of the model: one, or one a rank
     costs          a text ``F=1,B=2``, a dict, the `Path` of a TOML file, or `Costs`
+    model, device, efficiency    a transformer and its training, for memory in bytes; on a device, for costs in
+                   milliseconds at a share of its peak
     release        when activations are freed: ``W``, ``I``, ``split:x``, ``torch`` or ``I=a,W=b``
     torch_version, stages, placement    of a torch CSV
     max_ops        refuse more operations
@@ -74,6 +76,8 @@ File: TypeAlias = str | PathLike[str] | Source
 Number: TypeAlias = int | float | str | Fraction
 Caps: TypeAlias = Number | Sequence[Number] | None
 Parameter: TypeAlias = int | str | Sequence[int]
+ModelLike: TypeAlias = "str | PathLike[str] | Trained | None"
+DeviceLike: TypeAlias = "str | PathLike[str] | Device | None"
 CostsLike: TypeAlias = str | PathLike[str] | Costs | Mapping[str, Number | Sequence[Number]] | None
 
 
@@ -120,8 +124,10 @@ def verify(
     *,
     comm: str | None = None,
     mem_cap: Caps = None,
-    model: str | PathLike[str] | Trained | None = None,
     costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
     stages: int | None = None,
@@ -205,11 +211,13 @@ def show(
     messages: bool = False,
     memory: bool = False,
     measured: File | Sequence[File] = (),
-    model: str | PathLike[str] | Trained | None = None,
     force: bool = False,
     comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
     stages: int | None = None,
@@ -241,6 +249,9 @@ def why(
     comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
     stages: int | None = None,
@@ -269,6 +280,9 @@ def compare(
     comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
     stages: int | None = None,
@@ -324,7 +338,7 @@ def survey(
 
 def plan(
     *,
-    model: str | PathLike[str] | Trained | None = None,
+    model: ModelLike = None,
     gpus: int | None = None,
     gpus_per_node: int | None = None,
     device: str | PathLike[str] | Device | None = None,
@@ -386,6 +400,9 @@ def optimize(
     placement: str | Sequence[int] | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
+    model: ModelLike = None,
+    device: DeviceLike = None,
+    efficiency: Number | None = None,
     release: str | Release = "W",
     objective: str = "makespan",
     backward: str | None = None,
@@ -471,7 +488,7 @@ def rehearse(
     rank: int = 0,
     steps: int = 2,
     device: str = "cpu",
-    model: str | PathLike[str] | Trained | None = None,
+    model: ModelLike = None,
     costs: CostsLike = None,
     torch_version: str | None = None,
     max_ops: int = MAX_OPS,

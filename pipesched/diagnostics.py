@@ -70,6 +70,12 @@ class Code(enum.StrEnum):
     NO_CHOICE = "PS248"
     NO_CLUSTER = "PS249"
 
+    NO_DEVICE = "PS240"
+    DEVICE_SYNTAX = "PS241"
+    DEVICE_KEY = "PS242"
+    DEVICE_VALUE = "PS243"
+    EFFICIENCY = "PS244"
+
     MISSING = "PS301"
     TWICE = "PS302"
     WRONG_RANK = "PS303"
@@ -198,6 +204,8 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
     Code.PARAMETER_UNKNOWN: 2,
     Code.LIST: 2,
     Code.MODEL_NAME: 2,
+    Code.NO_DEVICE: 2,
+    Code.EFFICIENCY: 2,
     Code.CLUSTER: 2,
     Code.CHOICE: 2,
     Code.NO_CHOICE: 2,

@@ -19,14 +19,15 @@ import numpy as np
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.analysis.holdings import of_size_1
 from pipesched.check import checks
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, of_the_caller
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
 from pipesched.language.claims import Facts, Verdict
 from pipesched.language.evaluate import MAX_OPS, Unit
 from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import Bytes, Value, require_counts, shown
-from pipesched.model.ops import Result
+from pipesched.model.ops import Op, Result
+from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
@@ -36,6 +37,7 @@ from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
     from pipesched.transformer.config import Trained
+    from pipesched.transformer.devices import Device
 
 UNIT = "microbatches through 1/p of the model"
 
@@ -49,7 +51,7 @@ class Options:
     the stages of an order that are not trained. require_proof: it is an error unless it is an answer that is proved
     optimal; proof: where its refutation is written, PATH.cnf and PATH.lrat. settings: the options of a framework that
     are no sizes; framework_path: where it is; framework_time: the seconds that it may take. recorded: the folder of a
-    run of it.
+    run of it. device: what the model's costs are of, in milliseconds, at an efficiency, a share of its peak.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -57,6 +59,8 @@ class Options:
     release: Release = AT_W
     mem_cap: tuple[Fraction, ...] | None = None
     model: Trained | None = None
+    device: Device | None = None
+    efficiency: Fraction | None = None
     comm: str | None = None
     max_ops: int = MAX_OPS
     torch_version: TorchVersion | None = None
@@ -81,6 +85,44 @@ class Options:
         """Raises PipeschedError: PS225, a size below 1."""
         require_counts(self.parameters.items())
 
+    def counted(self, loaded: Loaded) -> Costs:
+        """The costs that count: what is asked for, over those of the model on its device, or over those of the file.
+
+        Raises:
+            PipeschedError: PS225, PS235, PS244, as `own_costs`.
+        """
+        again = bool((loaded.schedule.op == Op.R).any())
+        way, placement = (self.model, self.device, self.efficiency), loaded.schedule.placement
+        own = own_costs(*way, placement, loaded.own_costs, runs_again=again)
+        return own if self.costs is None else self.costs.over(own)
+
+
+def own_costs(
+    model: Trained | None,
+    device: Device | None,
+    efficiency: Fraction | None,
+    placement: Placement,
+    of_file: Costs,
+    *,
+    runs_again: bool = False,
+) -> Costs:
+    """The costs of a file, where there is no device; else those of the model on it, and M and K of the file.
+
+    Raises:
+        PipeschedError: PS225, a device and no model, or no device; PS235; PS244, an efficiency of 0.
+    """
+    if device is None and efficiency is None:
+        return of_file
+    if device is None or model is None:
+        missing = "--device" if device is None else "--model"
+        raise fail(Code.USAGE, f"there are no times without {missing}", help="give --model and --device")
+    if efficiency == 0:
+        raise fail(Code.EFFICIENCY, "at an efficiency of 0 nothing ends", help="give a share of the peak, as 0.5")
+    from pipesched.transformer.times import on_device
+
+    made = on_device(model, device, efficiency, placement, runs_again=runs_again)
+    return made.over(Costs({key: cost for key, cost in of_file.given.items() if key in "MK"}))
+
 
 @dataclass(frozen=True, eq=False)
 class Examination:
@@ -104,7 +146,7 @@ class Examination:
             asked.held(stages, microbatches)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
-        costs = self.loaded.costs(asked)
+        costs = self.options.counted(self.loaded)
         return Analysis(self.loaded.schedule, costs, self.options.release, model, self.options.model)
 
     @cached_property

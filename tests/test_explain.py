@@ -18,7 +18,7 @@ from pipesched.__main__ import main
 from pipesched.cli.explain import Word, find, page, slug, words
 from pipesched.diagnostics import Code
 
-_LANGUAGES = "model|ps|csv|order|json|trace|recorded|python|console|toml|sh|deepspeed"
+_LANGUAGES = "model|device|ps|csv|order|json|trace|recorded|python|console|toml|sh|deepspeed"
 _BLOCK = re.compile(rf"^```({_LANGUAGES})([^\n]*)\n(.*?)^```$", re.M | re.S)
 CONFIGURATIONS = {"toml": "toml", "sh": "sh", "deepspeed": "json"}  # of trainers, by their endings
 
@@ -37,7 +37,9 @@ def examples(code: Code) -> list[Example]:
     found = _BLOCK.findall(page(code))
     return [
         Example(
-            language, _flags(info) if language not in ("trace", "recorded", "python", "model") else info.split(), text
+            language,
+            _flags(info) if language not in ("trace", "recorded", "python", "model", "device") else info.split(),
+            text,
         )
         for language, info, text in found
     ]
@@ -70,10 +72,10 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
         file = folder / f"example.{CONFIGURATIONS[example.language]}"
         file.write_text(example.text, encoding="utf-8")
         arguments = ["check", str(file), *example.flags]
-    elif example.language == "model":  # the flags are the schedule
-        file = folder / "model.toml"
+    elif example.language in ("model", "device"):  # the flags are the schedule
+        file = folder / f"{example.language}.toml"
         file.write_text(example.text, encoding="utf-8")
-        arguments = ["verify", *example.flags, "--model", str(file)]
+        arguments = ["verify", *example.flags, f"--{example.language}", str(file)]
     elif example.language == "trace":  # the flags are the command that reads it
         file = folder / "trace.json"
         file.write_text(example.text, encoding="utf-8")

@@ -7,6 +7,7 @@ from fractions import Fraction as Q
 
 import pytest
 
+import pipesched
 from pipesched.diagnostics import PipeschedError
 from pipesched.source import Source
 from pipesched.transformer import activations, devices, flops, times, traffic
@@ -195,3 +196,33 @@ def test_a_wrong_device_is_told_at_its_line(change: dict[str, str | None], line:
     assert says in found.message and found.where is not None and found.where.line == line
     with pytest.raises(PipeschedError, match="no device is called"):
         devices.read("h10")
+
+
+def test_a_schedule_has_the_costs_of_its_stages() -> None:
+    """Of each as it is cut, so nothing is scaled by p / S. A cost of the user wins; those of a file do not, whose unit
+    is another. A schedule that runs its forwards again does so in R and not in I.
+    """
+    small = (Transformer(8, 256, 8, 1000, 128), Training(recompute="full"))
+    given = {"model": small, "device": MINE, "p": 4, "m": 8}
+    own = times.costs(*small, MINE, (0, 1, 2, 3))
+    plain, cut = pipesched.verify("1f1b", **given), pipesched.verify("interleaved", **given)
+    assert plain.time.costs["F"] == [exact(x) for x in own.given["F"]]  # type: ignore[union-attr]
+    work = [sum(x.time.work) for x in (plain, cut)]
+    assert float(work[0]) == pytest.approx(float(work[1]), rel=1e-6)
+    rows = pipesched.compare("1f1b", "interleaved", **given).rows
+    assert [row.makespan for row in rows] == [plain.makespan, cut.makespan]
+    assert pipesched.verify("1f1b", costs="C=0", **given).time.costs["C"] == 0
+    text = "schedule mine(p, m)\nstage s in 0 .. p on rank s\ncosts F = 7, B = 90, C = 5\nrank r { repeat m { F B } }\n"
+    assert pipesched.verify(Source("mine.ps", text), **given).time.costs == plain.time.costs
+    best = pipesched.optimize(**given, mem_cap=4, backward="fused")
+    assert best.makespan <= plain.makespan
+    again = "schedule twice(p, m)\nstage s in 0 .. p on rank s\nrank r { repeat m { F R B } }\n"
+    found = pipesched.verify(Source("twice.ps", again), **given).time.costs
+    once = times.costs(small[0], replace(small[1], recompute="none"), MINE, range(4))
+    assert found["I"] == [exact(x) for x in once.given["I"]] and found["R"] == found["F"]  # type: ignore[union-attr]
+    assert "50 % of 1 TFLOP/s" in str(plain) and "milliseconds" in pipesched.compare("1f1b", **given).text()
+
+
+def exact(x: object) -> object:
+    """As a report has a number."""
+    return int(x) if x == int(x) else str(x)  # type: ignore[call-overload]

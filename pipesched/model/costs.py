@@ -131,9 +131,10 @@ BASE = frozenset("".join(rule.given for rule in RULES))
 
 @dataclass(frozen=True)
 class Costs:
-    """What was given; the rest follows from it, or takes its default."""
+    """What was given; the rest follows from it, or takes its default. note: in words, where it is from."""
 
     given: Mapping[str, Cost] = field(default_factory=dict)
+    note: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS222, an unknown key, or what is neither a whole number nor a Fraction from 0 up."""
@@ -185,6 +186,8 @@ class Costs:
     def remarks(self, kinds: Iterable[str]) -> Iterator[str]:
         """In words, what was assumed of the costs of these, and the doubts; nothing where all was given."""
         wanted = set(kinds)
+        if self.note:
+            yield self.note
         if guessed := self.assumed_of(wanted):
             yield f"assumed: {equations(guessed, self)}"
         yield from self.doubts(wanted)
@@ -250,7 +253,7 @@ class Costs:
 
     def over(self, base: Costs) -> Costs:
         """These costs, and those of `base` for what is not given here."""
-        return Costs({**base.given, **self.given})
+        return Costs({**base.given, **self.given}, self.note or base.note)
 
     def scaled(self, factor: Fraction) -> Costs:
         """All computes so many times as long; as every rule for what is not given is linear, that holds of it too."""

@@ -133,7 +133,7 @@ def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
 def shown(value: Fraction | int) -> str:
     """``5.5`` where a few decimals are exact, else ``16/3``."""
     value = Fraction(value)
-    decimals = next((n for n in range(5) if 10**n % value.denominator == 0), None)
+    decimals = next((n for n in range(7) if 10**n % value.denominator == 0), None)
     if not decimals:
         return str(value)
     whole, rest = divmod(abs(value.numerator) * 10**decimals // value.denominator, 10**decimals)

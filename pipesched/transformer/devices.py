@@ -77,7 +77,7 @@ _RATES = ("flops", "node", "network", "host")
 _KINDS = {"flops": "FLOP/s, such as 400e12 or '400 TFLOP/s'", "memory": "bytes, such as '80 GB'"}
 _LINK = "bytes a second, such as '300 GB/s'"
 _WHAT = {**_KINDS, "node": _LINK, "network": _LINK, "host": _LINK, "node_size": "a whole number from 1"}
-_SYNTAX = _KEY = _VALUE = _NAME = Code.USAGE
+_NAME, _SYNTAX, _KEY, _VALUE = Code.NO_DEVICE, Code.DEVICE_SYNTAX, Code.DEVICE_KEY, Code.DEVICE_VALUE
 _REQUIRED = ("flops", "memory", "node", "network", "host")
 
 
@@ -95,7 +95,7 @@ def read(path: str) -> Device:
     """The device of a name in DEVICES, or of a TOML file.
 
     Raises:
-        PipeschedError: PS225, no device has the name, or what is wrong with the file; PS809.
+        PipeschedError: PS240, no device has the name; PS241 to PS243, what is wrong with the file; PS809.
     """
     name = path.lower()
     if name in DEVICES:
@@ -111,7 +111,7 @@ def of_source(source: Source) -> Device:
     """The device of a text.
 
     Raises:
-        PipeschedError: PS225, all that is wrong with it.
+        PipeschedError: PS241 to PS243, all that is wrong with it.
     """
     values, places = toml.read(source, _SYNTAX, Fraction)
     if found := list(_faults(source, values, places)):

@@ -15,8 +15,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from pipesched.model.costs import Cost, Costs
+from pipesched.model.numbers import shown
+from pipesched.model.placement import Placement
 from pipesched.transformer import activations, flops, traffic
-from pipesched.transformer.config import Training, Transformer, layers_of
+from pipesched.transformer.config import Trained, Training, Transformer, layers_of
 from pipesched.transformer.devices import HALF, Device
 
 _NANO = 10**6  # in a millisecond
@@ -54,6 +56,26 @@ def costs(
     }
     given: dict[str, Cost] = {key: tuple(map(milliseconds, row)) for key, row in found.items()}
     return Costs(given)
+
+
+def on_device(
+    trained: Trained, device: Device, efficiency: Fraction | None, placement: Placement, *, runs_again: bool
+) -> Costs:
+    """All costs of a placement, with what they rest on.
+
+    Raises:
+        PipeschedError: PS235.
+    """
+    a, x = trained
+    efficiency = HALF if efficiency is None else efficiency
+    made = costs(a, x, device, placement.rank_of[0].tolist(), efficiency, runs_again=runs_again)
+    given = {**made.given, "R": made["F"], "L": made["O"], "B": made["B"]}
+    peak, links = device.flops / 10**12, [shown(rate / 10**9) for rate in (device.node, device.network)]
+    note = (
+        f"milliseconds: {a.name} on {device.name} at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s, "
+        f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; nothing that ranks of a layer send is overlapped"
+    )
+    return Costs({key: cost for key, cost in given.items() if cost is not None}, note)
 
 
 def milliseconds(seconds: Fraction) -> Fraction:

@@ -63,6 +63,7 @@ _UNITS = {
     False: "costs of 1/p of the model; one of S stages takes p/S of them",
     True: "costs of one stage, whatever its size (--cost-per stage)",
 }
+_MILLISECONDS = "milliseconds, of each stage as it is cut"
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Comparison:
 
     rows: tuple[Row, ...]
     per_stage: bool
+    milliseconds: bool = False
 
     @property
     def exit_status(self) -> int:
@@ -134,7 +136,7 @@ class Comparison:
         parts, half = [part(0, len(_HEADERS))], (len(_HEADERS) + 1) // 2
         if width is not None and max(map(len, parts[0].splitlines())) > width:
             parts = [part(0, half), part(half, len(_HEADERS))]
-        parts[0] = f"unit of time: {_UNITS[self.per_stage]}\n\n{parts[0]}"
+        parts[0] = f"unit of time: {_MILLISECONDS if self.milliseconds else _UNITS[self.per_stage]}\n\n{parts[0]}"
         if notes := [*_notes(self)]:
             parts.append("\n".join(notes))
         return "\n\n".join(parts)
@@ -209,7 +211,8 @@ def compare(
         for parameters in _once(every):
             asked = replace(options, parameters=parameters)
             rows.append(measured(source, asked, per_stage=per_stage))
-    return Comparison(tuple(rows), per_stage)
+    timed = options.device is not None
+    return Comparison(tuple(rows), per_stage or timed, timed)
 
 
 def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
@@ -273,12 +276,12 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
     label = source.name.removesuffix(".ps")
     try:
         loaded = load(source, options)
-        costs = scaled(loaded, options.costs, per_stage=per_stage)
+        costs = scaled(loaded, options, per_stage=per_stage)
     except PipeschedError as error:
         if any(found.code is Code.PARAMETER_MISSING for found in error.diagnostics):
             raise
         return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
-    report = examine(loaded, replace(options, costs=costs)).report
+    report = examine(loaded, replace(options, costs=costs, device=None, efficiency=None)).report
     time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
     return Row(
         source.name,
@@ -298,7 +301,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         report.diagnostics,
         bool(set(loaded.own_costs.given) - set(options.costs.given if options.costs else ())),
         costs.assumed_of(kinds := costs_used(schedule, costs)),
-        (*loaded.costs(options.costs).remarks(kinds), *_kept(schedule, costs)),
+        (*options.counted(loaded).remarks(kinds), *_kept(schedule, costs)),
         tuple(_work(schedule, report)),
     )
 
@@ -322,10 +325,11 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
     yield from (one.message for one in report.diagnostics if one.code is Code.IDLE_RANK)
 
 
-def scaled(loaded: Loaded, asked: Costs | None, *, per_stage: bool) -> Costs:
-    """The costs of one operation of a stage: what is asked for, over the file's own, times p/S."""
-    factor = Fraction(1) if per_stage else Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages))
-    return loaded.costs(asked).scaled(factor)
+def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
+    """The costs of one operation of a stage: those that count, times p/S; those of a device are of a stage already."""
+    if per_stage or options.device is not None:
+        return options.counted(loaded)
+    return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
 
 
 def share(placement: Placement) -> Fraction:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
+from pipesched.examine import own_costs
 from pipesched.model.columns import among, makes
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, ranges
@@ -28,6 +29,10 @@ from pipesched.readers import Loaded
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs.options import costs, settings_of
+
+if TYPE_CHECKING:
+    from pipesched.transformer.config import Trained
+    from pipesched.transformer.devices import Device
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,9 @@ class Request:
     confirm: bool = False
     limits: Limits = field(default_factory=Limits)
     name: str = "optimum"
+    model: Trained | None = None
+    device: Device | None = None
+    efficiency: Fraction | None = None
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[str, Any]) -> Request:
@@ -79,6 +87,9 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[st
         given["certify"],
         given["confirm"],
         Limits(given["time_limit"], given["engine"], given["portfolio"], proof, seed=seed),
+        model=given["model"],
+        device=given["device"],
+        efficiency=given["efficiency"],
     )
 
 
@@ -101,7 +112,7 @@ def target_of(request: Request) -> Target:
         return _target_at(request.source, request)
     sizes = sizes_of(request.placement, request.parameters)
     placement = placement_at(request.placement, sizes)
-    return Target(_instance(request, placement, request.costs or Costs(), bool(request.fused)), None, sizes)
+    return Target(_instance(request, placement, _costs(request, placement, Costs()), bool(request.fused)), None, sizes)
 
 
 def _target_at(source: Source, request: Request) -> Target:
@@ -124,7 +135,7 @@ def _target_at(source: Source, request: Request) -> Target:
         raise fail(Code.NOT_OPTIMIZED, message, help="leave O and L out, or give its placement with --placement")
     if schedule.forward_only:
         raise fail(Code.NOT_OPTIMIZED, f"{schedule.name} has no backward", help="give a training schedule")
-    costs = loaded.costs(request.costs)
+    costs = _costs(request, schedule.placement, loaded.own_costs)
     if costs.by_microbatch:
         message = f"cost {costs.by_microbatch[0]} of {schedule.name} differs from microbatch to microbatch"
         help = "give it one number, or one a stage, with --cost: the optimizer knows no other costs"
@@ -135,6 +146,16 @@ def _target_at(source: Source, request: Request) -> Target:
     _require_right(schedule)
     fused = not schedule.split if request.fused is None else request.fused
     return Target(_instance(request, schedule.placement, costs, fused), loaded, loaded.sizes)
+
+
+def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
+    """Those that count.
+
+    Raises:
+        PipeschedError: PS225, PS235, PS244.
+    """
+    own = own_costs(request.model, request.device, request.efficiency, placement, of_file)
+    return own if request.costs is None else request.costs.over(own)
 
 
 def _require_right(schedule: Schedule) -> None:

@@ -77,6 +77,9 @@ _RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.",
 _HELD = "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, beside --model."
 _MODEL = Option("model", values.model, "A transformer and its training, for memory in bytes.", "FILE.toml|NAME")
 _CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
+_DEVICE = Option("device", values.device, "With --model, costs in ms on a100, h100, h200, ...", "NAME|FILE.toml")
+_EFFICIENCY = Option("efficiency", values.fraction, "Share of its peak that it reaches [default: 1/2].", "X")
+_TIMED = (replace(_MODEL, help="With --device, what the costs are of."), _DEVICE, _EFFICIENCY)
 _COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
 _CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
 _VERSION = f"Rules for a torch CSV [default: {DEFAULT}; check: by the trainer]."
@@ -118,6 +121,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "verify": (
         *_ALL,
         _MODEL,
+        *_TIMED[1:],
         Option("fsdp", flag, "Ask for UNSHARD and RESHARD in a torch CSV.", default=False),
         Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
         Option("proof", text, "Write its clauses to PATH.cnf, their refutation to PATH.lrat.", "PATH"),
@@ -133,6 +137,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(_CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=values.caps_or_range),
         replace(_COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
         _COSTS,
+        *_TIMED,
         _RELEASE,
         Option("objective", Choice("makespan", "span"), default="makespan"),
         Option("backward", Choice("split", "fused"), "Split into I and W, or whole [default: split]."),
@@ -167,18 +172,20 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
             default=(),
         ),
         replace(_MODEL, help=_for("model") + "bytes by kind over time, of a transformer and its training."),
+        *_TIMED[1:],
         Option("force", flag, _for("force") + "draw more than 50,000 and 3,000 operations.", default=False),
         *_ALL,
         _DIGITS,
         replace(_JSON, help="One object: format, picture, and what is wrong with the file."),
         _COLOR,
     ),
-    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, *_RESULTS),
+    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, *_TIMED, *_RESULTS),
     "compare": (
         Option("library", flag, "Every built-in schedule too.", None, False, ("--all",)),
         Option("cost_per", Choice("rank", "stage"), _SHARE, None, "rank"),
         Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
         *_ALL,
+        *_TIMED,
         *_RESULTS,
     ),
     "survey": (
@@ -335,7 +342,10 @@ def compile_options(given: Mapping[str, Any], sizes: Mapping[str, Value]) -> Opt
     from pipesched.compile import Options
 
     settings = given.get("settings") or settings_of(given.get("definitions", ()))
-    return request(Options, given, parameters=dict(sizes), costs=costs(given), settings=settings)
+    device = given.get("device")
+    if isinstance(device, str):  # where torch runs, and no row of devices
+        device = None
+    return request(Options, given, parameters=dict(sizes), costs=costs(given), settings=settings, device=device)
 
 
 def settings_of(definitions: Iterable[tuple[str, values.Sizes | str | float]]) -> dict[str, str | float]:

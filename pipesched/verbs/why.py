@@ -91,7 +91,7 @@ def _growth(source: Source, examined: Examination, split: Split) -> Growth | Non
         larger = replace(asked, parameters={**parameters, **asked.parameters, "m": m + more})
         try:
             loaded = compile.load(source, larger)
-            other = Analysis(loaded.schedule, loaded.costs(larger.costs))
+            other = Analysis(loaded.schedule, larger.counted(loaded))
             if not other.finished:
                 continue
         except PipeschedError:
