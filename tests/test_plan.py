@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shlex
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
@@ -26,7 +27,8 @@ from pipesched.planning.search import ALIKE, Here, Search
 from pipesched.planning.space import LAYOUT, Choice, Space
 from pipesched.planning.stages import Problem
 from pipesched.transformer.config import Training, Transformer
-from pipesched.transformer.devices import Device
+from pipesched.transformer.config import read as read_model
+from pipesched.transformer.devices import DEVICES, Device
 from tests.depth import deep
 
 SLOW = Device("slow", Fraction(10**12), Fraction(2 * 10**8), Fraction(2 * 10**9), Fraction(10**9), Fraction(10**9), 4)
@@ -83,7 +85,7 @@ def test_a_row_knows_what_its_order_does_before_the_first_backward(row: Any) -> 
 
 def problem(gpus: int = 8, memory: float = 4e7, **only: tuple[Any, ...]) -> Problem:
     device = replace(SLOW, memory=Fraction(memory))
-    return Problem(Space(SMALL, Training(batch=16), gpus, only), device, device.memory)
+    return Problem(Space(SMALL, Training(batch=16), gpus, 4, only), device, device.memory)
 
 
 def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
@@ -160,7 +162,7 @@ def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFix
     assert main([*line, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     for row in told["rows"]:
-        assert f"{row['seconds']:.3f}" in text and f"{row['days']:.1f}" in text
+        assert f"{row['seconds']:.4g}" in text and f"{row['days']:.1f}" in text
         assert row["commands"]["verify"] in text
         assert row["p"] * row["t"] * row["c"] * row["d"] == 8
         assert row["days"] == pytest.approx(2e6 / row["tokens_per_second"] / 86_400)
@@ -226,3 +228,45 @@ def test_what_means_nothing_is_a_coded_error(
     assert main(["plan", *line.split(), "--json"]) == status
     found = json.loads(capsys.readouterr().out)["diagnostics"]
     assert found and found[0]["code"].startswith(code) and "Traceback" not in found[0]["message"]
+
+
+ROW = re.compile(r"^\| ([\d.,]+) b \| ([\d,]+) \| \((\d+), (\d+), (\d+)\) \| (\d+) \|", re.M)
+TABLE = ROW.findall((Path(pipesched.__file__).parent / "planning" / "README.md").read_text("utf-8"))
+BATCHES = (512, 512, 512, 1024, 1536, 1792, 2304, 2160, 2520, 3072)  # of the paper's table, like GPUs and (t, p, d)
+
+
+def test_the_table_has_ten_rows() -> None:
+    """With p t d GPUs."""
+    assert len(TABLE) == 10
+    for _, gpus, t, p, d, _ in TABLE:
+        assert int(gpus.replace(",", "")) == int(t) * int(p) * int(d)
+
+
+@pytest.mark.parametrize("index", range(10) if deep(1) > 1 else (5,))
+def test_a_row_of_megatron_has_its_place(index: int) -> None:
+    """Narayanan et al., SC 2021, table 1: the place of the printed (t, p, d) is the one that the page names."""
+    name, gpus, t, p, d, place = TABLE[index]
+    only = ["c=1", "recompute=full", "zero=0", "schedule=1f1b,interleaved"]
+    model = f"megatron-{name.replace(',', '')}b"
+    number = int(gpus.replace(",", ""))
+    made = pipesched.plan(model=model, gpus=number, device="a100", batch=BATCHES[index], only=only, top=int(place))
+    assert [made.rows[-1].choice[size] for size in "tpd"] == [int(t), int(p), int(d)]
+    assert len(made.rows) == int(place)
+
+
+@pytest.mark.timed
+@pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
+def test_ten_thousand_choices_in_a_minute() -> None:
+    """At p up to 64, on two cores; most of them are never written out."""
+    from pipesched.planning.search import executor
+
+    transformer, training = read_model("llama3-70b")
+    device = DEVICES["h100"]
+    space = Space(transformer, replace(training, batch=512), 64, 8, {})
+    begun = time.monotonic()
+    with executor("processes:2", space) as workers:
+        found = Search(Problem(space, device, device.memory), workers)
+        assert len(found.best(5, apart=LAYOUT)) == 5
+    assert len(found.choices) > 10_000 and max(x.p for x in found.choices) == 64
+    assert found.counts["timed"] < 100
+    assert time.monotonic() - begun < 60

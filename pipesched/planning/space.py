@@ -90,7 +90,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Space:
-    """What is asked: a transformer on so many GPUs, batch and all else that is fixed in `training`.
+    """What is asked: a transformer on so many GPUs, batch and all else that is fixed in `training`. node: GPUs of one.
 
     only: of each of `NAMES` the values that are tried, where not all are.
     """
@@ -98,6 +98,7 @@ class Space:
     transformer: Transformer
     training: Training
     gpus: int
+    node: int
     only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, compare=False)
 
     def __iter__(self) -> Iterator[Choice]:
@@ -156,4 +157,10 @@ def refuses(space: Space, choice: Choice) -> str:
     """Why a choice is none, by arithmetic alone; nothing where it is one."""
     for fault in faults(space.transformer, choice.training, choice.p * choice.v):
         return fault.message
+    for ranks, what in (
+        (choice.training.tensor, "tensor"),
+        (choice.training.tensor * choice.training.context, "t c ="),
+    ):
+        if max(ranks, space.node) % min(ranks, space.node):
+            return f"{what} {ranks} lies across nodes of {space.node}"
     return choice.row.refuses(choice.p, choice.v, choice.m)

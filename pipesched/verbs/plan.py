@@ -57,7 +57,7 @@ class Request:
         if self.gpus > node and self.gpus % node:
             raise fail(Code.CLUSTER, f"{self.gpus} GPUs are not whole nodes of {node}", help="give --gpus-per-node")
         transformer, training = self.trained
-        space = Space(transformer, replace(training, batch=self.batch, layout=None), self.gpus, self.only or {})
+        space = Space(transformer, replace(training, batch=self.batch, layout=None), self.gpus, node, self.only or {})
         device = replace(self.device, node_size=node)
         return Problem(space, device, self.cap or device.memory, self.efficiency, self.overlap)
 

@@ -17,7 +17,7 @@ from pipesched.verbs.plan import Plan
 from pipesched.verbs.tables import table
 
 _DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "b")
-_HEADERS = ("m", "recompute", "ZeRO", "step\nseconds", "tokens/s", "MFU\n%", "bubble\n%", "most\nof a rank")
+_HEADERS = ("m", "recompute", "ZeRO", "step\nseconds", "tokens/s", "MFU\n%", "bubble\n%", "most\nof a GPU")
 
 
 def text(plan: Plan) -> str:
@@ -62,7 +62,7 @@ def cells(plan: Plan, one: Prediction) -> Iterator[tuple[str, str | float]]:
     for name in (*_shown(plan), "m", "recompute", "zero"):
         value = choice.to_json()[name]
         yield str(value), value
-    yield f"{float(one.seconds):.3f}", float(one.seconds)
+    yield f"{float(one.seconds):.4g}", float(one.seconds)
     yield f"{round(one.tokens_per_second):,}", float(one.tokens_per_second)
     yield f"{float(one.utilisation) * 100:.1f}", float(one.utilisation)
     yield f"{one.bubble * 100:.1f}", one.bubble
