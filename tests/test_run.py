@@ -48,6 +48,17 @@ SCHEDULES = [
 ]
 
 
+SPECIAL = [
+    ("mario", "--p", "3", "--m", "5"),
+    ("seq1f1b", "--p", "3", "--m", "6"),
+    ("frozen_encoder", "--p", "3", "--m", "5"),
+    ("unet", "--p", "3", "--m", "4"),
+    ("packed", "--p", "2", "--m", "4", "-D", "length=4,3,7,2"),
+    ("pipeoffload", "--p", "2", "--m", "4"),
+    ("forward_only", "--p", "3", "--m", "4"),
+]
+
+
 def run_json(capsys: Captured, *arguments: str) -> dict[str, Any]:
     """The object that a run prints; it must end with 0."""
     assert main(["run", *arguments, "--json"]) == 0, capsys.readouterr()
@@ -72,6 +83,16 @@ class TestWhatItTells:
         assert memory is not None
         assert list(map(Fraction, found["peak"]["counted"])) == list(memory.peak)
         assert found["losses"][0] != found["losses"][1]
+
+    @pytest.mark.parametrize("arguments", SPECIAL, ids=lambda x: x[0])
+    def test_so_are_those_of_a_special_kind(self, arguments: tuple[str, ...], capsys: Captured) -> None:
+        """Recomputation, slices, frozen stages, skips, microbatches that differ, offloading; outputs where no backward
+        is.
+        """
+        found = run_json(capsys, *arguments, "--steps", "1", "--pace", "0")
+        assert found["outputs" if arguments[0] == "forward_only" else "gradients"]["error"] <= 1e-12
+        assert found["losses"] == pytest.approx(found["undivided_losses"], rel=1e-12)
+        assert found["peak"]["counted"] == found["peak"]["predicted"]
 
     def test_the_step_takes_its_makespan(self, tmp_path: Path, capsys: Captured) -> None:
         """Timing: makespan 15 = (m + p - 1) (F + B) at 20 ms, never less. Above that, the machine's own pace: in the

@@ -33,6 +33,11 @@ LIBRARY = (
     "chimera",
     "bitpipe",
     "hanayo",
+    "1f1b_v",
+    "v_half",
+    "v_min",
+    "v_zb",
+    "capped",
 )
 TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 
