@@ -141,6 +141,13 @@ def test_reductions_syncs_and_steps_come_once_and_last(made: tuple[Schedule, Pro
         assert sum(x.op in (Op.SYNC, Op.STEP) for x in li) == (len(ending) if trains else 0)
 
 
+def test_the_gradients_of_four_copies_are_summed() -> None:
+    """Two by two, and then the sums: each rank steps with the gradients of all, once."""
+    for p, m in ((4, 4), (8, 8)):
+        program = compiler.lower(pipesched.load("chimera2", p=p, m=m))
+        assert simulate.finishes(program) and symbolic.right(program)
+
+
 @CALM
 @given(programs())
 def test_a_lowered_program_finishes_and_trains_like_the_undivided_model(made: tuple[Schedule, Program]) -> None:

@@ -31,6 +31,7 @@ LIBRARY = (
     "interleaved_overlap",
     "interleaved_zb",
     "chimera",
+    "chimera2",
     "bitpipe",
     "hanayo",
     "1f1b_v",
@@ -79,7 +80,7 @@ def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int,
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_trains(ranks: Ranks, name: str) -> None:
     """The same of its other chains, loops, waves and routes, at one size, and with ``--depth 2`` at all of them."""
-    for p in (4,) if deep(1) == 1 else (2, 4):
+    for p in (4,) if deep(1) == 1 or name == "chimera2" else (2, 4):
         test_gradients_and_live_activations(ranks, name, p, 2 * p, "float64")
 
 

@@ -93,8 +93,7 @@ def _compute(word: str) -> Compute:
 
 
 def base(name: str) -> Program:
-    schedule = pipesched.load("1f1b", p=3, m=4) if name == "1f1b" else pipesched.load("dualpipe", p=4, m=8)
-    return compiler.lower(schedule)
+    return compiler.lower(pipesched.load(name, p=3 if name == "1f1b" else 4, m=4 if name == "1f1b" else 8))
 
 
 def at(lists: Lists, rank: int, text: str) -> int:
@@ -224,6 +223,14 @@ def _synced_early(lists: Lists) -> tuple[int, int]:
     return 1, at(lists, 1, "1SYNC")
 
 
+def _syncs_out_of_turn(lists: Lists) -> tuple[int, int]:
+    """Ranks 0 and 2 meet before they meet 1 and 3: in the end 1 and 3 have the gradients of 0 and 2 twice."""
+    for rank in (0, 2):
+        first = at(lists, rank, "0SYNC")
+        lists[rank][first : first + 2] = lists[rank][first : first + 2][::-1]
+    return 1, at(lists, 1, "0SYNC")
+
+
 SLIPS: list[tuple[str, Callable[[Lists], tuple[int, int]], set[str]]] = [
     ("1f1b", _late_receive, {"PS308"}),
     ("1f1b", _received_elsewhere, {"PS308"}),
@@ -246,6 +253,7 @@ SLIPS: list[tuple[str, Callable[[Lists], tuple[int, int]], set[str]]] = [
     ("dualpipe", _synced_twice, {"PS605"}),
     ("dualpipe", _synced_early, {"PS605"}),
     ("dualpipe", _sync_with_another, {"PS402", "PS605"}),
+    ("chimera2", _syncs_out_of_turn, {"PS605"}),
 ]
 
 

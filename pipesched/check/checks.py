@@ -100,7 +100,7 @@ ORDER_CHECKS = [
         lambda x: check_dataflow(x.analysis.schedule, x.analysis.dependencies, x.analysis.timeline),
     ),
     Check(
-        "two copies of a stage at most; no rank without work",
+        "copies of a stage that can be summed; no rank without work",
         ("PS604", "PS902"),
         lambda x: check_placement(x.analysis.schedule),
     ),

@@ -1,11 +1,11 @@
-"""Every operation exactly once, in range, on its rank; every rank has some, and a stage is on at most two.
+"""Every operation exactly once, in range, on its rank; every rank has some, and a stage no odd number of copies.
 
     one F                     of each (stage, microbatch)
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
     frozen stages             F, and I where a stage before them is trained; nothing else
     R, O and L                where it likes, but for a backward; an L for each O, and no R besides
-    two copies of a stage     at most, in a schedule that trains: SYNC sums the gradients of two
+    2, 4, 8 … copies          of a stage, or one, in a schedule that trains: SYNC sums the gradients of two at a time
 
 Counting is a bincount over stage * microbatches + microbatch.
 """
@@ -221,7 +221,7 @@ def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Lab
 
 
 def check_placement(schedule: Schedule) -> Iterator[Diagnostic]:
-    """PS604 for each stage on three ranks or more, in a schedule that trains; PS902 for a rank without operations.
+    """PS604 for each stage whose copies cannot be summed two by two; PS902 for a rank without operations.
 
     The last rank is the last one with a stage; p asks for more where a formula leaves the ranks behind it out.
     """
@@ -250,12 +250,12 @@ def _copies(schedule: Schedule) -> Iterator[Diagnostic]:
     if schedule.forward_only or schedule.placement.routes < 3:
         return
     copies = {stage: schedule.placement.copies(stage) for stage in range(schedule.stages)}
-    for stage, more in limited([stage for stage, ranks in copies.items() if len(ranks) > 2]):
+    for stage, more in limited([stage for stage, ranks in copies.items() if len(ranks) & len(ranks) - 1]):
         ranks = ", ".join(map(str, copies[stage]))
         yield Diagnostic(
             Code.COPIES,
             f"stage {stage} has {len(copies[stage])} copies, on ranks {ranks}",
             (),
-            notes("SYNC sums the gradients of two copies of a stage", more),
-            "place each stage on at most two ranks",
+            notes("SYNC sums the gradients of two copies at a time, so that there are 1, 2, 4, 8 or so", more),
+            "place each stage on two ranks, or four",
         )

@@ -2,7 +2,8 @@
 
     … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe, and on rank 3 the same with >0
 
-    SYNC    once at each of the two copies, of the same stage at both ends, after its REDUCE_GRAD      PS605
+    SYNC    once at each of two copies, of the same stage at both ends, after its REDUCE_GRAD          PS605
+            of four copies 0 and 1, 2 and 3, then 0 and 2, 1 and 3; of eight so on
     STEP    once on every rank, after all of its backwards, REDUCE_GRADs and SYNCs                      PS606
     none of REDUCE_GRAD, SYNC and STEP in a forward-only program, which has no gradient                 PS607
 
@@ -36,6 +37,7 @@ def check_step(program: Program) -> Iterator[Diagnostic]:
     if not (len(syncs) or len(steps)):
         return
     yield from _odd(program, syncs)
+    yield from _out_of_turn(program, syncs)
     yield from _crossed(program, syncs)
     yield from _counts(program, syncs)
     yield from _early(program, syncs)
@@ -54,12 +56,11 @@ def _forward_only(program: Program) -> Iterator[Diagnostic]:
         )
 
 
-def _mate(program: Program, stage: int, rank: int) -> int:
-    """The rank of the other copy, or -1; what is frozen has no gradients to sum."""
+def _mates(program: Program, stage: int, rank: int) -> list[int]:
+    """The ranks of the copies that this one meets, in turn; what is frozen has no gradients to sum."""
     trained = 0 <= stage < program.placement.stages and stage not in program.placement.frozen
-    copies = program.placement.copies(stage) if trained else ()
-    others = [copy for copy in copies if copy != rank]
-    return others[0] if rank in copies and len(others) == 1 else -1
+    pairs = program.placement.meetings(stage) if trained else []
+    return [sum(pair) - rank for pair in pairs if rank in pair]
 
 
 def _finding(program: Program, index: int, what: str, more: str, help: str, *rest: Label) -> Diagnostic:
@@ -72,11 +73,31 @@ def _finding(program: Program, index: int, what: str, more: str, help: str, *res
 
 def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     """SYNCs of what has no two copies, or not these."""
-    mates = {i: _mate(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
-    for i, more in limited([i for i in mates if mates[i] != program.peer[i]]):
-        where = f"its other copy is on rank {mates[i]}" if mates[i] >= 0 else "there is no other copy of it"
+    mates = {i: _mates(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
+    for i, more in limited([i for i in mates if program.peer[i] not in mates[i]]):
+        where = f"its other copy is on rank {mates[i][0]}" if mates[i] else "there is no other copy of it"
+        where = f"it meets those on ranks {', '.join(map(str, mates[i]))}" if len(mates[i]) > 1 else where
         where = "the stage is frozen" if int(program.stage[i]) in program.placement.frozen else where
         yield _finding(program, i, f"is with rank {int(program.peer[i])}, but {where}", more, "remove it")
+
+
+def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
+    """Of four copies or more all meet the next one first, or all meet the last: else some gradients are added twice."""
+    turns: dict[int, dict[int, list[tuple[int, int]]]] = {}
+    for i in syncs.tolist():
+        stage, rank = int(program.stage[i]), int(program.rank[i])
+        mates = _mates(program, stage, rank)
+        if int(program.peer[i]) in mates:
+            turns.setdefault(stage, {}).setdefault(rank, []).append((mates.index(int(program.peer[i])), i))
+    others = [(met, there) for of in turns.values() for met in [next(iter(of.values()))] for there in of.values()]
+    found = [
+        next((i, j) for (x, i), (y, j) in zip(there, met, strict=True) if x != y)
+        for met, there in others
+        if sorted(x for x, _ in there) == sorted(x for x, _ in met) and [x for x, _ in there] != [x for x, _ in met]
+    ]
+    for (i, j), more in limited(found):
+        what = f"is out of turn: rank {int(program.rank[j])} meets the other copies in another order"
+        yield _finding(program, i, what, more, "let all copies meet in one order", label(program, j, "in turn"))
 
 
 def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
@@ -92,22 +113,22 @@ def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Each copy that has a mate once."""
-    seen: dict[tuple[int, int], list[int]] = {}
+    """Each copy with each of its mates once."""
+    seen: dict[tuple[int, int, int], list[int]] = {}
     for i in syncs.tolist():
-        seen.setdefault((int(program.stage[i]), int(program.rank[i])), []).append(i)
+        seen.setdefault((int(program.stage[i]), int(program.rank[i]), int(program.peer[i])), []).append(i)
     again = [(spots[1], spots[0]) for spots in seen.values() if len(spots) > 1]
     for (i, before), more in limited(again):
         yield _finding(
             program, i, "is its second: it sums the sums again", more, "keep one", label(program, before, "first")
         )
     copies = [(s, r) for s in range(program.placement.stages) for r in program.placement.copies(s)]
-    lost = [(s, r) for s, r in copies if _mate(program, s, r) >= 0 and (s, r) not in seen]
-    for (stage, rank), more in limited(lost):
+    meetings = [(s, r, mate) for s, r in copies for mate in _mates(program, s, r)]
+    for (stage, rank, mate), more in limited([x for x in meetings if x not in seen]):
         yield Diagnostic(
             Code.SYNC,
-            f"stage {stage} has a copy on rank {rank} and one on rank {_mate(program, stage, rank)}, "
-            f"but no SYNC on rank {rank}",
+            f"stage {stage} has a copy on rank {rank} and one on rank {mate}, but no SYNC on rank {rank}"
+            + (f" with rank {mate}" if len(program.placement.copies(stage)) > 2 else ""),
             _last(program, rank, "the list ends"),
             notes("the copies step with different gradients, and drift apart", more),
             f"add the SYNC of stage {stage} before STEP",

@@ -11,7 +11,7 @@ finishes under rendezvous, hence under every model; both ends of a channel see t
 match by position. It fails only if the compute order itself is a cycle. (Compare torch's `_add_send_recv`.)
 
     REDUCE_GRAD   after the last W or B of a stage, and the messages of that instant
-    SYNC          for the trained stages that live on two ranks, ascending, at the end: rendezvous of both
+    SYNC          for the trained stages with copies, ascending, at the end: rendezvous of two of them after another
     STEP          last
 """
 
@@ -176,7 +176,7 @@ def _endings(schedule: Schedule, size: int) -> list[Entries]:
     if schedule.forward_only:
         return []
     trained = np.flatnonzero(schedule.placement.wants[Result.WEIGHTS]).tolist()
-    pairs = [(stage, *ranks) for stage in trained if len(ranks := schedule.placement.copies(stage)) == 2]
+    pairs = [(stage, *pair) for stage in trained for pair in schedule.placement.meetings(stage)]
     everywhere, nowhere = np.arange(schedule.ranks), np.full(schedule.ranks, -1)
     step = _entries(everywhere, Op.STEP, nowhere, event=np.full(schedule.ranks, 2 * (size + len(pairs))))
     if not pairs:

@@ -101,7 +101,7 @@ class Op(enum.IntEnum):
 
     REDUCE_GRAD = Kind(Does.LOCAL)  # the gradients of a stage are complete: divide by m, reduce over its copies
     WAIT_REDUCE_GRAD = Kind(Does.WAIT)
-    SYNC = Kind(Does.MEET)  # sum the gradients of the two copies of a stage, on two ranks
+    SYNC = Kind(Does.MEET)  # sum the gradients of two copies of a stage, on two ranks
     STEP = Kind(Does.LOCAL)  # the caller's optimizer
     UNSHARD = Kind(Does.LOCAL)  # parameters of a stage are gathered (FSDP)
     RESHARD = Kind(Does.LOCAL)  # and freed again

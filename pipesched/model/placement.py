@@ -157,6 +157,16 @@ class Placement:
         """The ranks that hold a copy of the stage, ascending."""
         return tuple(sorted({int(r) for r in self.rank_of[:, stage] if r >= 0}))
 
+    def meetings(self, stage: int) -> list[tuple[int, int]]:
+        """The pairs of its copies that sum what they have, one after the other; then all have the sum of all.
+
+        Of 2 copies the two; of 4 first 0 and 1, 2 and 3, then 0 and 2, 1 and 3; none unless they are a power of two.
+        """
+        copies = self.copies(stage)
+        even = not len(copies) & len(copies) - 1
+        rounds = [1 << k for k in range(len(copies).bit_length() - 1)] if even else []
+        return [(copies[i], copies[i | bit]) for bit in rounds for i in range(len(copies)) if not i & bit]
+
     def chunks(self, rank: int) -> list[tuple[int, int]]:
         """(route, stage) of every chunk of a rank, by route, then by stage."""
         order, first = self._by_rank

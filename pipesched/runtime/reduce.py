@@ -3,7 +3,8 @@
     during the step    .grad of a weight = sum over this rank's microbatches of one copy
     REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes;
                        then the mean over the replicas of the stage, if DistributedDataParallel wraps it
-    SYNC               + the other copy's, so that both copies hold the same sum, bit for bit (a + b = b + a)
+    SYNC               + the other copy's, so that both hold the same sum, bit for bit (a + b = b + a); four copies in
+                       two rounds
     before STEP        + the gradients of the weights it is tied to, + what ``.grad`` held before the step
 
 A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of them and
@@ -41,7 +42,7 @@ class Reduction:
             for weight in _weights(module):
                 self._holders.setdefault(weight, set()).add(held)
         self._unreduced: dict[nn.Parameter, set[Held]] = {}
-        self._synced: set[nn.Parameter] = set()
+        self._synced: set[tuple[nn.Parameter, int]] = set()
         self._before: dict[nn.Parameter, Tensor] = {}
 
     def begin(self) -> None:
@@ -76,8 +77,8 @@ class Reduction:
         other = next(r for r, route in enumerate(self._stream.placement) if route.ranks[stage] == peer)
         incoming = Message(SYNC, other, stage, -1, peer, self._rank)
         for weight in _weights(self._modules[held]):
-            if weight not in self._synced:
-                self._synced.add(weight)
+            if (weight, peer) not in self._synced:
+                self._synced.add((weight, peer))
                 mine = torch.zeros_like(weight) if weight.grad is None else weight.grad
                 weight.grad = mine + self._channels.exchange(outgoing, incoming, mine)
 

@@ -54,6 +54,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         for q, rest in ((1, 1), (2, 2), (3, 1), (2, k))
     ],
     "chimera": [{"p": p, "m": k * p} for p in (2, 4, 6, 8, 10) for k in (1, 2, 3, 5)],
+    "chimera2": [{"p": p, "m": k * p} for p in (4, 8, 12, 16) for k in (1, 2, 3, 4, 5)],
     "bitpipe": [{"p": p, "m": k * p} for p in (2, 4, 6, 8, 10) for k in (1, 2, 3, 4)],
     "hanayo": [{"p": p, "v": v, "m": k * p} for p in (1, 2, 3, 5, 6) for v in (2, 4) for k in (1, 3)],
     "dualpipev": [{"p": p, "m": 2 * p + more} for p in (1, 2, 3, 5, 8) for more in (0, 1, 6, 11)],

@@ -247,6 +247,13 @@ def chimera(p: int, m: int, r: int) -> Iterator[str]:
     return _walked(p, m, r, [range(p), range(p)[::-1]])
 
 
+def chimera2(p: int, m: int, r: int) -> Iterator[str]:
+    """Down and up from the ends, and down and up from the middle."""
+    half = p // 2
+    starts = [[*range(p)], [*range(half, p), *range(half)]]
+    return _walked(p, m, r, [way[::turn] for way in starts for turn in (1, -1)])
+
+
 def hanayo(p: int, v: int, m: int, r: int) -> Iterator[str]:
     """Down and up again, v / 2 times."""
     return _walked(p, m, r, [[*range(p), *range(p)[::-1]] * (v // 2)])
@@ -444,6 +451,7 @@ RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "dualpipe": dualpipe,
     "dualpipev": dualpipev,
     "chimera": chimera,
+    "chimera2": chimera2,
     "bitpipe": bitpipe,
     "mario": mario,
     "packed": one_f_one_b,
