@@ -80,6 +80,8 @@ NEAR = {
     "helixpipe": "HelixPipe places by stage and microbatch, which no file says",
     "varuna": "Varuna orders at run time; `greedy` in a file is such a rule, and `mario` recomputes too",
     "chimeradirect": "`chimera` has its placement; the table of nnScaler is for four ranks alone",
+    "megatron": "its orders are `1f1b` and `interleaved`; `megatron:interleaved` executes its code",
+    "deepspeed": "its order is `1f1b`; `deepspeed:TrainSchedule` executes its code",
     "circular": "circular is the placement of `interleaved` and `looped_bfs`: rank s % p",
     "half": "`v_half` is the V that holds half of 1F1B",
     "min": "`v_min` is the V that holds a third of 1F1B",

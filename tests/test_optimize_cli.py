@@ -301,3 +301,19 @@ def test_where_there_is_no_proof_it_says_so(capsys: pytest.CaptureFixture[str]) 
 
 
 # Real processes
+
+
+def test_every_baseline_is_named_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The table has seven rows, in the order of their makespans and the answer among them, with what answers the
+    question too; the others stand by name below it.
+    """
+    assert main(["optimize", "--p", "3", "--m", "6", "--mem-cap", "3", "-o", "best.ps"]) == 0
+    shown = capsys.readouterr().out.partition("unit of time")[2].splitlines()
+    rows = {line[4:18].strip(): Fraction(line[18:].split()[0]) for line in shown[2:] if not line.startswith("    and ")}
+    ((count, below),) = re.findall(r"^    and (\d+) more: (.*)", "\n".join(shown), re.MULTILINE)
+    assert main(["optimize", "--p", "3", "--m", "6", "--mem-cap", "3", "--json"]) == 0
+    known = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["known"]}
+    assert len(rows) == 7 and list(rows.values()) == sorted(rows.values()) and int(count) == len(below.split(", "))
+    assert sorted([*rows, *below.split(", ")]) == sorted([*known, "this schedule"])
+    answers = sorted((entry["makespan"], name) for name, entry in known.items() if entry["fits"])
+    assert {name for _, name in answers[:3]} <= set(rows)
