@@ -23,6 +23,7 @@ from pipesched.analysis.likeness import same_order
 from pipesched.check.optimum import judge
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import facts
+from pipesched.check.optimum_ranks import refutes
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.language import writer
@@ -50,6 +51,7 @@ from pipesched.verbs.optimize_request import Request, Target, target_of
 
 _LEFT = 0.5  # seconds after an interrupt
 _PRINTING = 25e-6  # seconds for an operation, to print the answer and to verify it
+_COMPARED = 200_000  # operations of schedules that are shown for comparison alone
 _READING = 10e-6  # seconds for an operation of a baseline
 
 
@@ -76,8 +78,15 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     if repeated is not None:
         target = _resized(target, repeated)
         problem = target.instance.problem()
-    known = list(_baselines(target, problem, until))
-    state = repeated.state_at(problem) if repeated else _searched(request, target, problem, known, progress, until)
+    known: list[Known] = []
+    played = _kept(_baselines(target, problem, until), known)
+    state = repeated.state_at(problem) if repeated else _searched(request, target, problem, played, progress, until)
+    for _ in played:
+        if len(known) * problem.operations > _COMPARED:
+            state.notes.append(
+                f"no more than {len(known)} others are shown: each has {problem.operations:,} operations"
+            )
+            break
     if interrupted and not state.proved:
         state.stopped = INTERRUPTED
     return _answer(request, target, state, known, repeated)
@@ -118,19 +127,33 @@ def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known
                 yield Known.of(name, schedule, target.instance, problem)
 
 
+def _kept(played: Iterator[Known], known: list[Known]) -> Iterator[Known]:
+    """The same, as they come; known: those that have come."""
+    for one in played:
+        known.append(one)
+        yield one
+
+
 def _searched(
     request: Request,
     target: Target,
     problem: Problem,
-    known: list[Known],
+    known: Iterator[Known],
     progress: Callable[[State], None],
     until: float,
 ) -> State:
     """The search for one m, and what is to be said of it."""
     limits = request.limits
-    candidates = [(k.name, k.orders) for k in known if k.orders is not None and k.fits]
-    candidates = candidates if limits.portfolio else []
-    state = search(problem, limits, candidates, progress, until, _formula(target.instance, problem))
+    known = known if limits.portfolio else iter(list(known)[:0])
+    candidates = ((k.name, k.orders) for k in known if k.orders is not None and k.fits)
+    found = facts(target.instance)
+    scale = target.instance.costs.ticks(target.instance.placement.stages).scale / problem.scale
+
+    def alone(bound: int, steps: int) -> bool:
+        within = int(bound * scale)
+        return refutes(found, within, span=problem.objective == "span", steps=steps)
+
+    state = search(problem, limits, candidates, progress, until, _formula(target.instance, problem), alone)
     if request.all_m:
         state.notes.append(f"nothing that repeats was found, so this is for m = {target.sizes['m']} alone")
     if limits.proof and not request.certify and state.stopped != INTERRUPTED:

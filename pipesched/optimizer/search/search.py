@@ -36,6 +36,7 @@ from pipesched.optimizer.search.state import INTERRUPTED, Limits, Refutation, St
 _FINE = 400_000  # variables of one encoding from which durations are rounded first
 _COARSE = 20_000_000  # steps for each rounding
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start; more for each operation
+_QUICK, _A_SECOND, _THOROUGH = 1_000_000, 300_000, 10_000_000  # steps for ranks one by one; of each second of the limit
 _SLICE = 20_000  # steps of heuristics heuristics the engines
 _WEIGHT = 4  # heuristics have a fourth of an engine's work
 
@@ -50,12 +51,14 @@ def search(
     progress: Progress = lambda state: None,
     until: float | None = None,
     floor: int = 0,
+    refutes: Callable[[int, int], bool] = lambda bound, steps: False,
 ) -> State:
     """The best schedule and the best bound that can be had; `progress` is called when either moves, and about every
     second. KeyboardInterrupt ends the search with what it has.
 
     The caller has made sure that some schedule exists (`least_cap.infeasible`). until: when time is over (monotonic);
-    without it, as many seconds from now as the limits say. floor: in ticks, no schedule has less.
+    without it, as many seconds from now as the limits say. floor: in ticks, no schedule has less. refutes:
+    whether it is certain, without an engine, that none has at most so many ticks; takes so many steps.
     """
     started = time.monotonic()
     meter = Meter(started + limits.seconds if until is None else until)
@@ -63,11 +66,15 @@ def search(
     heuristics = heuristic_orders(problem, _look(problem), meter, limits.seed) if limits.portfolio else iter(())
     try:
         progress(state)
-        _offer_all(state, known, meter, progress)
+        if floor > state.bound.value:  # a theorem says so, and the first heuristics meet it
+            _first_one(state, heuristics, progress)
+        _offer_all(state, () if state.proved else known, meter, progress)
         _first_look(state, heuristics, meter, progress)
+        _ask_ranks(state, refutes, int(min(_THOROUGH, limits.seconds * _A_SECOND)))
         if not state.proved and not meter.late:
             _on_a_coarse_grid(state, limits, meter, progress)
             _ask_engines(state, limits, _slices(heuristics, meter), meter, progress)
+        _ask_ranks(state, refutes, _QUICK)
     except KeyboardInterrupt:
         state.stopped = INTERRUPTED
     if not state.proved and not state.stopped:
@@ -79,6 +86,18 @@ def search(
 def _look(problem: Problem) -> int:
     """Steps of heuristics before the engines start."""
     return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
+
+
+def _ask_ranks(state: State, refutes: Callable[[int, int], bool], steps: int) -> None:
+    """Whether ranks one by one show what is known to be the best."""
+    if state.value is not None and not state.proved and refutes(state.value - 1, steps):
+        state.refuted = Refutation(state.value - 1, "ranks", None)
+
+
+def _first_one(state: State, heuristics: Heuristics, progress: Progress) -> None:
+    found = next(heuristics, None)
+    if found is not None and found[1] is not None:
+        _offer(state, *found, progress)
 
 
 def _offer_all(state: State, known: Iterable[tuple[str, Orders]], meter: Meter, progress: Progress) -> None:
