@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipesched.planning.prediction import Prediction, Refused, bound, differences, predict
+from pipesched.planning.prediction import Prediction, Refused, bound, differences
 from pipesched.planning.search import Search
 from pipesched.planning.space import NAMES, Choice
 
@@ -161,12 +161,10 @@ def explain(search: Search, asked: Mapping[str, Any]) -> Explained:
     def meant(x: Choice) -> bool:
         return all(x[name] == value for name, value in asked.items())
 
-    matching, found = [x for x in search.choices if meant(x)], search.best(1, meant)
-    refused: dict[str, Refused] = {}
-    if not found:
-        for x in matching:
-            least = bound(search.problem, x)
-            made = least if isinstance(least, Refused) else predict(search.problem, x)
-            if isinstance(made, Refused) and (made.kind not in refused or made.over < refused[made.kind].over):
-                refused[made.kind] = made
+    found, refused = search.best(1, meant), dict[str, Refused]()
+    matching = [number for number, x in enumerate(search.choices) if meant(x)]
+    for number in () if found else matching:
+        made = search.known.get(number) or bound(search.problem, search.choices[number])
+        if isinstance(made, Refused) and (made.kind not in refused or made.over < refused[made.kind].over):
+            refused[made.kind] = made
     return Explained(asked, len(matching), found[0] if found else None, refused)

@@ -97,7 +97,7 @@ class Plan:
         return text(self)
 
     def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
+        """What the text says, with the figures of every row."""
         from pipesched.verbs.plan_report import to_json
 
         return to_json(self)

@@ -13,6 +13,7 @@ from pipesched.planning.prediction import Prediction
 from pipesched.planning.space import LETTERS
 from pipesched.transformer import flops, parameters
 from pipesched.transformer.config import Training
+from pipesched.transformer.devices import DEVICES, HALF
 from pipesched.verbs.plan import Plan
 from pipesched.verbs.tables import table
 
@@ -97,11 +98,22 @@ def commands(plan: Plan, one: Prediction) -> dict[str, str]:
     others = (f"{key}={size}" for key, size in given.items() if size != getattr(own, key))
     model = shlex.quote(",".join([plan.request.model, *others]))
     order = f"{choice.schedule} {sizes}"
+    timed = f"--model {model}{_device(plan)}"
     return {
-        "verify": f"pipesched verify {order} --model {model} --mem-cap {_cap(plan.problem.cap)}",
-        "optimize": f"pipesched optimize {order}",
+        "verify": f"pipesched verify {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
+        "optimize": f"pipesched optimize {order} {timed}",
         "emit": f"pipesched emit {order} --target torch-csv",
     }
+
+
+def _device(plan: Plan) -> str:
+    """Nothing where nodes are of another size than the device's row says."""
+    device = plan.request.device
+    if plan.problem.device != device:
+        return ""
+    name = device.name if DEVICES.get(device.name) == device else device.source
+    given = "" if plan.problem.efficiency == HALF else f" --efficiency {plan.problem.efficiency}"
+    return f" --device {shlex.quote(name)}{given}"
 
 
 def _cap(cap: Fraction) -> str:
