@@ -88,6 +88,8 @@ def test_a_stage_keeps_what_its_graph_needs() -> None:
         ("zb_v", {"p": 4, "m": 6}),
         ("dualpipe", {"p": 4, "m": 8}),
         ("pipeoffload", {"p": 4, "m": 4}),
+        ("mario", {"p": 4, "m": 6}),
+        ("seq1f1b", {"p": 4, "m": 4}),
     ],
 )
 def test_the_peak_of_every_rank_follows_from_one_microbatch(name: str, sizes: dict[str, int]) -> None:
