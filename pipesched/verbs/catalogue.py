@@ -22,7 +22,7 @@ from pipesched.verbs.library import sized
 ONE = "one stage on each rank"
 LOOP = "several stages on each rank, in a loop"
 TURN = "several stages on each rank, down the ranks and up again"
-ROUTES = "two ways through the ranks or more, each with a copy of every stage"
+ROUTES = "several ways through the ranks, each with its own copy of every stage"
 KEPT = "activations that are computed again, or wait in host memory"
 SPECIAL = "models, data and uses of a special kind"
 GROUPS = (ONE, LOOP, TURN, ROUTES, KEPT, SPECIAL)
