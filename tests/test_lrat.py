@@ -235,6 +235,28 @@ def test_another_checker_accepts_the_files(name: str, answer: Optimum, folder: P
     assert not accepts(name, cnf, folder / "cut.lrat")
 
 
+def test_a_proof_of_the_least_m_is_one_for_every_m(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where paths keep its microbatches a period apart; of a bound that is the value it holds too. Without its proof,
+    with a damaged one or another period it is not what is told; other checkers are given the files of the least m.
+    """
+    paths = pipesched.optimize(p=3, mem_cap=2, all_m=True, costs="C=1")
+    assert paths.proved and paths.every == (6, 2) and "proof" not in str(paths.certificate["every"])
+    monkeypatch.setattr("pipesched.optimizer.certificate.lower_bound", lambda problem: SimpleNamespace(value=0))
+    made = pipesched.optimize(p=3, mem_cap=2, all_m=True, costs="C=1", certify=True)
+    assert made.proved and made.every == (6, 2) and made.value == 36
+    told = json.loads(json.dumps(made.to_json()))
+    report = pipesched.verify(Source("answer.json", json.dumps(told)), m=300, proof=str(tmp_path / "x"))
+    assert report.ok and report.verdict is not None and report.verdict.proved and report.verdict.value == 36 + 11 * 147
+    assert refusal((tmp_path / "x.cnf").read_text(), drat((tmp_path / "x.lrat").read_text())) == ""
+    every = told["certificate"]["every"]
+    lines = unpacked(b64decode(every["proof"]["lrat"])).splitlines(keepends=True)
+    cut = {"lrat": b64encode(lzma.compress(b"".join(lines[:-1]))).decode("ascii")}
+    for change in ({"proof": None}, {"proof": cut}, {"proof": 7}, {"growth": 6}, {"step": 1}, {"value": 37}):
+        told["certificate"]["every"] = every | change
+        damaged = pipesched.verify(Source("answer.json", json.dumps(told)))
+        assert not damaged.ok or (damaged.verdict is not None and not damaged.verdict.proved), change
+
+
 def test_z3_is_a_second_voice(answer: Optimum) -> None:
     """It finds what can be reached and nothing below; where it would say otherwise, that is no answer. What takes it
     long it is asked when that is wanted.

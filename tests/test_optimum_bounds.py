@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from pipesched.check.optimum_apart import apart
 from pipesched.check.optimum_bound import Bound, Part, _fits, fault
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import Facts, facts, heads, tails
@@ -21,6 +22,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement, linear
 from pipesched.model.release import AT_W
 from pipesched.model.verdict import Terms
+from tests.depth import deep
 from tests.makers.instances import given, placement_of
 from tests.oracles.brute import Instance, optimum, random_instance, steps
 
@@ -97,6 +99,27 @@ def test_no_bound_is_above_the_optimum(objective: str) -> None:
     seen = look(0, 160, objective)
     assert seen["instances"] > 60 and all(seen[kind] > 100 for kind in ("path", "one-machine", "ends"))
     assert seen["refuted below"] > seen["instances"] / 2
+
+
+def leave_out(first: int, count: int) -> Counter[str]:
+    """Raises AssertionError where the best of m + n microbatches is less than that of m and what n are apart."""
+    seen: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        x = random_instance(seed, ranks=3, microbatches=1)
+        of = [replace(x, route_of=[0] * m) for m in range(5)]
+        best = {m: optimum(of[m]) for m in range(1, 5) if len(steps(of[m])) <= 12}
+        known = {m: value for m, value in best.items() if value is not None}
+        for m, n in ((m, n) for m in known for n in known if m + n in known):
+            later = apart(facts_of(of[m + n]), n)
+            assert known[m + n] >= known[m] + later, (seed, m, n)
+            seen.update(["all", "met"] if later and known[m + n] == known[m] + later else ["all"])
+    return seen
+
+
+def test_microbatches_that_are_left_out_take_at_least_what_they_are_apart() -> None:
+    """The best of more microbatches, in any order, is the best of fewer and what is between them, or more."""
+    seen = leave_out(0, deep(120))
+    assert seen["met"] > 0.2 * seen["all"] > 10
 
 
 @pytest.mark.parametrize(

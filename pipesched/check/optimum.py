@@ -41,6 +41,7 @@ from pipesched.check.optimum_certificate import Entries, Unreadable, same
 from pipesched.check.optimum_every import Copies, Every, every_fault, uncopied
 from pipesched.check.optimum_lrat import Beside, proof, text_of, unproved
 from pipesched.check.optimum_meetings import meetings
+from pipesched.check.optimum_paths import Facts
 from pipesched.check.optimum_ranks import STEPS, refutes
 from pipesched.check.optimum_rival import rival
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
@@ -221,7 +222,7 @@ class _Certified(Case):
         if lower <= formula.lower:
             return formula
         if "proof" in refuted:
-            why = self._proof(refuted.part("proof"), bound)
+            why = self._followed(refuted.part("proof"), self.facts, bound)
             return replace(formula, lower=lower, shown_by=why, by="a proof")
         if refutes(self.facts, bound, span=self.span, first=refuted.wholes("ranks") if "ranks" in refuted else []):
             return replace(formula, lower=lower, shown_by=_no_order(Fraction(bound, scale)), by=_RANKS)
@@ -245,10 +246,10 @@ class _Certified(Case):
         worded = self._word(verdict, self.entries.part("refuted"))
         return worded if self.entries.entries.get("verdict") == worded.status else verdict
 
-    def _proof(self, given: Entries, bound: int) -> str:
+    def _followed(self, given: Entries, facts: Facts, bound: int) -> str:
         """What is shown by a proof that is followed here."""
         steps = proof(text_of(given, self.beside))
-        require(unproved(steps, self.facts, bound, span=self.span))
+        require(unproved(steps, facts, bound, span=self.span))
         within = shown(Fraction(bound, self.ticks.scale))
         return (
             f"within {within} the rules of a schedule contradict each other: {len(steps):,} steps, followed one by one"
@@ -295,12 +296,20 @@ class _Certified(Case):
         wrong = every_fault(every, first.schedule, first.analysis.dependencies, first.ticks, span=self.span)
         if wrong := wrong or uncopied(every, sizes):
             raise FaultError(Code.EVERY, f"it is not for every m: {wrong}")
-        return replace(
-            here,
-            every=(every.microbatches, every.step),
-            grown=(every.value, every.growth),
-            everywhere=every.grows(first.facts, span=self.span),
-        )
+        made = replace(here, every=(every.microbatches, every.step), grown=(every.value, every.growth))
+        if every.proof is not None:
+            require("" if every.apart(first.facts, span=self.span) else "its proof is of one m, and not of every m")
+            why = self._followed(every.proof, first.facts, every.objective - 1)
+        elif every.grows(first.facts, span=self.span):
+            why = f"the bound is {shown(every.value)}"
+        else:
+            return made
+        lower, made = made.at(own), replace(made, everywhere=True)
+        if lower is None or lower <= here.lower:
+            return made
+        later = shown(every.growth * every.step)
+        why = f"at m={every.microbatches} {why}, and each {every.step} more begin {later} later"
+        return replace(made, lower=lower, shown_by=why, by="a bound that grows", word="")
 
 
 def check_answer(

@@ -18,7 +18,10 @@ x b y = u s v. With x = u z, or the other way round, bz = zs, and so b^j z = z s
 None is shorter if the bound at m0 is the objective, and grows by P too. Heads of a line, and its tails from the end,
 are the same for every m. So the bound of a set of operations that has some of each line of its rank grows by the
 rank's work; one of a rank's ends too, once all of its lines begin after the head and end before the tail; and a
-longest path that leads from an operation to the K-th after it grows by what lies between.
+longest path that leads from an operation to the K-th after it grows by what lies between. Whatever else shows the value
+at m0, be it a proof, grows by P where K microbatches are a period apart: `optimum_apart`.
+
+    "proof"         where no bound is the value: that nothing at m0 is below it, as in what is refuted
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.check.optimum_apart import apart
 from pipesched.check.optimum_bound import Bound, fault
 from pipesched.check.optimum_certificate import Entries, Unreadable
 from pipesched.check.optimum_paths import Facts, between, heads, tails
@@ -60,27 +64,35 @@ class Every:
     period: int
     starts: list[list[int]]
     bound: Bound | None
+    proof: Entries | None
 
     @classmethod
     def read(cls, given: Entries) -> Every:
-        given.only("microbatches", "step", "value", "growth", "seam", "starts", "bound")
+        given.only("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
         first, step, growth = given.whole("microbatches"), given.whole("step"), given.time("growth")
         period = Entries({"period": plain(growth * step)}, given.scale).ticks("period")
         if first < 1 or step < 1 or period < 1:
             raise Unreadable("no period follows from its step and growth")
         bound = given.bound("bound") if "bound" in given else None
+        proof = given.part("proof") if "proof" in given else None
         value, seam = given.ticks("value"), given.ticks("seam")
-        return cls(first, step, given.time("value"), growth, value, seam, period, given.table("starts"), bound)
+        return cls(first, step, given.time("value"), growth, value, seam, period, given.table("starts"), bound, proof)
 
     def reaches(self, microbatches: int) -> bool:
         copies, rest = divmod(microbatches - self.microbatches, self.step)
         return copies >= 0 and not rest
+
+    def apart(self, facts: Facts, *, span: bool) -> bool:
+        """Whether K microbatches are a period apart, so that what shows the value at m0 grows with it."""
+        return not span and apart(facts, self.step) >= self.period
 
     def grows(self, facts: Facts, *, span: bool) -> bool:
         """Whether the bound is the value, and grows with it; facts: at m0."""
         bound = self.bound
         if bound is None or bound.value != self.objective or fault(facts, bound, span=span):
             return False
+        if self.apart(facts, span=span):
+            return True
         frame = bound.counted(span=span)
         if bound.kind == "path":
             return _repeats(facts, frame, self)

@@ -13,7 +13,7 @@ import numpy as np
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Op
 from pipesched.optimizer.bounds.longest_paths import framed
-from pipesched.optimizer.bounds.lower_bound import Bound
+from pipesched.optimizer.bounds.lower_bound import Bound, lower_bound
 from pipesched.optimizer.bounds.warmup import Ends
 from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.problem import Problem
@@ -24,11 +24,15 @@ from pipesched.optimizer.search.state import State
 def certificate(
     instance: Instance, state: State, repeated: Periodic | None = None, proof: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """What is known of a schedule that was found. repeated: what makes it one for every m; proof: of a refutation."""
+    """What is known of a schedule that was found. repeated: what makes it one for every m; proof: of what was refuted,
+    or of the least m where nothing was.
+    """
     refuted = state.refuted
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
     assert state.value is not None
     every = None if repeated is None else _every(instance, repeated)
+    if every is not None and proof is not None and refuted is None:
+        every["proof"] = proof
     return certify(state.problem, state.value, state.bound, asked, instance.to_json(), proof) | {"every": every}
 
 
@@ -61,8 +65,9 @@ def certify(
 
 
 def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
-    """The schedule of the seam, with its starts, and its bound where that grows as it does."""
+    """The schedule of the seam, with its starts, and its bound where that is what it takes."""
     seam, problem = repeated.seam, instance.problem(repeated.seam.microbatches)
+    bound = repeated.bound if repeated.optimal else lower_bound(problem)
     starts = [[plain(problem.time(int(seam.start[x]))) for x in order] for order in seam.unrolled(problem)]
     return {
         "microbatches": seam.microbatches,
@@ -71,7 +76,7 @@ def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
         "growth": plain(problem.time(seam.period) / seam.every),
         "seam": plain(problem.time(seam.at)),
         "starts": starts,
-        "bound": _bound(problem, repeated.bound) if repeated.optimal else None,
+        "bound": _bound(problem, bound) if bound.value == seam.value else None,
     }
 
 

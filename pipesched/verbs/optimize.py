@@ -21,6 +21,7 @@ import numpy as np
 
 from pipesched.analysis.likeness import same_order
 from pipesched.check.optimum import judge
+from pipesched.check.optimum_apart import apart
 from pipesched.check.optimum_meetings import meetings
 from pipesched.check.optimum_paths import facts
 from pipesched.check.optimum_ranks import refutes
@@ -199,8 +200,15 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         if judged.word and proof.entry:
             found, written = replace(found, beside=proof.beside), certificate(instance, state, repeated, proof.entry)
             judged = _judged(schedule, instance, written, repeated, proof.beside)
+    if request.certify and repeated is not None and not judged.everywhere:
+        proof = _proof_for_every(request, instance, repeated)
+        found = replace(found, notes=(*found.notes, proof.note))
+        if proof.entry:
+            found = replace(found, beside=proof.beside)
+            written = certificate(instance, state, repeated, proof.entry)
+            judged = _judged(schedule, instance, written, repeated, proof.beside)
     if judged.value == judged.lower:
-        agreed = confirmed(instance, judged.value, problem.time(state.lower - 1), asked=request.confirm)
+        agreed = confirmed(instance, judged.value, judged.lower - problem.time(1), asked=request.confirm)
         found = replace(found, notes=(*found.notes, agreed) if agreed else found.notes)
     made = Analysis(schedule, instance.costs, instance.release)
     text = writer.write(
@@ -234,7 +242,24 @@ def _proof(request: Request, instance: Instance, state: State) -> Made:
     try:
         return certified(instance, state.problem.time(state.lower - 1), rank, request.name, request.limits.proof)
     except (KeyboardInterrupt, MemoryError) as error:
-        return Made({}, None, f"no proof: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'out of memory'}")
+        return _none(error)
+
+
+def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -> Made:
+    """That nothing is below the value at the least m of the schedule, if that is so for every m then."""
+    seam = repeated.seam
+    least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
+    period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
+    if request.objective == "span" or apart(facts(least), seam.every) < period:
+        return Made({}, None, "no proof for every m: paths alone do not keep its microbatches so far apart")
+    try:
+        return certified(least, problem.time(seam.value - 1), None, request.name, None)
+    except (KeyboardInterrupt, MemoryError) as error:
+        return _none(error)
+
+
+def _none(error: BaseException) -> Made:
+    return Made({}, None, f"no proof: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'out of memory'}")
 
 
 def _judged(

@@ -53,6 +53,8 @@ def certified(instance: Instance, value: Fraction, rank: int | None, name: str, 
         return Made({}, None, f"no proof {claim}: it is of more than {MOST:,} clauses")
     text = None if rank is None else refutation(_alone(clauses, rank), clauses.count, now + ALONE)
     text = text or refutation(clauses.known, clauses.count, now + SECONDS)
+    if text == b"":
+        return Made({}, None, f"no proof {claim}: its clauses do not exclude it")
     if text is None:
         return Made({}, None, f"no proof {claim} was made in {SECONDS:g} s of CPU")
     if path is not None:

@@ -29,6 +29,7 @@ from pipesched.source import Source
 
 if TYPE_CHECKING:
     from pipesched.analysis.recorded_run import Held
+    from pipesched.check.optimum_every import Copies
     from pipesched.check.optimum_lrat import Beside
     from pipesched.formats.answer_read import Answer
     from pipesched.model.verdict import Terms
@@ -122,7 +123,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
         said = own.unit.checked.file.documentation if own.unit else None
         found += check_answer(own.schedule, terms, judged, answer.entries, said)
     if options.proof is not None and not found:
-        _write_proof(options.proof, answer, terms, _beside(source))
+        _write_proof(options.proof, answer, terms, _copies(answer, terms, options), _beside(source))
     noted = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
     if noted:
         report = replace(report, notes=(*report.notes, noted))
@@ -137,8 +138,8 @@ def _verify_answer(source: Source, options: Options) -> Report:
     return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
 
 
-def _write_proof(path: str, answer: Answer, terms: Terms, beside: Beside) -> None:
-    """PATH.cnf and PATH.lrat, for other checkers.
+def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies, beside: Beside) -> None:
+    """PATH.cnf and PATH.lrat, for other checkers; of an answer for every m, at its least m.
 
     Raises:
         PipeschedError: PS712, the answer has no refutation.
@@ -150,12 +151,17 @@ def _write_proof(path: str, answer: Answer, terms: Terms, beside: Beside) -> Non
     from pipesched.check.optimum_paths import facts
 
     given = Entries(answer.certificate, terms.costs.ticks(terms.placement.stages).scale)
-    if "refuted" not in given or "proof" not in given.part("refuted"):
+    refuted, every = (given.part(name) if name in given else Entries({}, 1) for name in ("refuted", "every"))
+    if "proof" in every:
+        least = copies(every.whole("microbatches"), every.whole("step"))[0]
+        terms, refuted, bound = replace(terms, placement=least.placement), every, every.ticks("value") - 1
+    elif "proof" in refuted:
+        bound = refuted.ticks("value")
+    else:
         help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
         raise fail(Code.NO_PROOF, "the answer holds no LRAT proof", help=help)
-    refuted = given.part("refuted")
     try:
-        clauses = Clauses(facts(terms), refuted.ticks("value"), span=terms.objective == "span")
+        clauses = Clauses(facts(terms), bound, span=terms.objective == "span")
         clauses.files(path, text_of(refuted.part("proof"), beside))
     except (TooManyError, Unreadable) as error:
         raise fail(Code.CERTIFICATE, f"the certificate does not hold: {error}") from None

@@ -36,20 +36,20 @@ def require() -> None:
         made = refutation({1: [1, 2], 2: [-1, 2], 3: [-2]}, 3, math.inf)
     except (ImportError, AttributeError, TypeError, ValueError, LookupError, NotImplementedError):
         made = None
-    if made is None:
+    if not made:
         message = "CaDiCaL writes no LRAT here: python-sat is of another release, or built without it"
         raise fail(Code.NEEDS, message, help="pip install 'python-sat==1.9.dev17', or leave out --certify")
 
 
 def refutation(clauses: Mapping[int, list[int]], count: int, until: float) -> bytes | None:
-    """The proof of clauses by number, its own steps numbered from count + 1; None where there is a model, no proof by
-    then (seconds of CPU), or one of too much text.
+    """The proof of clauses by number, its own steps numbered from count + 1; empty where there is a model, None where
+    there is no answer by then (seconds of CPU), or one of too much text.
     """
     empty = next((number for number, literals in clauses.items() if not literals), None)
     if empty is not None:
         return b"%d 0 %d 0\n" % (count + 1, empty)
     text = _learnt(clauses, until)
-    return None if text is None else _kept(text, np.fromiter(clauses, dtype=np.int64), count)
+    return text and _kept(text, np.fromiter(clauses, dtype=np.int64), count)
 
 
 def _learnt(clauses: Mapping[int, list[int]], until: float) -> bytes | None:
@@ -70,8 +70,8 @@ def _learnt(clauses: Mapping[int, list[int]], until: float) -> bytes | None:
         finally:
             cadical, solver.cadical = solver.cadical, None
             pysolvers.cadical195_del(cadical, file)  # what is left of the proof is written now
-        if refuted is not False or file.seek(0, 2) > MOST_BYTES:
-            return None
+        if refuted or refuted is None or file.seek(0, 2) > MOST_BYTES:
+            return b"" if refuted else None
         file.seek(0)
         return file.read()
 
