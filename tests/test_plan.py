@@ -95,7 +95,7 @@ def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
     for asked in (problem(b=(1, 2), c=(1, 2)), problem(gpus=4, b=(1,), zero=(0, 3), recompute=("none", "full"))):
         wide, found = replace(asked, cap=Fraction(10**15)), dict[tuple[Any, ...], tuple[int, int]]()
         chosen = list(asked.space)
-        for choice in random.Random(7).sample(chosen, min(len(chosen), deep(120))):
+        for choice in random.Random(7).sample(chosen, min(len(chosen), deep(80))):
             least, exact = bound(asked, choice), predict(wide, choice) if _is_one(asked, choice) else None
             if exact is None:
                 assert isinstance(least, Refused) and not least.over
@@ -109,7 +109,7 @@ def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
             if exact.peak <= asked.cap:
                 layout, mine = tuple(choice[name] for name in LAYOUT), (exact.nanoseconds // ALIKE, exact.peak)
                 found[layout] = min(mine, found.get(layout, mine))
-        if len(chosen) <= deep(120):
+        if len(chosen) <= deep(80):
             best = Search(asked, Here()).best(5, apart=LAYOUT)
             assert [(one.nanoseconds // ALIKE, one.peak) for one in best] == sorted(found.values())[:5]
 
@@ -187,6 +187,29 @@ def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().out
     assert re.search(r"p=1, t=1, zero=0: none of \d+ choices fits", told)
     assert re.search(r"rank 0 needs [\d.]+ MB of 30 MB for parameters, gradients and optimizer", told)
+
+
+def test_names_are_no_markup(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither in the page nor in the plot, nor to a shell."""
+    name = "</script><b>;rm"
+    made = pipesched.plan(model=(replace(SMALL, name=name), Training(batch=16)), gpus=4, device=SLOW, only=["c=1"])
+    for text in (made.html(), made.plot()):
+        assert "<b>" not in text
+    for command in made.to_json()["rows"][0]["commands"].values():  # type: ignore[index,call-overload]
+        assert ";rm" not in command or any(name in word for word in shlex.split(command))
+    assert main(["plan", *SMALL_PLAN, "--top", "4", "--plot", "plan.svg"]) == 0
+    assert (files / "plan.svg").read_text("utf-8").count("<title>") == 4
+
+
+def test_one_rank_and_nodes_of_another_size(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Commands run too where there is no pipeline, where ZeRO divides parameters, and on nodes that no row has."""
+    for more in (["--only", "p=1", "--only", "zero=3"], ["--gpus-per-node", "2", "--efficiency", "1/3"]):
+        assert main(["plan", *SMALL_PLAN, *more, "--top", "1", "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        for command in row["commands"].values():
+            assert main(shlex.split(command)[1:]) == 0, command
+            assert ("--device" in command) == ("--target" not in command and "1/3" not in more)
+        capsys.readouterr()
 
 
 BAD: list[tuple[str, str, int]] = [

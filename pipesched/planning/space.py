@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
+from math import isqrt
 from typing import Any
 
 from pipesched.planning.schedules import SCHEDULES, Row
@@ -102,7 +103,7 @@ class Space:
     only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, compare=False)
 
     def __iter__(self) -> Iterator[Choice]:
-        """All choices, in a fixed order; what does not divide is among them, `Space.refuses` says so."""
+        """All choices, in a fixed order; what does not divide is among them, which `refuses` tells."""
         batch = self.training.batch or 0
         for p, t, c in product(self._of("p", self.gpus), self._of("t", self.gpus), self._of("c", self.gpus)):
             if self.gpus % (p * t * c):
@@ -129,7 +130,7 @@ class Space:
 
     def _of(self, name: str, most: int) -> list[int]:
         """The divisors of a number, of those that are tried."""
-        return self._listed(name, [x for x in range(1, most + 1) if most % x == 0])
+        return self._listed(name, _divisors(most))
 
     def _listed(self, name: str, values: Any) -> list[Any]:
         return list(values) if name not in self.only else [x for x in self.only[name] if name == "b" or x in values]
@@ -145,6 +146,12 @@ class Space:
         layers = self.transformer.layers
         even = [v for v in range(2, max(2, layers // p) + 1) if -(-layers // (p * v)) * p * v - layers <= 2]
         return self._listed("v", even)
+
+
+@lru_cache(maxsize=4096)
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [x for x in range(1, isqrt(number) + 1) if number % x == 0]
+    return tuple(dict.fromkeys([*small, *(number // x for x in reversed(small))]))
 
 
 @lru_cache(maxsize=4096)

@@ -167,7 +167,7 @@ def only(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
     for text in texts:
         for name, values in _sizes(text, many=True):
-            found[name] = (*found.get(name, ()), *values)
+            found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
     return found
 
 

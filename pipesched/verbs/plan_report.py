@@ -20,6 +20,19 @@ from pipesched.verbs.tables import table
 _DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "b")
 _HEADERS = ("m", "recompute", "ZeRO", "step\nseconds", "tokens/s", "MFU\n%", "bubble\n%", "most\nof a GPU")
 
+_SENT = {
+    "tensor": "over t: all-reduces of 2 s b h / c bytes, 2 a layer in F and 2 in the backward, 2 (t-1)/t of it each; "
+    "those of F again where all is recomputed (Narayanan et al., SC 2021, 3.2)",
+    "context": "over c: keys and values pass c - 1 ranks in F, and again, with their gradients, in the backward "
+    "(Dubey et al. 2024, 3.3.2)",
+    "experts": "over e: a token goes to its experts and comes back, in F and in the backward, (e-1)/e of them",
+    "gradients": "over d c, once a step: gradients are all-reduced; with ZeRO they are scattered and parameters "
+    "gathered, (n-1)/n of them (Rajbhandari et al. 2020, 7)",
+    "copies": "over d c in every microbatch: with ZeRO 2 gradients are scattered; with 3 parameters are gathered for F "
+    "and for the backward too",
+}
+"""Of each term what is sent, and where that is from."""
+
 
 def text(plan: Plan) -> str:
     """What is asked, the table with its commands, the rules, the explanation, and what was assumed."""
@@ -143,6 +156,9 @@ def assumed(plan: Plan) -> Iterator[str]:
         "what the ranks of a layer, a sequence or of experts send overlaps with no compute; of what copies send "
         f"{float(problem.overlap) * 100:g} % does"
     )
+    for name, said in _SENT.items():
+        if any(getattr(one.terms, name) > 0 for one in plan.rows):
+            yield said
     split = "with" if x.sequence_parallel else "without"
     yield f"{split} sequence parallelism, {x.attention} attention, as the model's file says"
     yield "layers are cut as evenly as possible; microbatches of 1, 2, 4 and 8 sequences are tried"
