@@ -30,7 +30,7 @@ from pipesched.analysis.standstill import Standstill, cut, of_orders, of_program
 from pipesched.analysis.termination import Verdicts, verdicts
 from pipesched.analysis.timeline import Timeline, costs_used, timeline
 from pipesched.lower.communicate import communicate
-from pipesched.model.costs import Costs, Ticks
+from pipesched.model.costs import TIMES, Costs, Ticks
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
@@ -119,7 +119,7 @@ class Analysis:
 
     @cached_property
     def footprint(self) -> Footprint | None:
-        """What a rank holds in bytes at each operation; None without a transformer.
+        """What a rank holds in bytes at each operation, whatever the times; None without a transformer.
 
         Raises:
             PipeschedError: PS235, its layers do not go onto the stages.
@@ -128,7 +128,9 @@ class Analysis:
             return None
         from pipesched.analysis.footprint import footprint
 
-        return footprint(self.schedule, self.program, self.trained, self.release, self.costs)
+        timeless = self.own is not None or not self.costs.given.keys() & set(TIMES)
+        program = self.program if timeless else Analysis(self.schedule).program
+        return footprint(self.schedule, program, self.trained, self.release, self.costs)
 
     @cached_property
     def program(self) -> Program | None:

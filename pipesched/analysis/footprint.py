@@ -4,11 +4,12 @@
     activations                         by `transformer.activations`, in the running sum of `analysis.holdings`
     for W                               gradients of the outputs of weights, from I to W
     messages                            received and not yet used, made and not yet sent
-    working                             there only while the operation runs: a layer that is recomputed, parameters
-                                        that ZeRO gathers
+    working                             there only while the operation runs: gradients inside a layer, a layer that is
+                                        recomputed, parameters that ZeRO gathers
 
 Like activations, all of it follows from the order of the rank's own list and from no clock; where a file names no
-messages, those of its lowering count. Sizes are whole bytes, rounded up.
+messages, those of its lowering at unit costs count. What an operation frees is there until the next one begins, beside
+messages that are posted meanwhile. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from math import ceil
 import numpy as np
 
 from pipesched.analysis.holdings import Memory, in_hand, memory
-from pipesched.model.columns import Ints, among, computes, running_sum
+from pipesched.model.columns import Ints, computes, running_sum
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
-from pipesched.model.ops import BACKWARDS, Op, Result
+from pipesched.model.ops import Op, Result
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
@@ -95,9 +96,10 @@ def footprint(
     a, x = trained
     stages, parts = activations.by_stage(a, x, schedule.stages), parameters.by_stage(a, x, schedule.stages)
     times = costs.held(schedule.stages, schedule.microbatches)
-    saved, again, stored, working = (
-        _table([getattr(stage, name) for stage in stages], times) for name in ("saved", "input", "stored", "working")
+    saved, again, stored = (
+        _table([getattr(stage, name) for stage in stages], times) for name in ("saved", "input", "stored")
     )
+    working = [_table([stage.working[i] for stage in stages], times) for i in range(len(_BACKWARDS))]
     if "K" in costs.given:
         small = costs.kept(schedule.stages, schedule.microbatches)
         kept = _table([stage.saved for stage in stages], small)
@@ -110,7 +112,9 @@ def footprint(
         "activations": np.maximum(-(-live.held // int(share)), _before(schedule, -(-live.kept // int(share)))),
         "for W": _until_w(schedule, stored if by_layer else np.zeros_like(stored)),
         "messages": _messages(schedule, program, _table([activations.boundary(a, x)] * schedule.stages, times)),
-        "working": np.where(among(schedule.op, BACKWARDS), _of(schedule, working), 0)
+        "working": sum(
+            np.where(schedule.op == op, _of(schedule, x), 0) for op, x in zip(_BACKWARDS, working, strict=True)
+        )
         + np.array([_gathered(a, x, of) for of in parts], dtype=np.int64)[np.clip(schedule.stage, 0, len(parts) - 1)],
     }
     states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
@@ -118,6 +122,7 @@ def footprint(
 
 
 _BY_LAYER = ("W", "torch")
+_BACKWARDS = (Op.B, Op.I, Op.W)
 
 
 def _whole(size: Fraction) -> int:
@@ -206,4 +211,4 @@ def _assumed(schedule: Schedule, trained: Trained, release: Release) -> Iterator
         yield "tokens are sent to experts evenly"
     if schedule.placement.bidirectional:
         yield "every rank holds a copy of each of its stages, of both routes"
-    yield "not counted: temporaries inside an operation, workspace, what the allocator and the framework hold"
+    yield "not counted: other temporaries, workspace, what the allocator and the framework hold"

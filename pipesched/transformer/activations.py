@@ -25,6 +25,7 @@ from fractions import Fraction
 from pipesched.transformer.config import Training, Transformer, layers_of
 
 SCORES = "attention scores"
+INSIDE = "inside"
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,15 @@ class StageBytes:
     """Of one microbatch on one stage, on one rank.
 
     saved: from F to the backward. input: of it what an F that is run again keeps. stored: what I leaves for W on top of
-    what is saved. working: the most that is there only while a backward runs. output: the message to the next stage.
+    what is saved. output: the message to the next stage. working: the most that is there only while a B, an I or a W
+    runs.
     """
 
     saved: Fraction
     input: Fraction
     stored: Fraction
-    working: Fraction
     output: Fraction
+    working: tuple[Fraction, Fraction, Fraction]
 
 
 def tokens(a: Transformer, x: Training) -> Fraction:
@@ -94,13 +96,19 @@ def embedding(a: Transformer, x: Training) -> Fraction:
 
 def head(a: Transformer, x: Training) -> Fraction:
     """Inputs of the last norm and of the head, and logits in fp32: 4 s b h / t (1 + V / h), section 4.3."""
-    return 2 * boundary(a, x) + 4 * tokens(a, x) * a.vocabulary / x.tensor
+    return 2 * boundary(a, x) + logits(a, x)
+
+
+def logits(a: Transformer, x: Training) -> Fraction:
+    """In fp32; their gradients too."""
+    return 4 * tokens(a, x) * a.vocabulary / x.tensor
 
 
 def stored(a: Transformer, x: Training, index: int) -> Fraction:
     """What I leaves for W beside what is saved: the gradient of the output of every weight of a layer.
 
-    That is torch's split backward, which measures 62 % of what is saved; here it is 22 of 34 s b h for a GPT.
+    That is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage its I
+    does nothing, and its W is all of the backward.
     """
     h, z, t = a.hidden, a.dtype_bytes, x.tensor
     outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and what attention and feed-forward add
@@ -119,9 +127,13 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
         extra = (embedding(a, x) if first else 0) + (head(a, x) if last else 0)
         out = Fraction(0) if last else edge
         saved = sum((layer(a, x, i) for i in layers), Fraction(extra)) + (out if x.keep_outputs else 0)
-        left = sum((stored(a, x, i) for i in layers), Fraction(0))
-        again = max((_again(a, x, i) for i in layers), default=Fraction(0))
-        made.append(StageBytes(saved, Fraction(0) if first else edge, left, again, out))
+        left = Fraction(0) if first else sum((stored(a, x, i) for i in layers), Fraction(0))
+        whole, inner, again = (max((of(a, x, i) for i in layers), default=edge) for of in (_gradients, _inner, _again))
+        full = whole + again
+        if last:  # the backward of the head is over, and has freed what it kept, before that of a layer begins
+            full = max(full - head(a, x), logits(a, x))
+        working = (full, again if first else inner + again, full if first else edge + again)
+        made.append(StageBytes(saved, Fraction(0) if first else edge, left, out, working))
     return tuple(made)
 
 
@@ -129,6 +141,17 @@ def _again(a: Transformer, x: Training, index: int) -> Fraction:
     """What recomputing one layer brings back while its backward runs."""
     whole = sum((one.bytes for one in items(a, x, index)), Fraction(0))
     return whole - layer(a, x, index)
+
+
+def _gradients(a: Transformer, x: Training, index: int) -> Fraction:
+    """Of a layer, inside its feed-forward part and the one that arrives: what a B holds of them at once."""
+    inside = [one.bytes for one in items(a, x, index) if one.name.startswith(INSIDE)]
+    return sum(inside, boundary(a, x))
+
+
+def _inner(a: Transformer, x: Training, index: int) -> Fraction:
+    """Those of an I, which stores the others: of what the activation function gives."""
+    return (_gradients(a, x, index) - boundary(a, x)) / (3 if a.gated else 2)
 
 
 def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
@@ -155,7 +178,7 @@ def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
     z, n, outside = a.dtype_bytes, tokens(a, x), boundary(a, x)
     yield Saved("input of the norm before the feed-forward part", outside)
     yield Saved("input of the feed-forward part", outside)
-    yield Saved("inside the feed-forward part", n * z * inner * (3 if a.gated else 2) / x.tensor)
+    yield Saved(f"{INSIDE} the feed-forward part", n * z * inner * (3 if a.gated else 2) / x.tensor)
     yield from _mask(a, x)
 
 
@@ -165,7 +188,7 @@ def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
     z, k, f, share = a.dtype_bytes, a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor
     yield from _feed_forward(a, x, a.experts.shared * f)
     yield Saved("tokens sent to experts, and their results", 2 * share * z * k * a.hidden)
-    yield Saved("inside the experts", share * z * k * f * (3 if a.gated else 2))
+    yield Saved(f"{INSIDE} the experts", share * z * k * f * (3 if a.gated else 2))
 
 
 def _outputs(a: Transformer, t: int, index: int) -> Fraction:
