@@ -343,3 +343,24 @@ def test_a_printed_file_holds_at_other_costs(costs: str) -> None:
         assert report.ok and any(claim.holds for claim in report.claims)
     assert pipesched.verify(Source("optimum.ps", answer.source)).ok
     assert ("differ by stage" in answer.source) == ("[" in costs)
+
+
+def test_a_large_comparison_shows_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond so many operations the others are shown up to there, and it is said."""
+    question: dict[str, Any] = {"p": 4, "m": 8, "mem_cap": 2}
+    assert not any("others are shown" in note for note in pipesched.optimize(**question).notes)
+    monkeypatch.setattr("pipesched.verbs.optimize._COMPARED", 100)
+    answer = pipesched.optimize(**question)
+    assert len(answer.known) == 2 and "no more than 2 others are shown: each has 96 operations" in answer.notes
+
+
+def test_another_m_of_an_answer_gets_the_best_bound_there() -> None:
+    """Of a schedule that is not proved for every m: between the work of a rank and the optimum of that m."""
+    question: dict[str, Any] = {"p": 2, "v": 2, "placement": "loop", "mem_cap": 2}
+    answer = pipesched.optimize(**question, all_m=True)
+    assert answer.every is not None and not answer.proved
+    m = answer.every[0] + 2 * answer.every[1]
+    report = pipesched.verify(Source("answer.json", json.dumps(answer.to_json())), m=m)
+    best = pipesched.optimize(**question, m=m)
+    assert report.verdict is not None and best.work is not None and best.proved
+    assert best.work < report.verdict.lower <= best.value == report.verdict.lower

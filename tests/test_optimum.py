@@ -15,13 +15,14 @@ import pytest
 
 import pipesched
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import timeline
-from pipesched.check.optimum import Judgement, judge
+from pipesched.check.optimum import Judgement, check_answer, derived, judge
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
-from pipesched.model.verdict import Terms, on_the_word
+from pipesched.model.verdict import Terms, documentation, on_the_word
 from pipesched.optimizer.bounds.lower_bound import lower_bound
 from pipesched.optimizer.certificate import certify
 from tests.depth import deep
@@ -279,8 +280,30 @@ def test_a_word_that_is_derived_by_now_is_not_held_against_an_answer(word: str) 
     case.certificate |= {"verdict": on_the_word(word), "lower_bound": best, "gap": 0}
     made = case.judged()
     assert made.verdict is not None and made.verdict.proved and not made.findings
+    case.certificate["verdict"] = "proved optimal"
+    assert case.codes() == set()
     case.certificate["verdict"] = "best found"
     assert case.codes() == {str(Code.VERDICT)}
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_an_answer_may_say_less_than_is_derived(late: int) -> None:
+    """A bound that ranks show may be told on the word of an engine, in all entries or in none, of an optimum or not."""
+    x = random_instance(186, ranks=2, microbatches=3)
+    best, some = optimum(x), [some_orders(x, random.Random(seed), 5) for seed in range(20)]
+    assert best is not None
+    orders = next(one for one in some if one is not None and ((simulated(x, one) or 0) > best) == bool(late))
+    value, terms = simulated(x, orders), terms_of(x)
+    assert value is not None
+    told = certify(problem_of(x), value, lower_bound(problem_of(x)), (best - 1, "cadical", None), terms.to_json())
+    schedule = schedule_of(x, orders)
+    judged = judge(schedule, terms, told)
+    assert judged.verdict is not None and judged.worded is not None and judged.verdict.proved == (not late)
+    for said in (judged.verdict, judged.worded):
+        entries = derived(terms, said, judged.spent, memory(schedule, terms.release).peak)
+        assert list(check_answer(schedule, terms, judged, entries, documentation(said, terms))) == []
+        other = {"told_by": None} if said.word else {"told_by": "so"}
+        assert list(check_answer(schedule, terms, judged, entries | other, None))
 
 
 TINY: dict[str, Any] = {

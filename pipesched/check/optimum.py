@@ -62,14 +62,14 @@ _SHOWN = 120  # characters of a value
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is wrong, and the verdict that follows where nothing is. spent: the times of the schedule. told: the verdict
-    that the certificate may give: the same, or an engine's word for what is derived here.
+    """What is wrong, and the verdict that follows where nothing is. spent: the times of the schedule. worded: the same
+    on the word of who refuted it, which is all that may be said by who had fewer steps to look; None where it is that.
     """
 
     findings: tuple[Diagnostic, ...]
     verdict: Verdict | None = None
     spent: Idle | None = None
-    told: Verdict | None = None
+    worded: Verdict | None = None
 
 
 def judge(
@@ -89,8 +89,8 @@ def judge(
         if case.wrong:
             return Judgement(tuple(case.wrong))
         verdict = case.verdict(copies)
-        told = case.told(verdict)
-        return Judgement(tuple(_different(told, case.entries)), verdict, case.spent, told)
+        worded = case.worded(verdict)
+        return Judgement(tuple(_different(verdict, worded, case.entries)), verdict, case.spent, worded)
     except FaultError as found:
         return Judgement((found.finding,))
     except PipeschedError as error:
@@ -155,9 +155,10 @@ def _no_order(within: Fraction) -> str:
     return f"within {shown(within)} some rank has no time for its work, taking ranks one by one"
 
 
-def _different(verdict: Verdict, entries: Entries) -> Iterator[Diagnostic]:
+def _different(verdict: Verdict, worded: Verdict | None, entries: Entries) -> Iterator[Diagnostic]:
     """PS711, the certificate says another verdict."""
-    if "verdict" in entries.entries and entries.text("verdict") != verdict.status:
+    said = (verdict.status, verdict.status if worded is None else worded.status)
+    if "verdict" in entries.entries and entries.text("verdict") not in said:
         wrong = f"{verdict.objective} {shown(verdict.value)}, lower bound {shown(verdict.lower)}: {verdict.status}"
     elif "lower_bound" in entries.entries and entries.time("lower_bound") != verdict.lower:
         wrong = f"the lower bound is {shown(verdict.lower)}"
@@ -237,14 +238,9 @@ class _Certified(Case):
         why = f"{engine_name(engine)} refuted {shown(refuted.time('value'))}{alone}, which nobody checked"
         return replace(verdict, shown_by=why, by=engine_name(engine), word=engine)
 
-    def told(self, verdict: Verdict) -> Verdict:
-        """The verdict, or what the certificate says where it claims no more than a word for it: who made it had fewer
-        steps to look.
-        """
-        if verdict.by != _RANKS:
-            return verdict
-        worded = self._word(verdict, self.entries.part("refuted"))
-        return worded if self.entries.entries.get("verdict") == worded.status else verdict
+    def worded(self, verdict: Verdict) -> Verdict | None:
+        """The verdict on the word of who refuted what is below it, where it is derived by ranks."""
+        return self._word(verdict, self.entries.part("refuted")) if verdict.by == _RANKS else None
 
     def _followed(self, given: Entries, facts: Facts, bound: int) -> str:
         """What is shown by a proof that is followed here."""
@@ -316,15 +312,16 @@ def check_answer(
     schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
 ) -> Iterator[Diagnostic]:
     """PS714, an entry of an answer does not follow. documentation: of the schedule's file."""
-    assert judged.told is not None and judged.spent is not None
+    assert judged.verdict is not None and judged.spent is not None
+    verdict = judged.verdict if judged.worded is None or answer.get("told_by") is None else judged.worded
     peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
-    right = derived(terms, judged.told, judged.spent, peak)
+    right = derived(terms, verdict, judged.spent, peak)
     for name, value in answer.items():
         if name in right and not same(value, right[name]):
             yield _finding(f"`{name}` is {_text(right[name])}, not {_text(value)}")
         elif name not in (*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE):
             yield _finding(f"an answer has no entry {name[:40]!r}")
-    own = words.documentation(judged.told, terms)
+    own = words.documentation(verdict, terms)
     if documentation is not None and documentation.split() != own.replace('"', "'").split():
         yield _finding(f"the schedule's documentation is not what follows: {own}")
 
