@@ -296,7 +296,8 @@ def compare(
     """Schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
 
     library: ``--all``, every built-in schedule too. cost_per: costs are those of 1/p of the model (``rank``) or of one
-    ``stage``. A parameter is for the schedules that have it.
+    ``stage``. A parameter is for the schedules that have it. comm: ``one-stream`` and the like, under which a rank's
+    links are shared by its messages: `row.queued` of each row.
 
     Raises:
         PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a file that is not there.

@@ -311,3 +311,15 @@ def test_a_schedule_that_does_less_is_not_compared_in_silence(line: str, program
     made = pipesched.compare(pipesched.Source("less.ps", text), "1f1b", p=2, m=4)
     assert ([f"less: {said}"] if said else []) == [x for x in made.text().split("\n") if x.startswith("less: ")]
     assert [row["work_remarks"] for row in made.to_json()["rows"]] == [[said] if said else [], []]
+
+
+def test_messages_share_the_links_of_a_rank_where_that_is_asked_for() -> None:
+    """`--comm one-stream`: a column with the makespan of `verify`; longer where messages meet, and only then."""
+    for cost, shared in (("F=1,I=1,W=1,C=0", False), ("F=1,I=1,W=1,C=2", True)):
+        made = pipesched.compare("1f1b", "interleaved", p=4, m=8, costs=cost, comm="one-stream", cost_per="stage")
+        for row in made.rows:
+            told = pipesched.verify(row.name, p=4, m=8, costs=cost, comm="one-stream").communication.makespan
+            assert row.queued == told is not None
+        assert any(row.queued > row.makespan for row in made.rows) == shared  # type: ignore[operator]
+        assert "makespan under" in made.text() and "one-stream" in made.text()
+    assert pipesched.compare("1f1b", p=4, m=8).rows[0].queued is None

@@ -203,6 +203,11 @@ def _assumed(schedule: Schedule, trained: Trained, release: Release) -> Iterator
     if bool((schedule.op == Op.W).any()):
         if release.name in _BY_LAYER:
             yield "from I to W a layer keeps its activations and the gradient of each weight's output, as in torch"
+            if x.recompute == "full":
+                yield (
+                    "a layer that I runs again keeps nothing of it until W: torch's checkpointing does, and runs it "
+                    "again for every weight (`rehearse` counts it); an R of the schedule keeps no more than this"
+                )
         else:
             yield f"release rule {release.name}: nothing more is kept from I to W"
     sent = "its backward" if x.keep_outputs else "it is sent"

@@ -71,7 +71,8 @@ class Row:
     """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
     own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
     what it follows from. remarks: that in words, and what else is to be said of the costs. work: what a schedule does
-    not do that others do, and the ranks that do none of it.
+    not do that others do, and the ranks that do none of it. queued: the makespan where messages wait
+    for their turn under the model of communication that was named.
     """
 
     source: str
@@ -93,6 +94,7 @@ class Row:
     assumed: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     work: tuple[str, ...] = ()
+    queued: Fraction | None = None
 
     @property
     def fault(self) -> Diagnostic | None:
@@ -112,6 +114,7 @@ class Comparison:
     rows: tuple[Row, ...]
     per_stage: bool
     milliseconds: bool = False
+    comm: str | None = None
 
     @property
     def exit_status(self) -> int:
@@ -127,15 +130,19 @@ class Comparison:
         names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
         names.sort(key=lambda name: ("pvm".find(name) % 4, name))
         lead = [[row.name, *(render.size(row.parameters.get(name, "")) for name in names)] for row in self.rows]
-        cells = [_cells(row) for row in self.rows]
+        cells, headers = [_cells(row) for row in self.rows], [*_HEADERS]
+        if self.comm is not None:
+            headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures.insert(1, short(row.queued))
 
         def part(begin: int, end: int) -> str:
             rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
-            return table(("schedule", *map(render.clean, names), *_HEADERS[begin:end]), rows)
+            return table(("schedule", *map(render.clean, names), *headers[begin:end]), rows)
 
-        parts, half = [part(0, len(_HEADERS))], (len(_HEADERS) + 1) // 2
+        parts, half = [part(0, len(headers))], (len(headers) + 1) // 2
         if width is not None and max(map(len, parts[0].splitlines())) > width:
-            parts = [part(0, half), part(half, len(_HEADERS))]
+            parts = [part(0, half), part(half, len(headers))]
         parts[0] = f"unit of time: {_MILLISECONDS if self.milliseconds else _UNITS[self.per_stage]}\n\n{parts[0]}"
         if notes := [*_notes(self)]:
             parts.append("\n".join(notes))
@@ -212,7 +219,7 @@ def compare(
             asked = replace(options, parameters=parameters)
             rows.append(measured(source, asked, per_stage=per_stage))
     timed = options.device is not None
-    return Comparison(tuple(rows), per_stage or timed, timed)
+    return Comparison(tuple(rows), per_stage or timed, timed, options.comm)
 
 
 def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
@@ -260,7 +267,7 @@ def _row_json(row: Row) -> dict[str, object]:
         "cost_remarks": list(row.remarks),
         "work_remarks": list(row.work),
         **exact(makespan=row.makespan, span=row.span, idle=row.idle, bubble=row.bubble, span_bubble=row.span_bubble),
-        **exact(bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
+        **exact(queued_makespan=row.queued, bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
         "messages": row.messages,
         **exact(parameters_per_rank=row.share, lower_bound=row.bound),
         "diagnostics": [render.as_json(diagnostic) for diagnostic in row.diagnostics],
@@ -299,10 +306,12 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         share(schedule.placement),
         bound(schedule, costs, options, report),
         report.diagnostics,
-        bool(set(loaded.own_costs.given) - set(options.costs.given if options.costs else ())),
+        options.device is None
+        and bool(set(loaded.own_costs.given) - set(options.costs.given if options.costs else ())),
         costs.assumed_of(kinds := costs_used(schedule, costs)),
         (*options.counted(loaded).remarks(kinds), *_kept(schedule, costs)),
         tuple(_work(schedule, report)),
+        report.parts.communication.makespan if report.parts.communication else None,
     )
 
 
