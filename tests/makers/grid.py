@@ -38,10 +38,10 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "interleaved_zb": [
         {"p": p, "v": v, "m": m} for p, v in ((1, 3), (2, 2), (2, 3), (3, 1), (3, 4), (6, 1), (6, 2)) for m in (1, 4, 8)
     ],
-    "1f1b_v": [{"p": p, "m": m} for p in (1, 2, 3, 4, 5, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
-    "v_half": [{"p": p, "m": m} for p in (1, 2, 3, 4, 5, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
-    "v_min": [{"p": p, "m": m} for p in (2, 3, 4, 5, 6, 7) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
-    "v_zb": [{"p": p, "m": m} for p in (1, 2, 3, 4, 5, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
+    "1f1b_v": [{"p": p, "m": m} for p in (1, 2, 3, 4, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
+    "v_half": [{"p": p, "m": m} for p in (1, 2, 3, 4, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
+    "v_min": [{"p": p, "m": m} for p in (2, 3, 4, 5, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
+    "v_zb": [{"p": p, "m": m} for p in (1, 2, 3, 4, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
     "seq1f1b": [{"p": p, "q": q, "m": q * k} for p in (1, 2, 3, 5) for q in (1, 2, 3) for k in (1, 7)],
     "mario": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, p, p + 1, 16)],
     "frozen_encoder": [{"p": p, "m": m, "e": e} for p in (2, 3, 5) for m in (1, 4, 9) for e in (0, 1, p - 1)],
