@@ -19,7 +19,7 @@ import numpy as np
 from pipesched.analysis.dependencies import Dependencies, between_slices
 from pipesched.analysis.standstill import compute_cycle
 from pipesched.analysis.timeline import Timeline
-from pipesched.check.findings import label, limited, notes, rows
+from pipesched.check.findings import by_statement, label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints, among, makes
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, SAME, Compute, Result, overlap
@@ -50,7 +50,7 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     _late(schedule, dependencies.further.consumer, dependencies.further.producer, found)
     for at, before in between_slices(schedule, dependencies):
         _late(schedule, at, before, found)
-    for (i, needed), more in limited(sorted(found.items())):
+    for (i, needed), more in by_statement(sorted(found.items()), schedule):
         op, producer = schedule[i], schedule[needed]
         yield Diagnostic(
             Code.ORDER,

@@ -15,6 +15,7 @@ from pipesched.model.schedule import Schedule
 Item = TypeVar("Item")
 
 SHOWN = 5
+LOOKED_AT = 10_000  # findings whose places are compared
 
 
 def label(where: Schedule | Program, index: int, text: str) -> Label:
@@ -29,6 +30,17 @@ def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, s
     for number, item in enumerate(found[:shown], start=1):
         left = len(found) - shown
         yield item, f"and {left} more of this kind" if number == shown and left > 0 else ""
+
+
+def by_statement(found: Sequence[tuple[int, int]], where: Schedule | Program) -> Iterator[tuple[tuple[int, int], str]]:
+    """The first pair of operations of each pair of places, with a note on the others: one mistake is told once."""
+    first: dict[object, list[tuple[int, int]]] = {}
+    for pair in found[:LOOKED_AT]:
+        first.setdefault(tuple(where.origin.place(index).span for index in pair), []).append(pair)
+    least = "at least " if len(found) > LOOKED_AT else ""
+    for together, more in limited(list(first.values())):
+        others = f"and {least}{len(together) - 1} more of this statement" if together[1:] else ""
+        yield together[0], "; ".join(notes(others, more))
 
 
 def rows(*columns: Column) -> list[tuple[int, ...]]:
