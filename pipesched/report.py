@@ -82,6 +82,7 @@ class InBytes:
 
     model: its name. ranks: by rank the bytes of each kind, as `analysis.footprint` has them. at: by rank the operation
     when it needs most, empty where it has none. cap: by rank, or None. assumed: in words, what the figures rest on.
+    host: by rank the most in host memory, where activations are offloaded.
     """
 
     model: str
@@ -89,12 +90,13 @@ class InBytes:
     at: tuple[str, ...]
     cap: tuple[Fraction, ...] | None
     assumed: tuple[str, ...]
+    host: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
         """What a footprint says."""
         at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
-        return cls(used.trained[0].name, used.peaks, at, cap, used.assumed)
+        return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
 
     @property
     def total(self) -> tuple[int, ...]:
@@ -117,6 +119,9 @@ class InBytes:
         wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
         head = f"{self.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
+        if self.host is not None:
+            most = max(self.host)
+            lines.append(f"host memory: {gigabytes(most)}, on rank {self.host.index(most)}")
         return [head, *lines, *(f"assumed: {said}" for said in self.assumed)]
 
 
@@ -530,7 +535,8 @@ def _bytes_json(used: InBytes) -> dict[str, object]:
         }
         for sizes, most, own, at in zip(used.ranks, used.total, cap, used.at, strict=True)
     ]
-    return {"model": used.model, "ranks": ranks, "assumed": list(used.assumed)}
+    host = {} if used.host is None else {"host": list(used.host)}
+    return {"model": used.model, "ranks": ranks, **host, "assumed": list(used.assumed)}
 
 
 def _time_json(part: Time | None) -> dict[str, object]:

@@ -189,3 +189,23 @@ def test_the_bubbles_of_megatron(p: int, v: int, m: int, printed: str) -> None:
     assert made is not None
     assert f"{float(made.bubble) * 100:.1f}" == printed
     assert made.bubble == Q(p - 1, v * m + p - 1)
+
+
+def test_what_is_offloaded_is_in_host_memory() -> None:
+    """From its O to its L: all bytes that its F has taken; between them the rank is without them."""
+    schedule = api.load("pipeoffload", p=4, m=8)
+    made = Analysis(schedule, trained=(GPT, PLAIN))
+    used, counted = made.footprint, made.memory.host
+    assert used is not None and used.host is not None and counted is not None
+    stages = schedule.stages  # a rank's peak counts a stage as ranks / stages
+    middle = [
+        rank for rank in range(4) if not {0, schedule.stages - 1} & {s for _, s in schedule.placement.chunks(rank)}
+    ]
+    for rank in middle:
+        assert used.host[rank] == counted[rank] * stages / 4 * 34 * SBH * LAYERS / stages
+
+
+def test_more_than_any_machine_has_is_refused() -> None:
+    """PS233, and no number that wraps around."""
+    report = api.verify("1f1b", p=2, m=4, model=(replace(GPT, hidden=2**38, heads=1, head_size=1), PLAIN))
+    assert report.fault is not None and str(report.fault.code) == "PS233"

@@ -24,9 +24,11 @@ from math import ceil
 import numpy as np
 
 from pipesched.analysis.holdings import Memory, in_hand, memory
+from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints, computes, running_sum
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
+from pipesched.model.numbers import gigabytes
 from pipesched.model.ops import Op, Result
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
@@ -53,10 +55,16 @@ class Footprint:
     live: Memory
     assumed: tuple[str, ...]
 
+    @property
+    def host(self) -> tuple[int, ...] | None:
+        """By rank the most bytes of activations in host memory; None where nothing is offloaded."""
+        even = Fraction(self.schedule.ranks, self.schedule.stages)
+        return None if self.live.host is None else tuple(ceil(most / even) for most in self.live.host)
+
     @cached_property
     def total(self) -> Ints:
         """All that a rank holds at each of its operations."""
-        static = np.array([_whole(one.total) for one in self.states], dtype=np.int64)
+        static = np.array([sum(self.at(rank, -1).values()) for rank in range(len(self.states))], dtype=np.int64)
         return np.asarray(static[self.schedule.rank] + sum(self.held.values()))
 
     @cached_property
@@ -125,7 +133,14 @@ _BY_LAYER = ("W", "torch")
 _BACKWARDS = (Op.B, Op.I, Op.W)
 
 
+_MOST = 2**52  # bytes of a stage, of one microbatch or of all states: thousands of them add up in 64 bits
+
+
 def _whole(size: Fraction) -> int:
+    """Raises PipeschedError: PS233, more than any machine has."""
+    if size >= _MOST:
+        message = f"a stage needs {gigabytes(size)}, more than is counted"
+        raise fail(Code.MODEL_VALUE, message, help="look for a size that has too many digits")
     return ceil(size)
 
 

@@ -213,6 +213,7 @@ def _layers(value: object) -> tuple[int, ...] | None:
 
 
 _OTHERS: Mapping[str, _Kind] = {
+    "layers": _Kind("a whole number from 1 to 100,000", lambda value: _whole(1)(value) and value <= 100_000),
     "kv_heads": _COUNT,
     "dtype": _one_of(*DTYPES),
     "norm": _one_of("layer", "rms"),
