@@ -95,7 +95,7 @@ def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
     for asked in (problem(b=(1, 2), c=(1, 2)), problem(gpus=4, b=(1,), zero=(0, 3), recompute=("none", "full"))):
         wide, found = replace(asked, cap=Fraction(10**15)), dict[tuple[Any, ...], tuple[int, int]]()
         chosen = list(asked.space)
-        for choice in random.Random(7).sample(chosen, min(len(chosen), deep(80))):
+        for choice in random.Random(7).sample(chosen, min(len(chosen), deep(100))):
             least, exact = bound(asked, choice), predict(wide, choice) if _is_one(asked, choice) else None
             if exact is None:
                 assert isinstance(least, Refused) and not least.over
@@ -109,9 +109,9 @@ def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
             if exact.peak <= asked.cap:
                 layout, mine = tuple(choice[name] for name in LAYOUT), (exact.nanoseconds // ALIKE, exact.peak)
                 found[layout] = min(mine, found.get(layout, mine))
-        if len(chosen) <= deep(80):
+        if len(chosen) <= deep(100):
             best = Search(asked, Here()).best(5, apart=LAYOUT)
-            assert [(one.nanoseconds // ALIKE, one.peak) for one in best] == sorted(found.values())[:5]
+            assert best and [(one.nanoseconds // ALIKE, one.peak) for one in best] == sorted(found.values())[:5]
 
 
 def _is_one(asked: Problem, choice: Choice) -> bool:

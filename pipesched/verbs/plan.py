@@ -97,7 +97,7 @@ class Plan:
         return text(self)
 
     def to_json(self) -> dict[str, object]:
-        """What the text says, with the figures of every row."""
+        """The published form, see ``emit/README.md``."""
         from pipesched.verbs.plan_report import to_json
 
         return to_json(self)
