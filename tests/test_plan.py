@@ -212,6 +212,28 @@ def test_one_rank_and_nodes_of_another_size(files: Path, capsys: pytest.CaptureF
         capsys.readouterr()
 
 
+def test_an_order_that_is_too_long_is_told(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A choice whose order nobody would check is none; the others are planned."""
+    small = [
+        "--model",
+        "model.toml",
+        "--device",
+        "device.toml",
+        "--gpus",
+        "6",
+        "--gpus-per-node",
+        "6",
+        "--mem-cap",
+        "1GB",
+        "--batch",
+    ]
+    only = ["--only", "p=6", "--only", "schedule=zb_h1", "--only", "b=1,64", "--only", "recompute=full"]
+    assert main(["plan", *small, str(2**17), *only, "--top", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["refused"] == {"its order has more than 2,000,000 operations": 1}
+    assert told["rows"][0]["b"] == 64
+
+
 BAD: list[tuple[str, str, int]] = [
     ("--model llama4 --gpus 8 --device h100", "PS237", 2),
     ("--model megatron-1.7b --gpus 8 --device h1000", "PS2", 2),

@@ -77,9 +77,9 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
         total = fixed + sum(count * saved[stage] for count, stage in live) * x.microbatch // x.context
         if total > problem.cap:
             alone = fixed > problem.cap
-            what = "parameters, gradients and optimizer" if alone else "these and what its first backward finds"
+            what = "parameters, gradients and optimizer" if alone else "what is held at the first backward"
             shown = f"rank {rank} needs {gigabytes(fixed if alone else total)} of {gigabytes(problem.cap)}"
-            return Refused(choice, f"{what} are over the cap", f"{shown} for {what}", total)
+            return Refused(choice, f"{what} over the cap", f"{shown} for {what}", total)
         most = max(most, total)
     return Bound(_least(stages, choice), most)
 

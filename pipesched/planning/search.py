@@ -50,8 +50,8 @@ def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound
 
 @dataclass
 class Search:
-    """The choices of a problem. reasons: how many are refused, by kind, with an example of each. alive: by
-    the least time that any order takes those that no bound excludes. known: what was found of those looked at closely.
+    """The choices of a problem. reasons: how many are refused, by kind, with an example of each. alive: those that no
+    bound excludes, by the least time that any order takes. known: what was found of those that were looked at closely.
     """
 
     problem: Problem

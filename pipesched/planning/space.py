@@ -17,6 +17,7 @@ from itertools import product
 from math import isqrt
 from typing import Any
 
+from pipesched.language.evaluate import MAX_OPS
 from pipesched.planning.schedules import SCHEDULES, Row
 from pipesched.transformer.config import Training, Transformer, faults
 
@@ -170,4 +171,6 @@ def refuses(space: Space, choice: Choice) -> str:
     ):
         if max(ranks, space.node) % min(ranks, space.node):
             return f"{what} {ranks} lies across nodes of {space.node}"
+    if choice.p * choice.v * choice.m * (2 if choice.row.fused else 3) > MAX_OPS:
+        return f"its order has more than {MAX_OPS:,} operations"
     return choice.row.refuses(choice.p, choice.v, choice.m)
