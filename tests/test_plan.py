@@ -60,7 +60,7 @@ def files(folder: Path) -> Path:
     return folder
 
 
-SMALL_PLAN = ["--model", "model.toml", "--gpus", "8", "--device", "device.toml", "--only", "c=1", "--only", "b=1,2"]
+SMALL_PLAN = ["--model", "model.toml", "--gpus", "8", "--device", "device.toml", "--only", "c=1,b=1,2"]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

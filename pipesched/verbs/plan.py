@@ -5,6 +5,7 @@ model, cluster, batch ──> every choice ──> the fastest that fit, rule by
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -159,14 +160,14 @@ def _nothing(search: Search) -> Diagnostic:
 
 
 def only(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """``t=4,8`` as the values of a size; several texts add up.
+    """``t=4,8,p=2`` as the values of sizes; several texts add up.
 
     Raises:
         PipeschedError: PS247.
     """
     found: dict[str, tuple[Any, ...]] = {}
     for text in texts:
-        for name, values in _sizes(text, many=True):
+        for name, values in _sizes(text):
             found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
     return found
 
@@ -178,16 +179,16 @@ def choice(text: str) -> dict[str, Any]:
         PipeschedError: PS247.
     """
     found: dict[str, Any] = {}
-    for name, (value,) in _sizes(text, many=False):
-        if name in found:
+    for name, values in _sizes(text):
+        if name in found or values[1:]:
             raise fail(Code.CHOICE, f"{name} is given twice")
-        found[name] = value
+        found[name] = values[0]
     return found
 
 
-def _sizes(text: str, *, many: bool) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Of ``p=8,t=4`` each size; where several values are meant, of ``t=4,8`` the one."""
-    for part in [text] if many else text.split(","):
+def _sizes(text: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Of ``p=8,t=4,2`` each size with its values."""
+    for part in re.split(r",(?=[^,]*=)", text):
         name, equals, values = (one.strip() for one in part.partition("="))
         name = next((short for short, long in LETTERS.items() if long == name), name)
         if name not in NAMES or not equals:
