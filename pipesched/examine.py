@@ -26,7 +26,7 @@ from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import Bytes, Value, require_counts, shown
-from pipesched.model.ops import Op, Result
+from pipesched.model.ops import Result
 from pipesched.model.placement import Placement
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release, caps_by_rank
@@ -91,9 +91,9 @@ class Options:
         Raises:
             PipeschedError: PS225, PS235, PS244, as `own_costs`.
         """
-        again = bool((loaded.schedule.op == Op.R).any())
+        again = bool(makes(loaded.schedule.op, Result.RECOMPUTED).any())
         way, placement = (self.model, self.device, self.efficiency), loaded.schedule.placement
-        own = own_costs(*way, placement, loaded.own_costs, runs_again=again)
+        own = own_costs(*way, placement, loaded.own_costs, runs_again=again, slices=loaded.schedule.slices)
         return own if self.costs is None else self.costs.over(own)
 
 
@@ -105,6 +105,7 @@ def own_costs(
     of_file: Costs,
     *,
     runs_again: bool = False,
+    slices: int = 1,
 ) -> Costs:
     """The costs of a file, where there is no device; else those of the model on it, and M and K of the file.
 
@@ -120,7 +121,7 @@ def own_costs(
         raise fail(Code.EFFICIENCY, "at an efficiency of 0 nothing ends", help="give a share of the peak, as 0.5")
     from pipesched.transformer.times import on_device
 
-    made = on_device(model, device, efficiency, placement, runs_again=runs_again)
+    made = on_device(model, device, efficiency, placement, runs_again=runs_again, slices=slices)
     return made.over(Costs({key: cost for key, cost in of_file.given.items() if key in "MK"}))
 
 
@@ -338,11 +339,13 @@ def _other_batch(made: Analysis) -> Iterator[Diagnostic]:
     """PS909: the batch of the model makes other microbatches than the schedule has."""
     if made.trained is None or (expected := made.trained[1].microbatches) is None:
         return
-    if made.schedule.microbatches == expected * made.schedule.slices:
+    slices = made.schedule.slices
+    if made.schedule.microbatches == (expected := expected * slices):
         return
     a, x = made.trained
     message = f"the schedule has {made.schedule.microbatches} microbatches; the batch of the model makes {expected}"
     said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} of a microbatch)"
+    said += f" x {slices} slices" if slices > 1 else ""
     help = f"--m {expected}, or another batch, data or microbatch"
     yield Diagnostic(Code.OTHER_BATCH, message, (Label(a.places.get("training.batch"), said),), (), help)
 
@@ -367,6 +370,7 @@ def _memory_notes(made: Analysis) -> Iterator[str]:
         copies = max(len(schedule.placement.copies(stage)) for stage in range(schedule.stages))
         yield f"{copies} copies of every stage: parameters and their gradients take {copies} times as much"
     if makes(schedule.op, Result.RECOMPUTED).any():
-        kept, assumed = made.costs.scalar("K"), "" if "K" in made.costs.given else ", which is assumed"
+        kept, given = made.costs.scalar("K"), "K" in made.costs.given
+        assumed = "" if given else ", which is assumed" if made.trained is None else " here; in bytes its stage's input"
         much = "what its stage says" if kept is None else shown(kept)
         yield f"an F that is run again keeps K = {much} until its R{assumed}"

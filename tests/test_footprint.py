@@ -209,3 +209,95 @@ def test_more_than_any_machine_has_is_refused() -> None:
     """PS233, and no number that wraps around."""
     report = api.verify("1f1b", p=2, m=4, model=(replace(GPT, hidden=2**38, heads=1, head_size=1), PLAIN))
     assert report.fault is not None and str(report.fault.code) == "PS233"
+
+
+def most(schedule: object, trained: object = (GPT, PLAIN)) -> tuple[list[int], str]:
+    """The most activations by rank, and what is said of the figures."""
+    used = Analysis(schedule, trained=trained).footprint  # type: ignore[arg-type]
+    assert used is not None
+    found = [int(used.held["activations"][used.schedule.rank == rank].max()) for rank in range(used.schedule.ranks)]
+    return found, " ".join(used.assumed)
+
+
+OF_HEAD = 4 * SBH + 4 * S * B * V
+
+
+def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
+    """Liu et al. 2025: on rank r, min(p - r, m) - 1 inputs of 2 s b h and all of one microbatch. Tokens that enter the
+    first stage are not counted. Both kinds of recomputation are told apart.
+    """
+    found, said = most(api.load("mario", p=4, m=8))
+    one = 2 * 34 * SBH
+    assert found == [one + SBH, one + 2 * 2 * SBH, one + 2 * SBH, one + OF_HEAD]
+    assert "recomputation inside a backward: none" in said and "runs 24 forwards of whole stages again" in said
+    report = str(api.verify("mario", p=4, m=8, model=(GPT, PLAIN)))
+    assert "in bytes its stage's input" in report and "which is assumed" not in report
+
+
+@pytest.mark.parametrize("attention", ["flash", "standard"])
+def test_a_slice_has_its_share_of_a_sequence(attention: str) -> None:
+    """Sun et al. 2024: min(p - 1 - r + q, m) slices, each s / q tokens, which attend to all s; messages too."""
+    q, way = 2, replace(PLAIN, attention=attention)
+    found, said = most(api.load("seq1f1b", p=4, m=16, q=q), (GPT, way))
+    scores = 5 * A * S * S * B if attention == "standard" else 0
+    layer, extra = 34 * SBH + scores, [SBH, 0, 0, OF_HEAD]
+    assert found == [(3 - r + q) * (2 * layer + extra[r]) // q for r in range(4)]
+    assert "one of 2 slices of a sequence, 32 tokens" in said
+    whole, cut = (Analysis(api.load("seq1f1b", p=2, m=4, q=n), trained=(GPT, PLAIN)).footprint for n in (1, 2))
+    assert whole is not None and cut is not None
+    assert whole.held["messages"].max() == 2 * cut.held["messages"].max() > 0
+
+
+def test_a_batch_of_slices_is_counted_in_slices() -> None:
+    """16 sequences of 2 slices are 32 microbatches of the schedule: PS909 at 16, and not at 32."""
+    model = (GPT, replace(PLAIN, microbatch=1, batch=16))
+    warned = [api.verify("seq1f1b", p=4, m=m, q=2, model=model).diagnostics for m in (16, 32)]
+    assert [[str(one.code) for one in found] for found in warned] == [["PS909"], []]
+    assert "the batch of the model makes 32" in warned[0][0].message
+
+
+def test_without_a_backward_a_layer_is_held_at_once() -> None:
+    """All that one layer makes is the most, and it is called that; on the last stage what the head makes is more."""
+    found, said = most(api.load("forward_only", p=4, m=8))
+    assert 34 * SBH > OF_HEAD
+    assert found == [34 * SBH] * 4 and "without a backward an F keeps nothing: at most what its largest layer" in said
+    wide = replace(GPT, vocabulary=50 * H)
+    assert most(api.load("forward_only", p=4, m=8), (wide, PLAIN))[0][3] == 4 * SBH + 4 * S * B * 50 * H
+
+
+def test_a_frozen_stage_before_all_others_keeps_nothing() -> None:
+    """One layer at once; neither gradients nor optimizer. The stages behind it are those of 1F1B."""
+    schedule = api.load("frozen_encoder", p=4, m=8, e=1)
+    found, said = most(schedule)
+    one = 2 * 34 * SBH
+    assert found == [34 * SBH, 3 * one, 2 * one, one + OF_HEAD] and "an F of stage 0 keeps nothing" in said
+    used = Analysis(schedule, trained=(GPT, PLAIN)).footprint
+    assert used is not None and (used.states[0].gradients, used.states[0].optimizer) == (0, 0)
+
+
+def test_a_length_multiplies_and_an_m_of_stages_gives_way() -> None:
+    """1F1B on rank 0 of 2 holds microbatches i and i + 1; M of a stage is the model's own."""
+    lengths, one = (3, 1, 2, 2), 4 * 34 * SBH
+    loaded = api.load("packed", p=2, m=4, length=lengths)
+    report = api.verify("packed", p=2, m=4, length=lengths, model=(GPT, PLAIN))
+    assert report.parts is not None and report.parts.bytes is not None
+    said = " ".join(report.parts.bytes.assumed)
+    assert "M times the bytes" in said and loaded.microbatches == 4
+    peaks = [rank["activations"] for rank in report.parts.bytes.ranks]
+    assert peaks == [4 * (one + SBH), 3 * (one + OF_HEAD)]
+    given, plain = (
+        api.verify("1f1b", p=2, m=4, model=(GPT, PLAIN), costs=cost).parts for cost in ({"M": [3, 1]}, {"F": 1})
+    )
+    assert given is not None and plain is not None and given.bytes is not None and plain.bytes is not None
+    assert given.bytes.ranks == plain.bytes.ranks
+    assert "M of a stage is the model's" in " ".join(given.bytes.assumed)
+
+
+def test_both_routes_of_chimera_are_counted() -> None:
+    """Rank r has stages r and 3 - r, with the optimizer state of each."""
+    schedule = api.load("chimera", p=4, m=4)
+    used = Analysis(schedule, trained=(GPT, PLAIN)).footprint
+    assert used is not None
+    count = [2 * OF_A_LAYER + (V + S) * H * (s == 0) + (V + 2) * H * (s == 3) for s in range(4)]
+    for rank in range(4):
+        assert used.states[rank].optimizer == 12 * (count[rank] + count[3 - rank])

@@ -15,7 +15,7 @@ messages that are posted meanwhile. Sizes are whole bytes, rounded up.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -25,11 +25,11 @@ import numpy as np
 
 from pipesched.analysis.holdings import Memory, in_hand, memory
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints, computes, running_sum
+from pipesched.model.columns import Bools, Ints, computes, makes, running_sum
 from pipesched.model.costs import Costs
-from pipesched.model.grid import Grid
-from pipesched.model.numbers import gigabytes
-from pipesched.model.ops import Op, Result
+from pipesched.model.grid import Grid, spread
+from pipesched.model.numbers import gigabytes, ranges
+from pipesched.model.ops import Result, making
 from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Schedule
@@ -96,17 +96,21 @@ class Footprint:
 def footprint(
     schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs
 ) -> Footprint:
-    """The bytes of every rank; O(instructions). M is a multiple of what the model says of a stage and microbatch.
+    """The bytes of every rank; O(instructions). The model says what a stage holds; an M that differs from microbatch to
+    microbatch is a multiple of that. A slice of a sequence is what context parallelism leaves of one.
 
     Raises:
         PipeschedError: PS222, PS235.
     """
     a, x = trained
-    stages, parts = activations.by_stage(a, x, schedule.stages), parameters.by_stage(a, x, schedule.stages)
+    of_slice = replace(x, context=x.context * schedule.slices)
+    stages, parts = activations.by_stage(a, of_slice, schedule.stages), parameters.by_stage(a, x, schedule.stages)
     times = costs.held(schedule.stages, schedule.microbatches)
-    saved, again, stored = (
-        _table([getattr(stage, name) for stage in stages], times) for name in ("saved", "input", "stored")
-    )
+    if times.even:
+        times = spread((Fraction(1),) * schedule.stages)
+    again, stored = (_table([getattr(stage, name) for stage in stages], times) for name in ("input", "stored"))
+    held_by = zip(stages, schedule.keeps.tolist(), strict=True)
+    saved = _table([stage.saved if keeps else stage.alone for stage, keeps in held_by], times)
     working = [_table([stage.working[i] for stage in stages], times) for i in range(len(_BACKWARDS))]
     if "K" in costs.given:
         small = costs.kept(schedule.stages, schedule.microbatches)
@@ -119,18 +123,19 @@ def footprint(
     held = {
         "activations": np.maximum(-(-live.held // int(share)), _before(schedule, -(-live.kept // int(share)))),
         "for W": _until_w(schedule, stored if by_layer else np.zeros_like(stored)),
-        "messages": _messages(schedule, program, _table([activations.boundary(a, x)] * schedule.stages, times)),
+        "messages": _messages(schedule, program, _table([activations.boundary(a, of_slice)] * schedule.stages, times)),
         "working": sum(
             np.where(schedule.op == op, _of(schedule, x), 0) for op, x in zip(_BACKWARDS, working, strict=True)
         )
         + np.array([_gathered(a, x, of) for of in parts], dtype=np.int64)[np.clip(schedule.stage, 0, len(parts) - 1)],
     }
     states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
-    return Footprint(schedule, trained, states, held, live, tuple(_assumed(schedule, trained, release)))
+    return Footprint(schedule, trained, states, held, live, tuple(_assumed(schedule, trained, release, costs)))
 
 
 _BY_LAYER = ("W", "torch")
-_BACKWARDS = (Op.B, Op.I, Op.W)
+_INPUT, _WEIGHTS = making({Result.GRADIENT}), making({Result.WEIGHTS})
+_BACKWARDS = (making({Result.GRADIENT, Result.WEIGHTS}), _INPUT, _WEIGHTS)  # as `StageBytes.working`
 
 
 _MOST = 2**52  # bytes of a stage, of one microbatch or of all states: thousands of them add up in 64 bits
@@ -166,7 +171,7 @@ def _before(schedule: Schedule, kept: Ints) -> Ints:
 def _until_w(schedule: Schedule, stored: Ints) -> Ints:
     """What stays from I to W, on stages that are trained."""
     trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
-    sign = np.where(trained, (schedule.op == Op.I).astype(np.int64) - (schedule.op == Op.W), 0)
+    sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
     kept = running_sum(sign * _of(schedule, stored), schedule.start)
     return np.maximum(kept, _before(schedule, kept))
 
@@ -203,7 +208,7 @@ def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.P
     return sum(kept, State(Fraction(0), Fraction(0), Fraction(0)))
 
 
-def _assumed(schedule: Schedule, trained: Trained, release: Release) -> Iterator[str]:
+def _assumed(schedule: Schedule, trained: Trained, release: Release, costs: Costs) -> Iterator[str]:
     a, x = trained
     yield (
         f"{a.dtype}: {a.dtype_bytes} bytes a parameter and an activation, {x.gradient_bytes} a gradient, "
@@ -212,10 +217,17 @@ def _assumed(schedule: Schedule, trained: Trained, release: Release) -> Iterator
     split = f"t = {x.tensor}{' with sequence parallelism' if x.sequence_parallel else ''}, c = {x.context}"
     attention = "no scores are kept" if x.attention == "flash" else "scores are kept"
     yield f"{split}; microbatch of {x.microbatch} x {a.sequence:,} tokens; {x.attention} attention: {attention}"
-    yield f"recomputation: {x.recompute}" + ("; its working set is one layer" if x.recompute == "full" else "")
+    again = schedule.op[makes(schedule.op, Result.RECOMPUTED)]
+    inside = " inside a backward" if len(again) else ""
+    yield f"recomputation{inside}: {x.recompute}" + ("; its working set is one layer" if x.recompute == "full" else "")
+    if len(again):
+        edge = gigabytes(activations.boundary(a, replace(x, context=x.context * schedule.slices)))
+        kept = "K of the costs, as a share of its activations" if "K" in costs.given else f"its stage's input, {edge}"
+        yield f"the schedule runs {len(again):,} forwards of whole stages again by R; until then each F keeps {kept}"
+    yield from _of_microbatches(schedule, trained, costs)
     if x.layout is None and a.layers % schedule.stages:
         yield "layers do not divide by stages: the ends have one less"
-    if bool((schedule.op == Op.W).any()):
+    if bool((schedule.op == _WEIGHTS).any()):
         if release.name in _BY_LAYER:
             yield "from I to W a layer keeps its activations and the gradient of each weight's output, as in torch"
             if x.recompute == "full":
@@ -232,3 +244,31 @@ def _assumed(schedule: Schedule, trained: Trained, release: Release) -> Iterator
     if schedule.placement.bidirectional:
         yield "every rank holds a copy of each of its stages, of both routes"
     yield "not counted: other temporaries, workspace, what the allocator and the framework hold"
+
+
+def _of_microbatches(schedule: Schedule, trained: Trained, costs: Costs) -> Iterator[str]:
+    """What a microbatch of the schedule is, where it is not b whole sequences that are trained on."""
+    a, _ = trained
+    if (q := schedule.slices) > 1:
+        yield (
+            f"a microbatch of the schedule is one of {q} slices of a sequence, {a.sequence / q:,g} tokens: "
+            f"1/{q} of its activations and messages"
+        )
+        yield "gradients of keys and values that slices of a sequence add up are not counted"
+    if "M" in costs.by_microbatch:
+        yield "a microbatch has M times the bytes of one of the model: activations, messages, working set"
+    elif costs.scalar("M") != 1:
+        yield "M of a stage is the model's: that of the costs counts activations, not bytes"
+    if not schedule.keeps.all():
+        yield f"{_passing(schedule)} nothing: at most what its largest layer makes is there, all at once, while it runs"
+    partly = schedule.keeps & ~schedule.placement.wants[Result.WEIGHTS]
+    if partly.any():
+        yield (f"frozen, {_listed(partly)}: an F keeps as much as on a trained one, which is the most; its I frees it")
+
+
+def _passing(schedule: Schedule) -> str:
+    return "without a backward an F keeps" if schedule.forward_only else f"an F of {_listed(~schedule.keeps)} keeps"
+
+
+def _listed(stages: Bools) -> str:
+    return f"stage {ranges(np.flatnonzero(stages).tolist())}"

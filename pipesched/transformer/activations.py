@@ -40,12 +40,13 @@ class Saved:
 class StageBytes:
     """Of one microbatch on one stage, on one rank.
 
-    saved: from F to the backward. input: of it what an F that is run again keeps. stored: what I leaves for W on top of
-    what is saved. output: the message to the next stage. working: the most that is there only while a B, an I or a W
-    runs.
+    saved: from F to the backward. alone: the most while an F runs that keeps nothing. input: of what is saved what an F
+    that is run again keeps. stored: what I leaves for W on top of what is saved. output: the message to the next stage.
+    working: the most that is there only while a B, an I or a W runs.
     """
 
     saved: Fraction
+    alone: Fraction
     input: Fraction
     stored: Fraction
     output: Fraction
@@ -128,12 +129,15 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
         out = Fraction(0) if last else edge
         saved = sum((layer(a, x, i) for i in layers), Fraction(extra)) + (out if x.keep_outputs else 0)
         left = Fraction(0) if first else sum((stored(a, x, i) for i in layers), Fraction(0))
-        whole, inner, again = (max((of(a, x, i) for i in layers), default=edge) for of in (_gradients, _inner, _again))
+        kinds = {a.has_experts(i): i for i in layers}.values()
+        whole, inner, again = (max((of(a, x, i) for i in kinds), default=edge) for of in (_gradients, _inner, _again))
         full = whole + again
         if last:  # the backward of the head is over, and has freed what it kept, before that of a layer begins
             full = max(full - head(a, x), logits(a, x))
         working = (full, again if first else inner + again, full if first else edge + again)
-        made.append(StageBytes(saved, Fraction(0) if first else edge, left, out, working))
+        most = [sum((one.bytes for one in items(a, x, i)), Fraction(0)) for i in kinds]
+        alone = max([edge, Fraction(extra), *most])
+        made.append(StageBytes(saved, alone, Fraction(0) if first else edge, left, out, working))
     return tuple(made)
 
 

@@ -32,8 +32,10 @@ def costs(
     efficiency: Fraction = HALF,
     *,
     runs_again: bool = False,
+    slices: int = 1,
 ) -> Costs:
-    """F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R.
+    """F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R. slices:
+    of a sequence, each of which takes an equal share.
 
     Raises:
         PipeschedError: PS235.
@@ -54,12 +56,18 @@ def costs(
         "C": message,
         "O": [each.saved / device.host for each in saved],
     }
-    given: dict[str, Cost] = {key: tuple(map(milliseconds, row)) for key, row in found.items()}
+    given: dict[str, Cost] = {key: tuple(milliseconds(one / slices) for one in row) for key, row in found.items()}
     return Costs(given)
 
 
 def on_device(
-    trained: Trained, device: Device, efficiency: Fraction | None, placement: Placement, *, runs_again: bool
+    trained: Trained,
+    device: Device,
+    efficiency: Fraction | None,
+    placement: Placement,
+    *,
+    runs_again: bool,
+    slices: int = 1,
 ) -> Costs:
     """All costs of a placement, with what they rest on.
 
@@ -68,13 +76,15 @@ def on_device(
     """
     a, x = trained
     efficiency = HALF if efficiency is None else efficiency
-    made = costs(a, x, device, placement.rank_of[0].tolist(), efficiency, runs_again=runs_again)
+    made = costs(a, x, device, placement.rank_of[0].tolist(), efficiency, runs_again=runs_again, slices=slices)
     given = {**made.given, "R": made["F"], "L": made["O"], "B": made["B"]}
     peak, links = device.flops / 10**12, [shown(rate / 10**9) for rate in (device.node, device.network)]
     note = (
         f"milliseconds: {a.name} on {device.name} at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s, "
         f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; nothing that ranks of a layer send is overlapped"
     )
+    if slices > 1:
+        note += f"; a slice takes 1/{slices} of its sequence, as if each attended to all of it"
     return Costs({key: cost for key, cost in given.items() if cost is not None}, note)
 
 
