@@ -128,6 +128,11 @@ NAMES = {  # by where they stand; one that has no schedule: words of what is sai
         "Mario": "mario",
         "PipeOffload": "pipeoffload",
         "TeraPipe": "`seq1f1b` has slices",
+        "DynaPipe": "`packed`",
+        "Cornstarch": "`frozen_encoder`",
+        "torchgpipe": "`gpipe_reversed`",
+        "depth-first": "interleaved",
+        "DFS": "interleaved",
     },
     "people": {
         "dapple": "1f1b",
