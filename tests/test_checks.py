@@ -11,6 +11,8 @@ import pipesched
 from pipesched.check import checks
 from pipesched.check.checks import Check, Needs, Subject
 from pipesched.diagnostics import Code, Diagnostic
+from pipesched.model.ops import Compute, Op
+from pipesched.model.schedule import Schedule
 
 FOLDER = Path(checks.__file__).parent
 ROWS = [*checks.ORDER_CHECKS, *checks.PROGRAM_CHECKS]
@@ -68,3 +70,41 @@ def test_an_r_that_runs_twice_is_told_of_no_gradient() -> None:
     """What is computed again adds none."""
     (found,) = pipesched.verify(pipesched.Source("-", "rank 0: F0.0 R0.0 R0.0 B0.0\n")).diagnostics
     assert found.code == "PS302" and found.help == "keep one: one R is enough"
+
+
+MINE = "schedule t(p, m)\nstage s in 0 .. p on rank s\nrank r {{ {} }}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "times"),
+    [
+        ("repeat m { F }  for i in 0 .. m { B(m - 1 - i)  B(m - 1 - i) }", "PS302", 12),
+        ("repeat m { F }  repeat m { I  W(m - 1) }", "PS302", 10),
+        ("for i in 0 .. m { B(i)  F(i) }", "PS305", 12),
+        ("for i in 0 .. m { overlap(F(i), B(i)) }", "PS307", 12),
+        ("repeat m { F }  for i in 0 .. m { R(i)  O(i)  L(i)  B(i) }", "PS311", 12),
+        ("repeat m { F }  for i in 0 .. m { O(i)  B(i) }", "PS301", 12),
+    ],
+)
+def test_a_mistake_of_a_statement_is_told_once(body: str, code: str, times: int) -> None:
+    """Whatever the number of ranks and microbatches at which it runs: two ranks and six microbatches here."""
+    report = pipesched.verify(pipesched.Source("t.ps", MINE.format(body)), p=2, m=6)
+    (found, *others) = [x for x in report.diagnostics if x.code == code]
+    assert all(x.help != found.help for x in others)
+    assert f"and {times - 1} more of this statement" in found.notes
+
+
+def test_operations_of_no_statement_are_told_one_by_one() -> None:
+    """An order that a program built has no places: each of its mistakes is told, up to five."""
+    order = [Compute(op, 0, i) for i in range(7) for op in (Op.B, Op.F)]
+    report = pipesched.verify(Schedule.from_orders([order], pipesched.load("gpipe", p=1, m=7).placement))
+    assert [x.message[:4] for x in report.diagnostics] == [f"B0.{i}" for i in range(5)]
+    assert "and 2 more of this kind" in report.diagnostics[-1].notes
+
+
+def test_a_stage_without_any_backward_may_be_frozen() -> None:
+    """As `pipesched order` prints a schedule with frozen stages: the remedy names them, for a whole stage alone."""
+    for first, frozen in (("F0.0 F0.1", True), ("F0.0 F0.1 B0.0", False)):
+        text = f"rank 0: {first}\nrank 1: F1.0 B1.0 F1.1 B1.1\n"
+        (found,) = pipesched.verify(pipesched.Source("-", text)).diagnostics
+        assert found.code == "PS301" and ("or name the stage frozen" in str(found.help)) is frozen

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.check.findings import label, limited, notes, repeats, rows
+from pipesched.check.findings import by_statement, label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, Ints, among
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Op, Result
@@ -83,7 +83,7 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
         return
     at = np.flatnonzero(dependencies.valid)
     unwanted = at[placement.wanted[schedule.op[at], schedule.stage[at]] != schedule.op[at]]
-    for i, more in limited(unwanted.tolist()):
+    for (i,), more in by_statement(rows(unwanted), schedule):
         op = schedule[i]
         trained_before = bool(placement.wants[Result.GRADIENT][op.stage])
         why = "its weights get no gradient" if trained_before else "no stage before it is trained, so no gradient comes"
@@ -107,7 +107,7 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         parts = np.flatnonzero(among(schedule.op, op.parts) & dependencies.valid)
         for i in parts[_ran(schedule, dependencies, op)[_key(schedule, parts)]].tolist():
             found.append((i, _first(schedule, op, i), f"although {op.name} did it"))
-    for (i, before, how), more in limited(sorted(found)):
+    for (i, before, how), more in by_statement(sorted(found), schedule):
         labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
         name = schedule[before] if how == "again" else f"{schedule[i]} and {schedule[before]}"
         what = f"{name} runs twice" if how == "again" else f"{name} both run"
@@ -142,12 +142,15 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
         for (stage, rank, keys), more in limited(_grouped(schedule, np.flatnonzero(lacks)), 3):
             where = f" on rank {rank}" if rank >= 0 else ""
             microbatches = [key % schedule.microbatches for key in keys]
+            never = op in (Op.B, Op.W) and len(keys) == schedule.microbatches > 1
             yield Diagnostic(
                 Code.MISSING,
                 f"stage {stage} never runs {name} of {_listed(microbatches)}{where}",
                 _near(schedule, dependencies, keys[0]),
                 notes(why, more),
-                f"add {op.name}{stage}.{microbatches[0]}{where}" + (" and the others" if len(keys) > 1 else ""),
+                f"add {op.name}{stage}.{microbatches[0]}{where}"
+                + (" and the others" if len(keys) > 1 else "")
+                + (", or name the stage frozen" if never else ""),
             )
 
 
@@ -156,7 +159,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
     again, out, back = (dependencies.made[x] for x in (Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED))
     for found, here, without in ((out, Op.O, Op.L), (back, Op.L, Op.O)):
         alone = np.flatnonzero((found >= 0) & ((back if here is Op.O else out) < 0))
-        for i, more in limited(found[alone].tolist()):
+        for (i,), more in by_statement(rows(found[alone]), schedule):
             op = schedule[i]
             name = f"{without.name}{op.stage}.{op.microbatch}"
             does = "is offloaded, and its backward needs it" if here is Op.O else "was never offloaded"
@@ -168,7 +171,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
                 f"add {name} {'between it and its I or B' if here is Op.O else 'before it'}, or leave {op} out",
             )
     both = np.flatnonzero((out >= 0) & (again >= 0))
-    for (i, other), more in limited(rows(out[both], again[both])):
+    for (i, other), more in by_statement(rows(out[both], again[both]), schedule):
         op = schedule[i]
         labels = (label(schedule, i, "goes to host memory"), label(schedule, other, "is computed again"))
         yield Diagnostic(

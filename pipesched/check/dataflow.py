@@ -88,7 +88,7 @@ def _overlaps(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagno
     second = np.flatnonzero(schedule.joined)
     kinds = makes(schedule.op[second - 1], Result.ACTIVATION) & makes(schedule.op[second], Result.GRADIENT)
     dependent = schedule.microbatch[second - 1] == schedule.microbatch[second]
-    for i, more in limited(second[dependent | ~kinds].tolist()):
+    for (i, _), more in by_statement(rows(*(x[dependent | ~kinds] for x in (second, second - 1))), schedule):
         first, part = schedule[i - 1], schedule[i]
         if not overlap(first.op, part.op):
             what, why = f"{first} and {part} overlap", "an overlap pair is an F and a B or I"

@@ -13,6 +13,7 @@ from pipesched.model.program import Program
 from pipesched.model.schedule import Schedule
 
 Item = TypeVar("Item")
+Mistake = TypeVar("Mistake", bound=tuple[int | str, ...])
 
 SHOWN = 5
 LOOKED_AT = 10_000  # findings whose places are compared
@@ -32,11 +33,15 @@ def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, s
         yield item, f"and {left} more of this kind" if number == shown and left > 0 else ""
 
 
-def by_statement(found: Sequence[tuple[int, int]], where: Schedule | Program) -> Iterator[tuple[tuple[int, int], str]]:
-    """The first pair of operations of each pair of places, with a note on the others: one mistake is told once."""
-    first: dict[object, list[tuple[int, int]]] = {}
-    for pair in found[:LOOKED_AT]:
-        first.setdefault(tuple(where.origin.place(index).span for index in pair), []).append(pair)
+def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterator[tuple[Mistake, str]]:
+    """The first mistake of operations of the same statements, with a note on the others: it is told once.
+
+    A mistake has the indices of operations, and words. An operation without a place stands for itself.
+    """
+    first: dict[object, list[Mistake]] = {}
+    for mistake in found[:LOOKED_AT]:
+        at = tuple(where.origin.place(x).span or x if isinstance(x, int) else x for x in mistake)
+        first.setdefault(at, []).append(mistake)
     least = "at least " if len(found) > LOOKED_AT else ""
     for together, more in limited(list(first.values())):
         others = f"and {least}{len(together) - 1} more of this statement" if together[1:] else ""
