@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.source import Source, Span
 
+LEAST = 1e-99
 _LINE = re.compile(
     r"""^[ \t]*(?:\[\[?[ \t]*([^\]\n]*?)[ \t]*\]|((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*[\w"'-]+)*)[ \t]*=)""",
     re.M,
@@ -27,9 +29,14 @@ def read(
     try:
         values = dict(flat(tomllib.loads(source.text, parse_float=parse_float)))
     except ValueError as error:
+        if long := re.search(r"[0-9_]{4000}", source.text):
+            before = source.text[: long.start()]
+            raise broken(source, code, "TOML", "a number has too many digits", before.count("\n") + 1, 1) from None
         reason, _, where = str(error).partition(" (at ")
         line, column = (int(x) for x in re.findall(r"[0-9]{1,9}", where)[:2]) if "line" in where else (10**9, 1)
         raise broken(source, code, "TOML", reason[:1].lower() + reason[1:], line, column) from None
+    except RecursionError:
+        raise broken(source, code, "TOML", "is nested too deeply", 1, 1) from None
     places: dict[str, Span] = {}
     section = ""
     for found in _LINE.finditer(source.text):
@@ -40,6 +47,12 @@ def read(
             key = _unquoted(found[2])
             places.setdefault(f"{section}.{key}" if section else key, source.span(*found.span(2)))
     return values, places
+
+
+def exact(text: str) -> Fraction | float:
+    """A number with a point or an exponent, exactly; one without a value or beyond all use stays what `float` has."""
+    value = float(text)
+    return Fraction(text) if LEAST < abs(value) < 1 / LEAST else Fraction(0) if value == 0 else value
 
 
 def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:

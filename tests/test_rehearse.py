@@ -124,6 +124,9 @@ WRONG = {
     "bad.py:alone": "PS829",
     "bad.py:words": "PS829",
     "bad.py:many": "PS829",
+    "bad.py:meta": "PS829",
+    "bad.py:meta_inputs": "PS829",
+    "bad.py:unmovable": "PS825",
     "bad.py:wide": "PS825",
     "bad.py:gone": "PS825",
     "bad.py:shapes": "PS824",
@@ -141,6 +144,11 @@ def alone(stage, stages): return nn.Linear(4, 4)
 def words(stage, stages): return nn.Linear(4, 4), "x"
 def many(stage, stages): return nn.Linear(4, 4), torch.zeros(4), max, max
 def wide(stage, stages): return nn.Linear(4, 4), torch.zeros(2, 5)
+def meta(stage, stages): return nn.Linear(4, 4, device="meta"), torch.zeros(2, 4)
+def meta_inputs(stage, stages): return nn.Linear(4, 4), torch.zeros(2, 4, device="meta")
+class Unmovable(nn.Linear):
+    def to(self, device): raise torch.OutOfMemoryError("out of memory")
+def unmovable(stage, stages): return Unmovable(4, 4), torch.zeros(2, 4)
 def shapes(stage, stages): return nn.Linear(4, 5), torch.zeros(2, 4)
 class Gone(nn.Linear):
     def forward(self, x):
@@ -165,6 +173,35 @@ def test_what_does_not_do_has_a_code(
     status = main(["rehearse", "zb_v", "--p", "2", "--m", "4", "--rank", "1", "--stages", stages, "--json"])
     found = json.loads(capsys.readouterr().out)["diagnostics"]
     assert [x["code"] for x in found] == [code] and status == (2 if code in ("PS828", "PS829") else 1)
+
+
+def test_a_loss_of_several_outputs_is_the_factorys_to_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mean of a tuple is nobody's loss."""
+    monkeypatch.chdir(tmp_path)
+    text = """
+import torch
+class Two(torch.nn.Linear):
+    def forward(self, x): return super().forward(x), x
+def stage(stage, stages): return Two(4, 4), torch.zeros(2, 4)
+def loss(stage, stages): return Two(4, 4), torch.zeros(2, 4), lambda made: made[0].sum()
+"""
+    (tmp_path / "two.py").write_text(text, encoding="utf-8")
+    line = ["rehearse", "1f1b", "--p", "1", "--m", "2", "--steps", "1", "--stages"]
+    assert main([*line, "two.py:stage"]) == 2
+    assert "PS829" in capsys.readouterr().err
+    assert main([*line, "two.py:loss"]) == 0
+
+
+def test_a_place_that_takes_no_file_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rehearsal takes long; its costs must have somewhere to go."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.py").write_text("def stage(stage, stages): open('ran', 'w')\n", encoding="utf-8")
+    assert main(["rehearse", "1f1b", "--p", "2", "--stages", "bad.py:stage", "-o", "no/such/costs.toml"]) == 2
+    assert "PS225" in capsys.readouterr().err and not (tmp_path / "ran").exists()
 
 
 def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction as Q
 import pytest
 
 from pipesched.transformer import activations, parameters
-from pipesched.transformer.config import Training, Transformer, built_in, layers_of, read
+from pipesched.transformer.config import Experts, Training, Transformer, built_in, layers_of, read
 from pipesched.transformer.state import state
 
 MEGATRON = {  # Narayanan et al., SC 2021, table 1; the first two are printed as 1.7 and 3.6
@@ -80,6 +80,21 @@ def test_a_layer_keeps_what_the_table_says(hidden: int, heads: int, micro: int) 
         assert activations.layer(model, way, 0) == expected
         if recompute == "selective":
             assert activations.layer(model, replace(way, recompute="none", attention="flash"), 0) == expected
+
+
+@pytest.mark.parametrize(("expert", "on_rank"), [(1, 4), (2, 1)])
+def test_experts_that_t_splits_have_every_token_on_every_rank(expert: int, on_rank: int) -> None:
+    """Megatron-core: without expert parallelism a rank has a part of every expert, so all tokens come to it, k times
+    each; their inside is a t-th either way.
+    """
+    t, k, h, inner, n = 4, 2, 64, 48, 32
+    model = Transformer(2, h, 8, 100, n, experts=Experts(8, k, inner), dropout=False)
+    way = Training(tensor=t, data=2, expert=expert)
+    dense = [one for one in activations.items(model, way, 0) if "experts" not in one.name]
+    found = activations.layer(model, way, 0) - sum(one.bytes for one in dense)
+    assert found == 2 * 2 * k * h * Q(n * on_rank, t) + 2 * 2 * k * inner * Q(n, t)
+    left = activations.stored(model, way, 0) - activations.stored(replace(model, experts=Experts(8, 1, 24)), way, 0)
+    assert left == 2 * h * Q(n * on_rank, t) + 2 * (2 * 48 - 24) * Q(n, t)
 
 
 def test_the_ends_keep_what_the_paper_says() -> None:

@@ -13,7 +13,6 @@ from pipesched.source import Source
 from pipesched.transformer import activations, devices, flops, times, traffic
 from pipesched.transformer.config import Experts, Latent, Training, Transformer, read
 from pipesched.transformer.devices import DEVICES, Device, amount
-from pipesched.transformer.parameters import Part
 
 MEGATRON = ("1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b", "529.6b", "1008b")
 MINE = Device("mine", Q(10**12), Q(10**10), Q(10**9), Q(10**8), Q(10**7), 8)
@@ -116,9 +115,37 @@ def test_what_ranks_of_a_layer_send_is_a_ring(t: int) -> None:
     size = Q(2 * 3 * 32 * 64)
     assert traffic.forward(a, x, 0).tensor == 2 * walked(t, size) == traffic.backward(a, x, 0).tensor
     assert traffic.backward(a, replace(x, recompute="full"), 0).tensor == 4 * walked(t, size)
-    parts = [Part("all", 1000, Q(1000))]
-    assert traffic.gradients(a, Training(data=t), parts) == walked(t, Q(4 * 1000))
-    assert traffic.gradients(a, Training(data=t, zero=1), parts) == walked(t, Q(4 * 1000)) / 2 + walked(t, Q(2000)) / 2
+    device = replace(MINE, node=Q(1), network=Q(1))
+    for zero, gathered in ((0, 4000), (1, 2000)):
+        both = traffic.between_copies(a, Training(data=t, zero=zero), (Q(1000), Q(0)), device)
+        assert both == (walked(t, Q(gathered)) / 2, walked(t, Q(4000)) / 2)
+
+
+def test_a_group_across_two_nodes_is_as_slow_as_their_link() -> None:
+    """Ranks are walked one by one: where one group of those side by side has members in two nodes, all wait for it."""
+    for wide in range(1, 13):
+        for pipeline in (1, 2, 4):
+            x, a = Training(tensor=wide), Transformer(4, 12 * 1024, 27720, 1000, 128, head_size=8)
+            devices_ = range(wide * pipeline)
+            groups = [{one // MINE.node_size for one in devices_[at : at + wide]} for at in devices_[::wide]]
+            slow = MINE.node if all(len(nodes) == 1 for nodes in groups) else MINE.network
+            made = times.costs(a, x, MINE, range(pipeline)).given["F"]
+            sent = sum(traffic.forward(a, x, i).tensor for i in range(4)) / slow
+            computed = sum(one.forward for one in flops.by_stage(a, x, pipeline)) / (MINE.flops / 2)
+            assert float(sum(made)) == pytest.approx(1000 * float(sent + computed), abs=1e-5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_what_zero_divides_is_sent_for_every_microbatch(zero: int) -> None:
+    """Of n copies each sends (n - 1) / n of fp32 gradients in W, of 16-bit parameters in F and in I."""
+    a, n = Transformer(4, 64, 8, 100, 32), 4
+    made, alone = (times.costs(a, Training(data=n, zero=z), MINE, range(2)).given for z in (zero, 0))
+    for stage in range(2):
+        held = [12 * 64**2 + 13 * 64] * 2 + ([100 * 64 + 32 * 64] if stage == 0 else [2 * 64 + 100 * 64])
+        seconds = Q(sum(held) * (n - 1), n) / MINE.node
+        for kind, bytes_each, least in (("F", 2, 3), ("I", 2, 3), ("W", 4, 2)):
+            more = made[kind][stage] - alone[kind][stage]  # type: ignore[index]
+            assert float(more) == pytest.approx(1000 * bytes_each * float(seconds) * (zero >= least), abs=2e-6)
 
 
 def test_ranks_of_a_sequence_and_of_experts_send_what_others_need() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipesched.cli import flags
-from pipesched.cli.terminal import Output, dumps, replace_file
+from pipesched.cli.terminal import Output, dumps, replace_file, writable
 from pipesched.verbs import options
 
 
@@ -30,6 +30,8 @@ def rehearse(file: str, *, output: str | None, json: bool, color: str, **given: 
     from pipesched.verbs import rehearse as verb
 
     out = Output("json" if json else "text", color)
+    if output and output != "-":
+        writable(output)
     found = verb.rehearse(read(file), flags.asked("rehearse", given), options.request(verb.Request, given))
     if output and output != "-":
         replace_file(output, found.toml())

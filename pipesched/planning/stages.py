@@ -14,12 +14,10 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from pipesched.model.costs import Costs
-from pipesched.planning import communication
 from pipesched.planning.space import Choice, Space
 from pipesched.transformer import activations, flops, parameters, state, times, traffic
 from pipesched.transformer.config import Training, layers_of
 from pipesched.transformer.devices import HALF, Device
-from pipesched.transformer.parameters import on_rank
 from pipesched.transformer.times import link
 
 NANO = 10**9
@@ -41,7 +39,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Times:
-    """Nanoseconds of F, I, W and of a message, by stage. copies: what ZeRO adds, to F and I each, and to W.
+    """Nanoseconds of F, I, W and of a message, by stage, with what ZeRO sends between copies.
 
     parts: seconds of one microbatch on all ranks: compute, what runs again, over t, over c, to experts, over d.
     """
@@ -51,7 +49,6 @@ class Times:
     W: tuple[int, ...]
     C: tuple[int, ...]
     parts: tuple[float, ...]
-    copies: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +91,12 @@ class Stages:
         a, x = self.problem.space.transformer, self._training(tensor=t, expert=e)
         return self._once(("parts", t, e, stages), lambda: parameters.by_stage(a, x, stages))
 
-    def counts(self, t: int, e: int, stages: int) -> tuple[tuple[float, float], ...]:
+    def counts(self, t: int, e: int, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
         """Parameters on one rank, those of experts apart."""
 
-        def make() -> tuple[tuple[float, float], ...]:
+        def make() -> tuple[tuple[Fraction, Fraction], ...]:
             found = self._parts(t, e, stages)
-            return self._each(
-                stages,
-                lambda k: (float(on_rank(found[k], of_experts=False)), float(on_rank(found[k], of_experts=True))),
-            )
+            return self._each(stages, lambda k: parameters.counts(found[k]))
 
         return self._once(("counts", t, e, stages), make)
 
@@ -161,22 +155,11 @@ class Stages:
         return self._once(("sent", x.tensor, x.context, x.expert, x.microbatch, x.recompute, layer), make)
 
     def costs(self, choice: Choice) -> Costs:
-        """Of its timeline, in milliseconds: those of a device, and what ZeRO adds to them."""
+        """Of its timeline, in milliseconds: those of a device."""
         problem, x = self.problem, choice.training
-        made = times.costs(problem.space.transformer, x, problem.device, choice.ranks, problem.efficiency)
-        if x.zero < 2:
-            return made
-        added = {"F": (1, 0), "I": (1, 0), "W": (0, 1)}
-        rows = {kind: tuple(made[kind]) for kind in added}  # type: ignore[arg-type]
-        copies = self.times(choice).copies
-        more = {
-            kind: tuple(
-                cost + Fraction(g * gather + s * scatter, NANO // 1000)
-                for cost, (gather, scatter) in zip(rows[kind], copies, strict=True)
-            )
-            for kind, (g, s) in added.items()
-        }
-        return Costs({**made.given, **more})
+        return times.costs(
+            problem.space.transformer, x, problem.device, choice.ranks, problem.efficiency, overlap=problem.overlap
+        )
 
     def times(self, choice: Choice) -> Times:
         """Of every stage on its rank."""
@@ -192,18 +175,18 @@ class Stages:
         layers, dense = layers_of(a, x, stages), a.experts.dense_layers if a.experts else 0
 
         def make(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-            gather, scatter = communication.between_copies(a, x, counts[kind], problem.device)
-            gather, scatter = gather * beside * (x.zero == 3), scatter * beside * (x.zero >= 2)
+            copies = traffic.each_microbatch(a, x, counts[kind], problem.device)
+            gather, scatter = (beside * float(sent) for sent in copies)
             f, i, w, again = (one * tokens / rate for one in work[kind])
             sent = [self._sent(x, min(layer, dense)) for layer in layers[kind]]
             there, back = (tuple(sum(one[side][k] for one in sent) for k in range(3)) for side in (0, 1))
             parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)), 2 * gather + scatter)
-            return _nano(f + sum(there) + gather, i + sum(back) + gather, w + scatter, gather, scatter), parts
+            return _nano(f + sum(there) + gather, i + sum(back) + gather, w + scatter), parts
 
         made = self._each(stages, make)
-        forward, back, weights, *added = zip(*(times for times, _ in made), strict=True)
+        forward, back, weights = zip(*(times for times, _ in made), strict=True)
         parts = tuple(map(sum, zip(*(parts for _, parts in made), strict=True)))
-        return Times(forward, back, weights, self._messages(choice), parts, tuple(zip(*added, strict=True)))
+        return Times(forward, back, weights, self._messages(choice), parts)
 
     def _messages(self, choice: Choice) -> tuple[int, ...]:
         """Of each stage the longer of those to the stage after it and to the one before it."""
@@ -221,8 +204,8 @@ class Stages:
             counts = self.counts(x.tensor, x.expert, stages)
 
             def once(kind: int) -> int:
-                gather, scatter = communication.between_copies(a, x, counts[kind], device)
-                return round(NANO * beside * (gather * (x.zero < 3) + scatter * (x.zero < 2)))
+                gather, scatter = traffic.between_copies(a, x, counts[kind], device)
+                return round(NANO * beside * float(gather * (x.zero < 3) + scatter * (x.zero < 2)))
 
             return self._each(stages, once)
 

@@ -113,7 +113,7 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     """
     h, z, t = a.hidden, a.dtype_bytes, x.tensor
     outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and what attention and feed-forward add
-    return outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, t, index))
+    return outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index))
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]:
@@ -187,22 +187,29 @@ def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
 
 
 def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
-    """Tokens are taken to be sent evenly: each rank of t works on its share of them, whole."""
+    """Tokens are taken to be sent evenly: each rank of t works on its share of them, whole; where t splits the experts
+    themselves, since e is 1, every rank has all of them.
+    """
     assert a.experts is not None
     z, k, f, share = a.dtype_bytes, a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor
     yield from _feed_forward(a, x, a.experts.shared * f)
-    yield Saved("tokens sent to experts, and their results", 2 * share * z * k * a.hidden)
+    yield Saved("tokens sent to experts, and their results", 2 * tokens(a, x) / _apart(x) * z * k * a.hidden)
     yield Saved(f"{INSIDE} the experts", share * z * k * f * (3 if a.gated else 2))
 
 
-def _outputs(a: Transformer, t: int, index: int) -> Fraction:
+def _apart(x: Training) -> int:
+    """Ranks of t that send different tokens to experts."""
+    return x.tensor if x.expert > 1 else 1
+
+
+def _outputs(a: Transformer, x: Training, index: int) -> Fraction:
     """Entries a token that the first matrices of the feed-forward part make, and of experts what they return."""
-    ways = 2 if a.gated else 1
+    ways, t = 2 if a.gated else 1, x.tensor
     if not a.has_experts(index):
         return Fraction(ways * a.feed_forward, t)
     assert a.experts is not None
-    sent = a.experts.per_token * (ways * a.experts.size + a.hidden)
-    return Fraction(ways * a.experts.shared * a.experts.size + sent, t)
+    inside = ways * a.experts.size * (a.experts.shared + a.experts.per_token)
+    return Fraction(inside, t) + Fraction(a.experts.per_token * a.hidden, _apart(x))
 
 
 def _mask(a: Transformer, x: Training) -> Iterator[Saved]:

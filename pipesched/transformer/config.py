@@ -295,7 +295,7 @@ def of_source(source: Source, others: Mapping[str, object] | None = None) -> Tra
     Raises:
         PipeschedError: PS230 to PS236, all that is wrong with it.
     """
-    values, places = toml.read(source, Code.MODEL_SYNTAX, Fraction)
+    values, places = toml.read(source, Code.MODEL_SYNTAX, toml.exact)
     values |= others or {}
     places = {key: span for key, span in places.items() if key not in (others or {})}
     unknown = list(_unknown(values, places))  # what is misspelt is not missing
@@ -404,6 +404,13 @@ def _rules(a: Transformer, x: Training) -> Iterator[tuple[Code, str, str, str | 
             parallel,
             "training.tensor",
             f"feed_forward {a.feed_forward:,} does not divide by tensor {t}",
+            None,
+        )
+    if a.experts and (inner := a.experts.size * (1 if e == 1 else a.experts.shared)) % t:
+        yield (
+            parallel,
+            "training.tensor",
+            f"the size {inner:,} of experts that are split does not divide by tensor {t}",
             None,
         )
     if a.sequence % c:

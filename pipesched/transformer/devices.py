@@ -113,7 +113,7 @@ def of_source(source: Source) -> Device:
     Raises:
         PipeschedError: PS241 to PS243, all that is wrong with it.
     """
-    values, places = toml.read(source, _SYNTAX, Fraction)
+    values, places = toml.read(source, _SYNTAX, toml.exact)
     if found := list(_faults(source, values, places)):
         raise PipeschedError(found)
     given = {key: _read(key, values[f"device.{key}"]) for key in _WHAT if f"device.{key}" in values}

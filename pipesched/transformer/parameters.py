@@ -91,6 +91,11 @@ def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None) -> Fractio
     return sum((part.on_rank for part in parts if of_experts in (None, part.of_experts)), Fraction(0))
 
 
+def counts(parts: Sequence[Part]) -> tuple[Fraction, Fraction]:
+    """How many of them one rank holds: of all others, and of the experts."""
+    return on_rank(parts, of_experts=False), on_rank(parts, of_experts=True)
+
+
 def _of_layer(a: Transformer, index: int) -> int:
     return sum(part.count for part in layer(a, ALONE, index))
 

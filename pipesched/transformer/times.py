@@ -1,6 +1,7 @@
 """What a model costs on a device, in milliseconds, as `verify`, `compare` and `optimize` take it.
 
-    F, I, W    operations / (peak x efficiency), and what ranks of a layer, a sequence or experts send each other
+    F, I, W    operations / (peak x efficiency), and what ranks of a layer, a sequence or experts send each other; what
+               ZeRO 2 and 3 send between copies for every microbatch
     R          F of a schedule that runs it again by itself; then nothing is run again in I
     C          the message of a stage / the bandwidth to its neighbours, the slower one of both
     O, L       what one microbatch saves / the bandwidth to host memory
@@ -17,7 +18,7 @@ from fractions import Fraction
 from pipesched.model.costs import Cost, Costs
 from pipesched.model.numbers import shown
 from pipesched.model.placement import Placement
-from pipesched.transformer import activations, flops, traffic
+from pipesched.transformer import activations, flops, parameters, traffic
 from pipesched.transformer.config import Trained, Training, Transformer, layers_of
 from pipesched.transformer.devices import HALF, Device
 
@@ -33,9 +34,12 @@ def costs(
     *,
     runs_again: bool = False,
     slices: int = 1,
+    overlap: Fraction = Fraction(0),
 ) -> Costs:
     """F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R. slices:
     of a sequence, each of which takes an equal share.
+
+    overlap: the share of what copies send that runs beside compute.
 
     Raises:
         PipeschedError: PS235.
@@ -43,6 +47,10 @@ def costs(
     stages, rate = len(ranks), device.flops * efficiency
     way = replace(x, recompute="none") if runs_again else x
     computed, saved = flops.by_stage(a, way, stages), activations.by_stage(a, replace(x, recompute="none"), stages)
+    device = replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
+    parts = parameters.by_stage(a, x, stages) if x.zero >= 2 else [()] * stages
+    copies = [traffic.each_microbatch(a, x, parameters.counts(of), device) for of in parts]
+    gather, scatter = ([(1 - overlap) * sent for sent in row] for row in zip(*copies, strict=True))
     forward, backward, message = [], [], []
     for stage, layers in enumerate(layers_of(a, x, stages)):
         forward.append(sum((traffic.seconds(x, device, traffic.forward(a, way, i)) for i in layers), Fraction(0)))
@@ -50,9 +58,9 @@ def costs(
         near = [link(x, device, ranks[stage], ranks[i]) for i in (stage - 1, stage + 1) if 0 <= i < stages]
         message.append(activations.boundary(a, x) / min(near) if near else Fraction(0))
     found: dict[str, Sequence[Fraction]] = {
-        "F": [each.forward / rate + sent for each, sent in zip(computed, forward, strict=True)],
-        "I": [each.input / rate + sent for each, sent in zip(computed, backward, strict=True)],
-        "W": [each.weights / rate for each in computed],
+        "F": [each.forward / rate + sum(sent) for each, *sent in zip(computed, forward, gather, strict=True)],
+        "I": [each.input / rate + sum(sent) for each, *sent in zip(computed, backward, gather, strict=True)],
+        "W": [each.weights / rate + sent for each, sent in zip(computed, scatter, strict=True)],
         "C": message,
         "O": [each.saved / device.host for each in saved],
     }
@@ -83,6 +91,8 @@ def on_device(
         f"milliseconds: {a.name} on {device.name} at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s, "
         f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; nothing that ranks of a layer send is overlapped"
     )
+    if x.data * x.context > 1:
+        note += ", and what copies send once a step is not in it"
     if slices > 1:
         note += f"; a slice takes 1/{slices} of its sequence, as if each attended to all of it"
     return Costs({key: cost for key, cost in given.items() if cost is not None}, note)

@@ -4,22 +4,24 @@
                  parallelism, as a reduce-scatter and an all-gather
     context      keys and values pass c - 1 ranks in F; in I they do so again, and their gradients with them
     experts      a token goes to its experts and comes back, in F and in I: (e - 1) / e of them are on other ranks
-    gradients    once a step, over n ranks: all-reduced, 2 (n - 1) / n; under ZeRO gradients are scattered and
-                 parameters gathered; at stage 3 these are gathered before F and before the backward
+    copies       n = d c ranks with the same parameters, (n - 1) / n of them (Rajbhandari et al. 2020, section 7):
+        ZeRO 0   gradients are all-reduced once a step: scattered, and gathered
+             1   gradients are scattered and parameters gathered, once a step
+             2   gradients are scattered for every microbatch, parameters gathered once a step
+             3   that, and parameters are gathered for every F and every backward
 
-Nothing is taken to overlap with a compute. What recomputation sends again counts in I.
+With a pipeline, what ZeRO divides cannot wait for the end of the step. Nothing is taken to overlap with a compute. What
+recomputation sends again counts in I. Ranks are numbered t first, then c, d and p; latency counts nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.transformer.activations import tokens
 from pipesched.transformer.config import Training, Transformer
 from pipesched.transformer.devices import Device
-from pipesched.transformer.parameters import Part, on_rank
 from pipesched.transformer.state import copies
 
 
@@ -65,18 +67,27 @@ def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
 
 
 def link(device: Device, ranks: int) -> Fraction:
-    """Between so many ranks side by side: inside a node, or to others."""
-    return device.node if ranks <= device.node_size else device.network
+    """Of groups of so many ranks side by side the slowest: 3 on nodes of 8 are across two of them somewhere."""
+    return device.node if device.node_size % ranks == 0 else device.network
 
 
-def gradients(a: Transformer, x: Training, parts: Sequence[Part]) -> Fraction:
-    """Once a step, of the parameters of a rank."""
-    held = ((on_rank(parts, of_experts=y), copies(x, of_experts=y)) for y in (False, True))
-    return sum((_reduced(a, x, count, n) for count, n in held), Fraction(0))
+def between_copies(
+    a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
+) -> tuple[Fraction, Fraction]:
+    """Seconds of one gathering and of one scattering. counts: parameters of a rank, those of experts apart."""
+    gather = scatter = Fraction(0)
+    bandwidth = link(device, x.tensor * x.context * x.data)
+    for count, of_experts in zip(counts, (False, True), strict=True):
+        n = copies(x, of_experts=of_experts)
+        share = count * Fraction(n - 1, n) / bandwidth
+        gather += share * (a.dtype_bytes if x.zero else x.gradient_bytes)
+        scatter += share * x.gradient_bytes
+    return gather, scatter
 
 
-def _reduced(a: Transformer, x: Training, count: Fraction, n: int) -> Fraction:
-    share = Fraction(n - 1, n) * count
-    if x.zero == 0:
-        return 2 * share * x.gradient_bytes
-    return share * (x.gradient_bytes + a.dtype_bytes * (2 if x.zero == 3 else 1))
+def each_microbatch(
+    a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
+) -> tuple[Fraction, Fraction]:
+    """Of these what ZeRO does not leave for the end of the step: a gathering for F and I each, a scattering for W."""
+    gather, scatter = between_copies(a, x, counts, device) if x.zero >= 2 else (Fraction(0), Fraction(0))
+    return gather if x.zero == 3 else Fraction(0), scatter

@@ -54,7 +54,7 @@ class Request:
         Raises:
             PipeschedError: PS246, a cluster or a batch that there is not.
         """
-        node = self.gpus_per_node or self.device.node_size
+        node = min(self.gpus_per_node or self.device.node_size, self.gpus)
         if self.gpus > node and self.gpus % node:
             raise fail(Code.CLUSTER, f"{self.gpus} GPUs are not whole nodes of {node}", help="give --gpus-per-node")
         transformer, training = self.trained

@@ -122,7 +122,7 @@ def commands(plan: Plan, one: Prediction) -> dict[str, str]:
 def _device(plan: Plan) -> str:
     """Nothing where nodes are of another size than the device's row says."""
     device = plan.request.device
-    if plan.problem.device != device:
+    if plan.problem.device.node_size != min(device.node_size, plan.request.gpus):
         return ""
     name = device.name if DEVICES.get(device.name) == device else device.source
     given = "" if plan.problem.efficiency == HALF else f" --efficiency {plan.problem.efficiency}"

@@ -277,7 +277,13 @@ def _part(function: Any, stage: int, stages: int, request: Request, trained: Tra
     if not isinstance(module, nn.Module) or len(rest) > 2:
         kinds = ", ".join(type(x).__name__ for x in (module, *rest))
         raise fail(Code.NO_STAGE, f"{request.factory} gives no module for stage {stage}: {kinds}", help=help)
-    module.to(request.device)
+    if any(x.is_meta for x in (*module.parameters(), *module.buffers())):
+        help = f"module.to_empty(device={request.device!r}), and set its weights"
+        raise fail(
+            Code.NO_STAGE, f"stage {stage} is on torch's meta device: there is nothing to compute with", help=help
+        )
+    with _raising(Code.STAGE_RAISED, f"stage {stage}, moved to {request.device},"):
+        module.to(request.device)
     if rest:
         inputs = tuple(rest[0]) if isinstance(rest[0], tuple | list) else (rest[0],)
     elif trained is not None:
@@ -288,6 +294,8 @@ def _part(function: Any, stage: int, stages: int, request: Request, trained: Tra
     if not inputs or not all(isinstance(x, Tensor) for x in inputs):
         kinds = ", ".join(type(x).__name__ for x in inputs) or "nothing"
         raise fail(Code.NO_STAGE, f"what enters stage {stage} is no tensor: {kinds}", help=help)
+    if any(x.is_meta for x in inputs):
+        raise fail(Code.NO_STAGE, f"what enters stage {stage} is on torch's meta device", help="torch.zeros(...)")
     loss = rest[1] if len(rest) > 1 else _entropy if trained is not None else _mean
     if stage + 1 == stages and len(rest) < 2:
         said = "cross entropy of its outputs with random words" if trained is not None else "the mean of its output"
@@ -308,13 +316,23 @@ def _of_model(trained: Trained, stage: int, module: Any) -> tuple[Any, ...]:
 
 
 def _mean(output: Any) -> Any:
-    return output.mean()
+    return _one(output).mean()
+
+
+def _one(output: Any) -> Any:
+    """Raises PipeschedError: PS829, what the last stage makes is no tensor."""
+    from torch import Tensor
+
+    if not isinstance(output, Tensor):
+        message = f"the last stage gives {type(output).__name__}, of which no loss is known"
+        raise fail(Code.NO_STAGE, message, help="return (module, inputs, loss): a function from that to a number")
+    return output
 
 
 def _entropy(output: Any) -> Any:
     import torch
 
-    logits = output.flatten(0, -2)
+    logits = _one(output).flatten(0, -2)
     return torch.nn.functional.cross_entropy(
         logits, torch.randint(logits.shape[-1], logits.shape[:1], device=logits.device)
     )
