@@ -146,6 +146,8 @@ def test_what_zero_divides_is_sent_for_every_microbatch(zero: int) -> None:
         for kind, bytes_each, least in (("F", 2, 3), ("I", 2, 3), ("W", 4, 2)):
             more = made[kind][stage] - alone[kind][stage]  # type: ignore[index]
             assert float(more) == pytest.approx(1000 * bytes_each * float(seconds) * (zero >= least), abs=2e-6)
+            parts = [times.costs(a, Training(data=n, zero=z), MINE, range(2), slices=4).given[kind] for z in (zero, 0)]
+            assert float(parts[0][stage] - parts[1][stage]) == pytest.approx(float(more), abs=2e-6)  # type: ignore[index]
 
 
 def test_ranks_of_a_sequence_and_of_experts_send_what_others_need() -> None:

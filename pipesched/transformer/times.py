@@ -50,7 +50,8 @@ def costs(
     device = replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
     parts = parameters.by_stage(a, x, stages) if x.zero >= 2 else [()] * stages
     copies = [traffic.each_microbatch(a, x, parameters.counts(of), device) for of in parts]
-    gather, scatter = ([(1 - overlap) * sent for sent in row] for row in zip(*copies, strict=True))
+    beside = slices * (1 - overlap)  # parameters are gathered, and gradients scattered, whole for every slice
+    gather, scatter = ([beside * sent for sent in row] for row in zip(*copies, strict=True))
     forward, backward, message = [], [], []
     for stage, layers in enumerate(layers_of(a, x, stages)):
         forward.append(sum((traffic.seconds(x, device, traffic.forward(a, way, i)) for i in layers), Fraction(0)))
