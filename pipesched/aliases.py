@@ -77,7 +77,7 @@ NEAR = {
     "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
     "pipedream2bw": "PipeDream-2BW trains on old weights; with a flush its order is `1f1b`",
     "terapipe": "TeraPipe runs all slices forward, then all back; `seq1f1b` has slices, one forward, one back",
-    "torchgpipe": "torchgpipe's order is `gpipe_reversed`; `unet` has its skips",
+    "torchgpipe": "torchgpipe computes activations again, in the order of `gpipe_reversed`; `unet` has its skips",
     "dynapipe": "DynaPipe chooses microbatches and their order too; `packed` has their lengths, in the order of 1F1B",
     "cornstarch": "Cornstarch also cuts the model; `frozen_encoder` has its frozen stages, in the order of 1F1B",
     "recompute": "`mario` computes activations again",
