@@ -97,6 +97,8 @@ class Code(enum.StrEnum):
 
     OVER_CAP = "PS501"
     OVER_BYTES = "PS502"
+    STATES_OVER_CAP = "PS503"
+    NO_ROOM = "PS504"
 
     NO_REDUCTION = "PS601"
     REDUCED_TWICE = "PS602"

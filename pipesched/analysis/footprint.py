@@ -242,7 +242,7 @@ def _assumed(schedule: Schedule, trained: Trained, release: Release, costs: Cost
     if a.experts is not None:
         yield "tokens are sent to experts evenly"
     if schedule.placement.bidirectional:
-        yield "every rank holds a copy of each of its stages, of both routes"
+        yield "every rank holds a copy of each of its stages, of all its routes"
     yield "not counted: other temporaries, workspace, what the allocator and the framework hold"
 
 

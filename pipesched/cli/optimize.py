@@ -35,7 +35,8 @@ def optimize(schedule: str | None, **given: Any) -> int:
       pipesched optimize --p 8 --mem-cap 8 --all-m -o best.ps   one file for every m
 
     \b
-    Caps are in microbatches through 1/p of the model. -o writes the schedule; the verdict, and --json, go to stdout.
+    Caps are in microbatches through 1/p of the model, or as 60GB with --model. -o writes the schedule; the verdict, and
+    --json, go to stdout.
     Exit status: 0 optimal, proved or on an engine's word, which the verdict says; 1 infeasible; 2 the command line;
     3 less is not excluded (a time limit, or interrupted), or not proved with --require-proof.
     """

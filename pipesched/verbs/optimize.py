@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from operator import add
 from pathlib import PurePath
 
 import numpy as np
@@ -41,9 +42,11 @@ from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic, periodic
 from pipesched.optimizer.search.search import search, write_refutation
 from pipesched.optimizer.search.state import INTERRUPTED, State
+from pipesched.readers import Loaded
 from pipesched.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
+from pipesched.verbs import optimize_bytes
 from pipesched.verbs.baselines import Known
 from pipesched.verbs.library import plainest, sized, trains_fully
 from pipesched.verbs.optimize_certify import Made, certified, confirmed
@@ -57,11 +60,45 @@ _READING = 10e-6  # seconds for an operation of a baseline
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
-    """The best schedule that can be found, and what is proved about it.
+    """The best schedule that can be found, and what is proved about it; of a cap in bytes, one that is within it.
 
     Raises:
-        PipeschedError: PS2xx, options that mean nothing; PS702, what cannot be optimized; all that is wrong in a file.
+        PipeschedError: PS2xx, options that mean nothing; PS503, PS504, a cap in bytes that is too low; PS702, what
+            cannot be optimized; all that is wrong in a file.
     """
+    found = _optimized(request, progress)
+    if not request.in_bytes or found.analysis is None:
+        return found
+    for _ in range(_TRIES):
+        checked = _in_bytes(found, request)
+        used, model = checked.bytes, request.model
+        assert used.cap is not None and model is not None
+        spent = request.aside or optimize_bytes.set_aside(model, found.instance.placement)
+        over = [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
+        if not any(over):
+            if not checked.ok:
+                raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
+            return replace(found, checked=checked)
+        request = replace(request, aside=tuple(map(add, spent, over)))
+        found = _optimized(request, progress)
+        if found.analysis is None:
+            return found
+    raise fail(Code.NO_ROOM, f"{_TRIES} orders within the caps had more messages in hand than fit in bytes", help=_MORE)
+
+
+_TRIES = 4
+_MORE = "a lower cap of activations, as `--mem-cap 4`, then `verify --model` with the cap in bytes"
+
+
+def _in_bytes(found: Optimum, request: Request) -> Report:
+    """The verdict on an answer, with the bytes of every rank."""
+    loaded = _loaded(found.source)
+    options = Options(costs=found.instance.costs, release=request.release, mem_cap=request.mem_cap, model=request.model)
+    return examine(loaded, options).report
+
+
+def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
+    """The answer, where caps of bytes are those of activations that are safe."""
     until = time.monotonic() + request.limits.seconds
     if request.limits.engine == "cpsat":
         cp_sat.require()
@@ -71,6 +108,8 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
     if request.all_m and target.instance.placement.routes > 1:
         raise fail(Code.NOT_OPTIMIZED, "two routes share the microbatches, so no part of one order repeats for every m")
     problem = target.instance.problem()
+    if target.room is not None:
+        target.room.require(problem)
     reason = infeasible(problem)
     if reason is not None:
         return Optimum(target.instance, impossible=True, reason=reason)
@@ -90,6 +129,8 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
             break
     if interrupted and not state.proved:
         state.stopped = INTERRUPTED
+    if target.room is not None:
+        state.notes.insert(0, target.room.note)
     return _answer(request, target, state, known, repeated)
 
 
@@ -288,8 +329,7 @@ def _judged(
 
 def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
     """The verdict of every ordinary check on the printed file."""
-    source = Source("optimum.ps", text)
-    loaded = load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(source.text))))  # it is ours: of any length
+    loaded = _loaded(text)
     same = all(
         np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
         for column in ("op", "stage", "microbatch", "start")
@@ -297,6 +337,12 @@ def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
     if not same:
         raise RuntimeError("the printed file is not the schedule that was found")
     return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps)).report
+
+
+def _loaded(text: str) -> Loaded:
+    """The printed file: it is ours, so of any length."""
+    source = Source("optimum.ps", text)
+    return load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(source.text))))
 
 
 def frontier(

@@ -212,6 +212,8 @@ class Optimum:
             span_first = self.objective == "span"
             lines += [f"    {headline(spent.makespan, spent.span, spent.work, span_first=span_first)}"]
             lines += [f"    peak {shown(max(self.peak))}      [{_listed(self.peak)}]"]
+            used = None if self.checked is None else self.checked.parts.bytes
+            lines += [] if used is None else [f"    {line}" for line in used.lines()]
             lines += comparison(self.given, spent.span if span_first else spent.makespan, self.objective)
             lines += ["", *table(self.known, self.instance, spent, max(self.peak))]
         return "\n".join(lines)

@@ -28,6 +28,7 @@ from pipesched.optimizer.search.state import MOST_SEED, Limits
 from pipesched.readers import Loaded
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
+from pipesched.verbs import optimize_bytes
 from pipesched.verbs.options import costs, settings_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 class Request:
     """What is asked. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank.
+    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank, of
+    bytes where there is a model; aside: the bytes of each rank that are set aside for messages then.
     fused: whether backwards are whole; None for the source's kind, or split.
     """
 
@@ -60,6 +62,12 @@ class Request:
     model: Trained | None = None
     device: Device | None = None
     efficiency: Fraction | None = None
+    aside: tuple[int, ...] | None = None
+
+    @property
+    def in_bytes(self) -> bool:
+        """Whether the caps are of bytes, and can be."""
+        return optimize_bytes.in_bytes(self.mem_cap, self.model)
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[str, Any]) -> Request:
@@ -95,11 +103,12 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Mapping[st
 
 @dataclass(frozen=True)
 class Target:
-    """The instance, the schedule that was given, and the sizes as the answer shows them."""
+    """The instance, the schedule that was given, and the sizes as the answer shows them. room: its caps, of bytes."""
 
     instance: Instance
     given: Loaded | None
     sizes: Mapping[str, Value]
+    room: optimize_bytes.Room | None = None
 
 
 def target_of(request: Request) -> Target:
@@ -112,7 +121,8 @@ def target_of(request: Request) -> Target:
         return _target_at(request.source, request)
     sizes = sizes_of(request.placement, request.parameters)
     placement = placement_at(request.placement, sizes)
-    return Target(_instance(request, placement, _costs(request, placement, Costs()), bool(request.fused)), None, sizes)
+    costs = _costs(request, placement, Costs())
+    return _target(request, placement, costs, bool(request.fused), None, sizes)
 
 
 def _target_at(source: Source, request: Request) -> Target:
@@ -145,7 +155,7 @@ def _target_at(source: Source, request: Request) -> Target:
         raise fail(Code.NOT_OPTIMIZED, message, help="leave `slices` out, or give its placement with --placement")
     _require_right(schedule)
     fused = not schedule.split if request.fused is None else request.fused
-    return Target(_instance(request, schedule.placement, costs, fused), loaded, loaded.sizes)
+    return _target(request, schedule.placement, costs, fused, loaded, loaded.sizes)
 
 
 def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
@@ -170,7 +180,14 @@ def _require_right(schedule: Schedule) -> None:
         raise PipeschedError(wrong)
 
 
-def _instance(request: Request, placement: Placement, costs: Costs, fused: bool) -> Instance:
+def _target(
+    request: Request,
+    placement: Placement,
+    costs: Costs,
+    fused: bool,
+    given: Loaded | None,
+    sizes: Mapping[str, Value],
+) -> Target:
     if placement.frozen:
         message = f"the optimizer does not know frozen stages yet: {ranges(placement.frozen)}"
         raise fail(
@@ -181,8 +198,14 @@ def _instance(request: Request, placement: Placement, costs: Costs, fused: bool)
             fit(placement.stages)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
+    if request.in_bytes:
+        assert request.model is not None and request.mem_cap is not None
+        way = (request.model, placement, costs, request.release, request.mem_cap)
+        room = optimize_bytes.room(*way, fused=fused, aside=request.aside)
+        instance = Instance(placement, room.costs, room.release, room.caps, fused, request.objective)
+        return Target(instance, given, sizes, room)
     caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
-    return Instance(placement, costs, request.release, caps, fused, request.objective)
+    return Target(Instance(placement, costs, request.release, caps, fused, request.objective), given, sizes)
 
 
 def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Asked:

@@ -114,7 +114,7 @@ def commands(plan: Plan, one: Prediction) -> dict[str, str]:
     timed = f"--model {model}{_device(plan)}"
     return {
         "verify": f"pipesched verify {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
-        "optimize": f"pipesched optimize {order} {timed}",
+        "optimize": f"pipesched optimize {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
         "emit": f"pipesched emit {order} --target torch-csv",
     }
 

@@ -18,7 +18,7 @@ from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
-from pipesched.model.numbers import Bytes, Value, cap_help, in_bytes, no_bytes, number
+from pipesched.model.numbers import Bytes, Value, cap_help, in_bytes, number
 from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.source import Source
 
@@ -171,8 +171,8 @@ def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
     if match is None:
         return False, caps(value)
     low, high, step = (caps(part)[0] for part in (match[1], match[2], match[3] or "1"))
-    if isinstance(high, Bytes):
-        raise no_bytes(high)
+    if Bytes in (type(low), type(high)):
+        raise ValueError(f"the range {value} is of bytes; give one cap in bytes at a time")
     if low > high:
         raise ValueError(f"the range {value} is empty; write {match[2]}..{match[1]}")
     if step <= 0:

@@ -1,0 +1,93 @@
+"""A cap in bytes: what is left for activations, by hand, and answers that are within it byte by byte."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction as Q
+
+import pytest
+
+from pipesched import PipeschedError, api
+from pipesched.__main__ import main
+from pipesched.model.numbers import Bytes
+from pipesched.source import Source
+from pipesched.transformer.config import Training, Transformer
+from pipesched.verbs import optimize_bytes
+
+S, B, H, A, V, LAYERS = 64, 2, 48, 4, 96, 8
+SBH = S * B * H
+MODEL = (Transformer(layers=LAYERS, hidden=H, heads=A, vocabulary=V, sequence=S), Training(microbatch=B))
+STATES = [18 * (4 * (12 * H * H + 13 * H) + more) for more in ((V + S) * H, (V + 2) * H)]
+"""18 bytes a parameter; the first stage has V h and s h, the last V h and the 2 h of a norm."""
+SAVED = [4 * 34 * SBH + SBH, 4 * 34 * SBH + 4 * SBH + 4 * S * B * V]
+WHOLE = 18 * SBH
+"""Inside a B of one layer, 16 of the feed-forward part and 2 that arrive; the head of the last stage has freed more."""
+
+
+def cap(rank: int, activations: Q | int) -> Bytes:
+    """What rank needs for so many microbatches, and four messages of 2 s b h."""
+    return Bytes(STATES[rank] + int(activations * SAVED[rank]) + WHOLE + 4 * 2 * SBH + 1000)
+
+
+def test_a_cap_in_bytes_is_what_is_left_for_activations() -> None:
+    """Two stages by hand: three and a half and two microbatches; fused, so that nothing is kept for W. M is rounded up
+    and the caps down, each by a hundredth at most.
+    """
+    found = api.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[cap(0, Q(7, 2)), cap(1, 2)])
+    assert found.proved and found.instance.caps is not None
+    sizes = found.instance.costs.given["M"]
+    assert isinstance(sizes, tuple) and min(sizes) == 1
+    for rank, count in enumerate((Q(7, 2), Q(2))):
+        own = found.instance.caps[rank] / sizes[rank]
+        assert count * Q(97, 100) <= own < count + Q(1, 4)
+    assert found.makespan == 15 and found.peak[0] == 2 * sizes[0]  # 1F1B: (m + p - 1) (F + B)
+
+
+@pytest.mark.parametrize("backward", ["split", "fused"])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_every_answer_is_within_the_bytes(count: int, backward: str) -> None:
+    """Counted operation by operation; the printed file too, under the same flags."""
+    caps = [cap(0, count), cap(1, count)]
+    found = api.optimize(p=2, m=6, backward=backward, model=MODEL, mem_cap=caps)
+    used = found.report.bytes
+    assert found.report.ok
+    assert all(total <= most for total, most in zip(used.total, caps, strict=True))
+    again = api.verify(Source("again.ps", found.source), model=MODEL, mem_cap=caps)
+    assert again.ok and again.bytes.total == used.total, str(again)
+    assert "the cap is in bytes" in str(found) and "optimizer  activations" in str(found)
+
+
+def test_messages_beyond_what_is_set_aside_are_set_aside_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing set aside an answer may have too many in hand: another is asked for, and it fits."""
+    monkeypatch.setattr(optimize_bytes, "MESSAGES", 0)
+    for more in range(0, 12, 2):
+        caps = [Bytes(cap(r, 3) - 4 * 2 * SBH + more * SBH) for r in range(2)]
+        used = api.optimize(p=2, m=6, backward="fused", model=MODEL, mem_cap=caps).report.bytes
+        assert all(total <= most for total, most in zip(used.total, caps, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("caps", "code", "said"),
+    [
+        ((STATES[0] - 1, cap(1, 2)), "PS503", "rank 0"),
+        ((cap(0, 2), STATES[1] - 1), "PS503", "rank 1"),
+        ((cap(0, Q(1, 2)), cap(1, 2)), "PS504", "rank 0 alone needs"),
+        ((cap(0, 2), cap(1, Q(1, 2))), "PS504", "rank 1 alone needs"),
+    ],
+)
+def test_what_cannot_fit_is_refused_by_rank(caps: tuple[int, int], code: str, said: str) -> None:
+    """Parameters and what belongs to them alone; or one microbatch beside them."""
+    with pytest.raises(PipeschedError, match=f"{code}.*{said}"):
+        api.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[Bytes(one) for one in caps])
+
+
+def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    """The fastest that fits 60 GB, with the bytes by rank, and from which side it is; a range of bytes is refused."""
+    command = ["optimize", "--p", "4", "--m", "8", "--model", "llama3-70b", "--device", "h100", "--mem-cap"]
+    assert main([*command, "60GB"]) == 0
+    told = capsys.readouterr().out
+    assert "proved optimal" in told and "of cap 60 GB" in told and "an order just over these caps may fit" in told
+    assert main([*command, "60GB", "--json"]) == 0
+    assert any("the cap is in bytes" in note for note in json.loads(capsys.readouterr().out)["notes"])
+    assert main([*command, "40GB..60GB"]) == 2
+    assert "one cap in bytes at a time" in capsys.readouterr().err
