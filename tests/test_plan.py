@@ -275,6 +275,7 @@ BAD: list[tuple[str, str, int]] = [
     ("--model megatron-1.7b --gpus 8 --device a100 --only zero=4", "PS247", 2),
     ("--model megatron-1.7b --gpus 8 --device a100 --only schedule=magic", "PS247", 2),
     ("--model megatron-1.7b --gpus 8 --device a100 --only t=3", "PS248", 2),
+    ("--model megatron-1.7b --gpus 8 --device a100 --only e=2", "PS248", 2),
     ("--model megatron-1.7b --gpus 8 --device a100 --explain p=2,p=4", "PS247", 2),
     ("--model megatron-1.7b --gpus 8 --device a100 --only zero=0 --only d=8 --explain p=3", "PS248", 2),
     ("--model megatron-1.7b --gpus 8 --device a100 --executor cloud", "PS225", 2),

@@ -113,7 +113,7 @@ class Space:
             if d not in self._listed("d", [d]):
                 continue
             zeros = self._listed("zero", range(4) if c * d > 1 else (0,))
-            experts = self._of("e", t * c * d) if self.transformer.experts else [1]
+            experts = self._of("e", t * c * d if self.transformer.experts else 1)
             sizes = self._listed("b", [b for b in MICROBATCHES if d * b <= batch] or [1])
             for schedule, e, b, recompute, zero in product(
                 self._schedules(p), experts, sizes, self._recompute(), zeros
