@@ -209,6 +209,8 @@ WHOLE = {"flops": "1e12", "memory": "'80 GB'", "node": "'3 GB/s'", "network": "'
         ({"memory": "'80 GFLOP'"}, 3, "not bytes"),
         ({"memory": "0"}, 3, "memory is 0, not bytes"),
         ({"memory": "-1"}, 3, "memory is -1, not bytes"),
+        *(({"memory": size}, 3, "not bytes") for size in ("nan", "1e999999999", "1e90", "'0.001B'", "'1e30 GB'")),
+        ({"flops": "'1e99 TFLOP/s'"}, 2, "not FLOP/s"),
         ({"node": "'3 GB'"}, 4, "node is '3 GB', not bytes a second"),
         ({"node": "true"}, 4, "not bytes a second"),
         ({"flops": "'900 GB/s'"}, 2, "not FLOP/s"),

@@ -73,6 +73,7 @@ _UNITS: Mapping[str, int] = {
     "B": 1,
 }
 _WRITTEN = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,9})?(?:e[0-9]{1,2})?)\s*([KMGTP]?i?B|[GTP]FLOP)?(/s)?\s*")
+MOST = 10**24
 _RATES = ("flops", "node", "network", "host")
 _KINDS = {"flops": "FLOP/s, such as 400e12 or '400 TFLOP/s'", "memory": "bytes, such as '80 GB'"}
 _LINK = "bytes a second, such as '300 GB/s'"
@@ -82,13 +83,20 @@ _REQUIRED = ("flops", "memory", "node", "network", "host")
 
 
 def amount(value: object, *, unit: str = "B", rate: bool = False) -> Fraction | None:
-    """A number of bytes or of FLOP, a second where `rate`, such as ``80GB`` or ``300 GB/s``; None if it is none."""
+    """A number of bytes or of FLOP, a second where `rate`, such as ``80GB`` or ``300 GB/s``; None if it is none, or
+    beyond what any machine has.
+    """
+    found = _written(value, unit, rate)
+    return found if found is not None and 1 <= found <= MOST else None
+
+
+def _written(value: object, unit: str, rate: bool) -> Fraction | None:
     if isinstance(value, int | Fraction) and not isinstance(value, bool):
-        return Fraction(value) if value > 0 else None
+        return Fraction(value)
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     if found is None or (found[2] and not found[2].endswith(unit)) or bool(found[3]) != (rate and bool(found[2])):
         return None
-    return Fraction(found[1]) * _UNITS[found[2] or "B"] or None
+    return Fraction(found[1]) * _UNITS[found[2] or "B"]
 
 
 def read(path: str) -> Device:
