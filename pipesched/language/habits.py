@@ -187,8 +187,8 @@ def _commas(text: str, masked: str) -> Iterator[Edit]:
             yield Edit(*found.span(1), "")
 
 
-_LINE_COMMENT = r"(?:(?<=[{}])|(?<=\bKIND)|(?<=[\])])|^)[ \t]*"
 _OPERATIONS = r"KIND(?:\[[^\]\n]*\])?(?:\([^)\n]*\))?"
+_LINE_COMMENT = rf"(?:(?<=[{{}}])|\b{_OPERATIONS}|\boverlap\([^)\n]*\)|^)[ \t]*"
 _STATEMENT = r"(?:^|(?<=[{};]))[ \t]*"
 _RANKS = r"ranks?|device|gpu|worker|node|process"
 _MESSAGES = r"send|recv|receive|wait|irecv|isend|SEND|RECV|step|sync|barrier|allreduce|optimizer_step"

@@ -229,9 +229,10 @@ class Walk:
 
     def _enter(self, at: int) -> None:
         """Makes the stack take the `{` here: of the block that is being read, or of one whose head nobody knows."""
+        self.forgiven.add(self._after_block(at))  # the `else` of an `if` that was not read as such
         if self._drop_to(self.words.kinds["{"]):
             return
-        self.forgiven |= {at + 1, self._after_block(at)}
+        self.forgiven.add(at + 1)
         if not self._drop_to_list():
             self.stack = self.table.start
             self._supply(*_HEAD)
