@@ -301,3 +301,32 @@ def test_both_routes_of_chimera_are_counted() -> None:
     count = [2 * OF_A_LAYER + (V + S) * H * (s == 0) + (V + 2) * H * (s == 3) for s in range(4)]
     for rank in range(4):
         assert used.states[rank].optimizer == 12 * (count[rank] + count[3 - rank])
+
+
+def test_four_copies_are_counted() -> None:
+    """Chimera with two pairs at p=4: every rank has every stage, so the states of all of the model."""
+    used = Analysis(api.load("chimera2", p=4, m=8), trained=(GPT, PLAIN)).footprint
+    assert used is not None
+    whole = 8 * OF_A_LAYER + (V + S) * H + (V + 2) * H
+    assert [one.optimizer for one in used.states] == [12 * whole] * 4
+
+
+def test_a_u_net_keeps_every_microbatch() -> None:
+    """By GPipe, all m on every rank; skips are messages of their own."""
+    found, _ = most(api.load("unet", p=4, m=8))
+    assert found == [8 * (2 * 34 * SBH + extra) for extra in (SBH, 0, 0, OF_HEAD)]
+
+
+def test_a_frozen_stage_behind_a_trained_one_is_counted_from_above() -> None:
+    """No gradients nor optimizer, activations as of 1F1B, which is the most; and it is called that."""
+    text = """schedule middle(p = 4, m = 8)
+stage s in 0 .. p on rank s
+frozen s in 1 .. 2
+rank r { repeat p - 1 - r { F }  repeat m - p + 1 + r { F  B }  repeat p - 1 - r { B } }
+"""
+    schedule = api.load(api.Source("middle.ps", text))
+    found, said = most(schedule)
+    one = 2 * 34 * SBH
+    assert found == [4 * (one + SBH), 3 * one, 2 * one, one + OF_HEAD] and "frozen, stage 1: an F keeps as much" in said
+    used = Analysis(schedule, trained=(GPT, PLAIN)).footprint
+    assert used is not None and (used.states[1].gradients, used.states[1].optimizer) == (0, 0)

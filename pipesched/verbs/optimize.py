@@ -78,7 +78,8 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         if not any(over):
             if not checked.ok:
                 raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
-            return replace(found, checked=checked)
+            alone = ("bytes of messages are counted at this m alone",) if request.all_m else ()
+            return replace(found, checked=checked, notes=(*found.notes, *alone))
         request = replace(request, aside=tuple(map(add, spent, over)))
         found = _optimized(request, progress)
         if found.analysis is None:
