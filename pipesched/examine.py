@@ -122,6 +122,9 @@ def own_costs(
     from pipesched.transformer.times import on_device
 
     made = on_device(model, device, efficiency, placement, runs_again=runs_again, slices=slices)
+    if unused := [key for key in of_file.given if key not in "MK"]:
+        alike = ": every microbatch takes as long" if {*unused} & {*of_file.by_microbatch} else ""
+        made = replace(made, note=f"{made.note}; {', '.join(unused)} of the file not used{alike}")
     return made.over(Costs({key: cost for key, cost in of_file.given.items() if key in "MK"}))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction as Q
 
@@ -257,3 +258,15 @@ def test_a_schedule_has_the_costs_of_its_stages() -> None:
 def exact(x: object) -> object:
     """As a report has a number."""
     return int(x) if x == int(x) else str(x)  # type: ignore[call-overload]
+
+
+def test_costs_of_a_file_that_are_not_used_are_named() -> None:
+    """A model's times take the place of a file's own, by microbatch or not."""
+    asked = {"p": 4, "m": 4, "model": "llama3-70b", "device": "h100"}
+    for sizes, named in (
+        ({"target": "packed", "length": [4, 1, 2, 1]}, ["F, B of the file not used: every microbatch takes as long"]),
+        ({"target": "packed"}, ["F, B of the file not used"]),
+        ({"target": "1f1b"}, []),
+    ):
+        said = str(pipesched.verify(**asked, **sizes))
+        assert re.findall(r"; ([A-Z, ]+ of the file not used.*)", said) == named
