@@ -232,7 +232,7 @@ MISTAKES = (  # a command line, and words of its help
     ("verify 1f1b --p 4 --comm one_stream", "did you mean one-stream?"),
     ("verify 1f1b --p 4 --mem-cap 80GB", "not bytes"),
     ("optimize --mem-cap 80GB", "`--mem-cap 8`"),
-    ("optimize --mem-cap 40GiB..80GiB", "not bytes"),
+    ("optimize --mem-cap 40GiB..80GiB", "one cap in bytes at a time"),
     ("verify 1f1b --p 4 --mem-cap 50%", "activations"),
     ("verify 1f1b --p 4 --mem-cap none", "leave the cap out"),
     ("verify PipeDream --p 4", "with a flush it is `1f1b`"),

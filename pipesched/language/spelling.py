@@ -133,7 +133,8 @@ class _Columns:
     def _pending(self, inputs: Ints, weights: Ints) -> bool | list[bool]:
         """Which of these W are the oldest of these I whose W is missing; all given by their places. Or R and F …"""
         microbatch = self.schedule.microbatch
-        if len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
+        once = not len(inputs) or int(np.bincount(microbatch[inputs]).max()) == 1
+        if once and len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
             same = microbatch[weights] == microbatch[inputs[: len(weights)]]
             if bool(np.all(same)):
                 return True
@@ -148,13 +149,16 @@ class _Columns:
         return found
 
     def oldest(self, rank: int) -> bool:
-        """Whether the W of a rank are its I in their order, each after its own, and none is missing."""
+        """Whether the W of a rank are its I in their order, each after its own, none missing and no I twice."""
         here = slice(int(self.schedule.start[rank]), int(self.schedule.start[rank + 1]))
         op, microbatch, chunk = self.schedule.op[here], self.schedule.microbatch[here], self.chunk[here]
         weight, split = np.flatnonzero(op == Op.W), np.flatnonzero(op == Op.I)
         if len(weight) != len(split) or not bool(np.all(weight > split)):
             return False
-        return bool(np.all((microbatch[weight] == microbatch[split]) & (chunk[weight] == chunk[split])))
+        once = (
+            not len(split) or int(np.bincount(chunk[split] * self.schedule.microbatches + microbatch[split]).max()) == 1
+        )
+        return once and bool(np.all((microbatch[weight] == microbatch[split]) & (chunk[weight] == chunk[split])))
 
 
 def _turns(microbatches: list[int], first: int) -> Iterator[bool]:
