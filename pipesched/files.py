@@ -152,7 +152,8 @@ def clear(folder: str) -> None:
 def _remove_unheld(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if _lock(descriptor, wait=False):
+        # Its writer may have gone on in the meantime, and have given the name to its next file.
+        if _lock(descriptor, wait=False) and os.path.samestat(os.fstat(descriptor), os.lstat(path)):
             os.unlink(path)
     finally:
         os.close(descriptor)
