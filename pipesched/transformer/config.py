@@ -284,7 +284,8 @@ def source(path: str) -> Source:
         return Source(f"{path}.toml", asset(*_FOLDER, f"{path}.toml").read_text("utf-8"))
     if path != "-" and "/" not in path and not path.endswith(".toml") and not Path(path).exists():
         close = get_close_matches(path, built_in(), 1, 0.5)
-        help = f"did you mean `{close[0]}`?" if close else f"give a .toml file, or one of {', '.join(built_in())}"
+        own = "for a model of yours give a .toml file, as `pipesched list llama3-70b` prints one"
+        help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"
         raise fail(Code.MODEL_NAME, f"no model is called {path!r}", help=help)
     return inputs.read_path(path)
 

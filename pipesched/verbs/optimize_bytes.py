@@ -117,7 +117,7 @@ def room(
         if states > cap:
             over.append(f"rank {rank} {gigabytes(states)} of {gigabytes(cap)}")
     if over:
-        more = f" and {len(over) - _SHOWN} more ranks" if len(over) > _SHOWN else ""
+        more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
         message = f"parameters, gradients and optimizer alone are over the cap: {', '.join(over[:_SHOWN])}{more}"
         help = "more ranks, more tensor" + ("" if x.zero == 3 else ", a higher stage of zero") + ", or a higher cap"
         raise PipeschedError([Diagnostic(Code.STATES_OVER_CAP, message, help=help)])
