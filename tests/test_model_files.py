@@ -130,7 +130,8 @@ def test_an_unknown_name_is_nearly_a_known_one() -> None:
     """And says which."""
     with pytest.raises(PipeschedError) as raised:
         read("llama3-404b")
-    assert raised.value.diagnostics[0].help == "did you mean `llama3-405b`?"
+    help = raised.value.diagnostics[0].help
+    assert help is not None and help.startswith("did you mean `llama3-405b`?") and "a .toml file" in help
 
 
 def test_the_page_has_every_key() -> None:
