@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from pipesched.diagnostics import Diagnostic, PipeschedError
     from pipesched.model.costs import Costs
     from pipesched.model.placement import Placement
-    from pipesched.model.program import Program
-    from pipesched.model.schedule import Schedule
+    from pipesched.model.schedule import Program, Schedule
     from pipesched.report import Report
     from pipesched.source import Source
     from pipesched.verbs.calibrate import Calibration

@@ -43,9 +43,8 @@ from pipesched.formats.in_memory import Rows, TorchSchedule
 from pipesched.model import lists
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
-from pipesched.model.program import Program
 from pipesched.model.release import Release
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT
 from pipesched.report import Report
 from pipesched.source import Source

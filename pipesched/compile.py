@@ -23,8 +23,7 @@ from pipesched.formats.rows import require_ranks
 from pipesched.inputs import read
 from pipesched.model.numbers import Value, whole
 from pipesched.model.placement import most_ranks, most_stages
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.readers import Loaded, reader_of, with_frozen
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source

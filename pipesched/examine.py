@@ -28,8 +28,8 @@ from pipesched.model.grid import Grid
 from pipesched.model.numbers import Bytes, Value, require_counts, shown
 from pipesched.model.ops import Result
 from pipesched.model.placement import Placement
-from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release, caps_by_rank
+from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.readers import Loaded
 from pipesched.report import Claim, Communication, InBytes, Memory, Parts, Permuted, Report, Time

@@ -34,8 +34,7 @@ from pipesched.model.lists import Chosen
 from pipesched.model.numbers import Value, whole
 from pipesched.model.ops import COMPUTES, KIND
 from pipesched.model.placement import Placement, most_ranks
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
 from pipesched.source import Source
 

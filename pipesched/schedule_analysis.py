@@ -31,9 +31,8 @@ from pipesched.analysis.termination import Verdicts, verdicts
 from pipesched.analysis.timeline import Timeline, costs_used, timeline
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import TIMES, Costs, Ticks
-from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 if TYPE_CHECKING:
     from pipesched.analysis.footprint import Footprint

@@ -24,8 +24,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.safe import safe
 
 if TYPE_CHECKING:
-    from pipesched.model.program import Program
-    from pipesched.model.schedule import Schedule
+    from pipesched.model.schedule import Program, Schedule
     from pipesched.model.torch_versions import TorchVersion
 
     Order: TypeAlias = Schedule | Program

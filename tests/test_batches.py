@@ -24,7 +24,7 @@ from pipesched.analysis import termination
 from pipesched.analysis.communication import parse_model
 from pipesched.compile import lower
 from pipesched.model.ops import Instruction
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles.explorer import walk

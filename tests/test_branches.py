@@ -20,8 +20,8 @@ from pipesched.check.handover import check_handover
 from pipesched.compile import Options, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.language import writer
-from pipesched.model.program import Program
 from pipesched.model.release import Release
+from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.views import graph, spreadsheet, svg, trace

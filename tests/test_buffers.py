@@ -15,7 +15,7 @@ from pipesched.compile import load, lower
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.source import Source
 
 pytestmark = pytest.mark.quick

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pipesched
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.source import Source
 from tests.oracles.explorer import walk
 from tests.oracles.explorer_machines import machine

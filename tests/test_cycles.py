@@ -13,7 +13,7 @@ import pytest
 
 import pipesched
 from pipesched import compile as compiler
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.report import Report
 from tests.depth import deep
 from tests.makers import strategies

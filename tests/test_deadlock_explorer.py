@@ -24,7 +24,7 @@ import pytest
 from pipesched.analysis import termination
 from pipesched.analysis.communication import parse_model
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.depth import deep
 from tests.makers.random_programs import features, program, random_program, whole
 from tests.oracles import explorer

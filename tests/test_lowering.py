@@ -27,8 +27,7 @@ from pipesched.analysis.timeline import timeline
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Instruction, Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.random_programs import random_program

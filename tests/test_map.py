@@ -28,8 +28,7 @@ NOUNS = {
     "pipesched.model.costs": {"Costs"},
     "pipesched.model.ops": {"Compute", "Instruction", "Op"},
     "pipesched.model.placement": {"Placement"},
-    "pipesched.model.program": {"Program"},
-    "pipesched.model.schedule": {"Schedule"},
+    "pipesched.model.schedule": {"Program", "Schedule"},
 }
 
 

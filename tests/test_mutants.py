@@ -33,8 +33,7 @@ import pytest
 import pipesched
 from pipesched import compile as compiler
 from pipesched.model.ops import Compute, Instruction, Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from tests.depth import deep
 from tests.makers import strategies
 from tests.makers.mutate import Lists

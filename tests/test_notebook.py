@@ -18,8 +18,7 @@ import pytest
 import pipesched
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.views.chart import chart
 from pipesched.views.svg import render
 from tests.oracles import simulate

@@ -11,8 +11,7 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.formats import order_text
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source
 from tests.depth import deep
 

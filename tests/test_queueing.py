@@ -18,7 +18,7 @@ from pipesched.analysis.communication import parse_model
 from pipesched.compile import lower
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from tests.depth import deep

@@ -19,7 +19,7 @@ import networkx as nx
 import pytest
 
 import pipesched
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.report import Report
 from tests.makers.recorded_runs import Post, Run, dumps, orders, play, traces
 from tests.readers.typed import typed

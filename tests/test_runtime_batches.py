@@ -12,7 +12,7 @@ import pipesched
 from pipesched.compile import lower
 from pipesched.formats import order_text, stream_write
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.source import Source
 from pipesched.stream import BATCH, Stream, StreamError, dumps, loads
 from tests.makers.communication_notation import _list

@@ -14,7 +14,7 @@ import torch
 from pipesched.analysis.communication import ASYNC
 from pipesched.analysis.pairing import pair
 from pipesched.analysis.termination import holds
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.runtime import Guard, recorder
 from pipesched.runtime import transport as channels
 from pipesched.runtime.messages import Message, Tags

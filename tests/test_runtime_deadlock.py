@@ -9,7 +9,7 @@ import pytest
 
 from pipesched.analysis.communication import ASYNC
 from pipesched.analysis.termination import holds
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.depth import deep
 from tests.runtime import cases, moved
 from tests.runtime.harness import Ranks, ranks_of

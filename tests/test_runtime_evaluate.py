@@ -18,7 +18,7 @@ from pipesched.analysis.termination import holds
 from pipesched.compile import lower
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.runtime.executor import forwards as forwards_of
 from tests.depth import deep
 from tests.makers.random_programs import random_program

@@ -19,7 +19,7 @@ import pytest
 import pipesched
 from pipesched.analysis import termination
 from pipesched.analysis.communication import parse_model
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.depth import deep
 from tests.oracles.simulate import partners
 from tests.runtime.queued import Players, players

@@ -12,7 +12,7 @@ import pipesched
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT
 from pipesched.analysis.termination import stops
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.source import Source
 from tests.makers.random_programs import random_program
 

@@ -18,8 +18,7 @@ import pipesched
 from pipesched import compile as compiler
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.placement import Placement
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.report import Report
 from tests.depth import deep
 from tests.makers import strategies

@@ -21,8 +21,7 @@ from pipesched.analysis.standstill import Link, Standstill, of_program
 from pipesched.compile import lower
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import linear
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.views import graph, html, svg, text, trace
 from pipesched.views.chart import Chart, chart

@@ -27,8 +27,7 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.formats import order_text, order_write, stream_read, stream_write
 from pipesched.model.ops import RECEIVES, SENDS, SHAPES, Instruction, Op
 from pipesched.model.placement import Placement
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source
 from pipesched.verbs import emit as emissions
 from pipesched.verbs.verify import verify

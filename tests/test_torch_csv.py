@@ -18,8 +18,7 @@ from pipesched.formats import torch_csv
 from pipesched.formats.rows import Bad
 from pipesched.formats.torch_cells import cells, read_cell, read_plain_row
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import parse_version
 from pipesched.source import Source
 from tests.depth import deep

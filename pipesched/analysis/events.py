@@ -32,7 +32,7 @@ from pipesched.analysis.communication import Model
 from pipesched.analysis.pairing import Pairing, fresh, pair
 from pipesched.model.columns import Bools, Ints, among, computes
 from pipesched.model.ops import SAME, SHAPES, Does, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,9 +30,8 @@ from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid, spread
 from pipesched.model.numbers import gigabytes, ranges
 from pipesched.model.ops import Result, making
-from pipesched.model.program import Program
 from pipesched.model.release import AT_W, Release
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.transformer import activations, parameters
 from pipesched.transformer.config import Trained, Training, Transformer
 from pipesched.transformer.state import State, state

@@ -38,9 +38,8 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Bools, Ints, among, makes, running_sum
 from pipesched.model.grid import Grid, spread
 from pipesched.model.ops import COMPUTES, COPIES, MAKERS, RECEIVES, SENDS, USERS, Op, Result
-from pipesched.model.program import Program
 from pipesched.model.release import Release
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 
 @dataclass(frozen=True, eq=False)

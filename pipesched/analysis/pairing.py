@@ -15,7 +15,7 @@ import numpy as np
 
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ import numpy as np
 
 from pipesched.model.columns import Bools, Column, Ints, among, rank_column
 from pipesched.model.ops import SENDS
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 SCHEDULED, STARTED, COMPLETED = range(3)
 STATES = ("scheduled", "started", "completed")

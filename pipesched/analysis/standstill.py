@@ -22,8 +22,7 @@ from pipesched.analysis.pairing import pair
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code
 from pipesched.model.columns import Bools, computes
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 NAMED = 8
 """So many ranks are named one by one."""

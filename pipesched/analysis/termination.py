@@ -26,7 +26,7 @@ from pipesched.analysis.events import build, heads
 from pipesched.analysis.pairing import Pairing, pair
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 
 @dataclass(frozen=True, slots=True)

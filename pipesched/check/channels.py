@@ -20,7 +20,7 @@ from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Ints, among
 from pipesched.model.ops import Op, Result
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
 
 

@@ -27,7 +27,7 @@ from pipesched.check.step import check_step
 from pipesched.check.torch_order import check_torch_order
 from pipesched.check.torch_program import check_torch_program
 from pipesched.diagnostics import Diagnostic
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.schedule_analysis import Analysis
 

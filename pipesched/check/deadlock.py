@@ -19,7 +19,7 @@ from pipesched.check.channels import labels_of
 from pipesched.check.findings import label, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import RESULT, Ints
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
 
 SMALL = 2_000_000  # instructions of a program for which remedies are tried

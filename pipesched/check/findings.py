@@ -9,8 +9,7 @@ import numpy as np
 
 from pipesched.diagnostics import Label
 from pipesched.model.columns import Column, Ints
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 Item = TypeVar("Item")
 Mistake = TypeVar("Mistake", bound=tuple[int | str, ...])

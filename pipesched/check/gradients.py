@@ -17,8 +17,7 @@ from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Ints, makes
 from pipesched.model.ops import Op, Result
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 
 def check_gradients(program: Program, schedule: Schedule) -> Iterator[Diagnostic]:

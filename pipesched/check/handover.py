@@ -17,8 +17,7 @@ from pipesched.check.findings import label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import NEIGHBOUR, Column, Ints, among, computes
 from pipesched.model.ops import MAKERS, RECEIVES, SENDS, USERS, Instruction, Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 
 def check_handover(program: Program, schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:

@@ -15,8 +15,7 @@ from itertools import pairwise
 
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
 """A place, the stage and the microbatch; step and instruction of the first that has it there, and of the last."""

@@ -19,7 +19,7 @@ from pipesched.analysis.holdings import InHand, Memory, lowered, made_at_once
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.numbers import gigabytes, shown
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
 
 LISTED = 12

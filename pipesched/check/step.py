@@ -21,7 +21,7 @@ from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Ints, among
 from pipesched.model.ops import BACKWARDS, MAKERS, Op, Result
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 _BEFORE_SYNC = (*MAKERS[Result.WEIGHTS], Op.REDUCE_GRAD)
 _BEFORE_STEP = (*_BEFORE_SYNC, Op.SYNC)

@@ -27,8 +27,7 @@ from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import among, computes
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import SHAPES, Op, Result
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import ACTIONS, NEWEST
 
 _INSTEAD = "`--target stream`, which pipesched's own runtime runs"

@@ -27,7 +27,7 @@ from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import Column, Ints
 from pipesched.model.ops import COMPUTES, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import ACTIONS, VERSIONS, WAITS, TorchVersion, first_with
 
 EDGE, UNSHARD, COMPUTE, RESHARD, REDUCE = range(5)

@@ -27,8 +27,7 @@ from collections.abc import Iterator
 from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.formats.trainer_limits import Engine
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.safe import line as safe
 
 ENGINE = Engine("DeepSpeed's pipeline engine", "deepspeed", (Op.F, Op.B), batches=False)

@@ -32,7 +32,7 @@ from pipesched.analysis.recorded_run import COMPLETED, STATES, Recorded
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints, among
 from pipesched.model.ops import SHAPES, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 BY = "torch's flight recorder"
 _PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9}))")

@@ -21,8 +21,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.formats.order_text import HELP
 from pipesched.formats.torch_cells import SHAPE
 from pipesched.model.ops import KIND
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source, Span
 
 Reader: TypeAlias = Callable[[Source], Schedule | Program]

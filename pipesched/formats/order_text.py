@@ -43,8 +43,7 @@ from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
 from pipesched.model.ops import COMPUTES, KIND, LETTERS, Instruction, overlap
 from pipesched.model.placement import RANKS, Placement
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source, Span
 
 __all__ = ["read", "write", "write_program"]

@@ -15,8 +15,7 @@ from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
 from pipesched.model.columns import Ints
 from pipesched.model.ops import COMPUTES, Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 WORDS: Mapping[Op, str] = {
     **{op: f"{op.name}{{stage}}.{{microbatch}}" for op in COMPUTES},

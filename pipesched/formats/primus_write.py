@@ -21,8 +21,7 @@ import numpy as np
 from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.formats.trainer_limits import Engine
 from pipesched.model.ops import ACTIVATION, GRADIENT, Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.verdict import placement_name
 
 ENGINE = Engine("Primus", "primus", (Op.F, Op.I, Op.W, Op.B), batches=True)

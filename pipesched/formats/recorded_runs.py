@@ -25,7 +25,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.files import LARGEST
 from pipesched.formats import flight_recorder, order_text
 from pipesched.model.ops import RECEIVES, SENDS, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.source import Source
 
 _KINDS = "dumps of torch's flight recorder, traces of `pipesched.runtime`, or orders with messages"

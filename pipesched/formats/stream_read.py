@@ -22,7 +22,7 @@ from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Nowhere, Place
 from pipesched.model.ops import Op
 from pipesched.model.placement import RANKS, Placement
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.source import Source
 from pipesched.stream import BATCH, DEFAULTS, FIELDS, Stream, header
 

@@ -18,7 +18,7 @@ from pipesched.model.columns import Column, Ints
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.stream import (
     FIELDS,
     OF_1,

@@ -25,8 +25,7 @@ from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
 from pipesched.model.ops import Op
 from pipesched.model.placement import RANKS, Placement
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source, Span
 

@@ -21,8 +21,7 @@ import json
 import shlex
 
 from pipesched.model.placement import Placement
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
 
 _SPLIT = (

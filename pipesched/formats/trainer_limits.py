@@ -15,8 +15,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import among, computes
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 MESSAGES = (Op.SEND_F, Op.RECV_F, Op.SEND_B, Op.RECV_B)
 ITS_OWN = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP)

@@ -24,8 +24,7 @@ from pipesched.analysis.timeline import Timeline
 from pipesched.model.columns import Column, Ints, among, makes
 from pipesched.model.lists import Chosen
 from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # what comes first among the events of one instant
 

@@ -25,7 +25,7 @@ import numpy as np
 from pipesched.model.columns import Bools, Column, Ints, computes, makes
 from pipesched.model.lists import Chosen
 from pipesched.model.ops import Op, Result
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import WAITS, TorchVersion
 
 RESIDENT = 3

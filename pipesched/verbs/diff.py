@@ -27,8 +27,7 @@ from pipesched.formats.numbered import brackets
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source
 from pipesched.verbs.diff_report import Alone, Difference, Move
 from pipesched.verbs.library import shared

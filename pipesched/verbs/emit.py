@@ -17,8 +17,7 @@ from pipesched.lower.torch_actions import torch_actions
 from pipesched.lower.torch_frozen import with_backwards
 from pipesched.model.numbers import Value, whole
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, first_with
 from pipesched.readers import TORCH_CSV, Loaded, reader_of
 from pipesched.report import Report

@@ -16,7 +16,7 @@ from typing import Any
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import installed_version
 from pipesched.runtime import launch, trace_events
 from pipesched.runtime.errors import Fault, RunError

@@ -23,7 +23,7 @@ from pipesched.model.costs import Cost, Costs, most
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import LETTERS
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.runtime.launch import Job
 from pipesched.schedule_analysis import Analysis
 from pipesched.verbs.emit import Emission

@@ -19,8 +19,7 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status,
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs import options, sources

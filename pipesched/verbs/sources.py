@@ -12,8 +12,7 @@ from pipesched.examine import Options
 from pipesched.formats.in_memory import single, written
 from pipesched.inputs import read, read_path
 from pipesched.model.numbers import Value, whole
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion, installed_version
 from pipesched.readers import Loaded
 from pipesched.source import Source

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.makers.random_programs import program
 
 WORD = re.compile(r"(\+?)(\d+)([A-Z_]+)(\d+)(?:[<>](\d+))?(?:@(\d+))?")

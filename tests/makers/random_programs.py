@@ -15,7 +15,7 @@ from math import prod
 
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import linear
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 MOST_PLACES = 800  # where the ranks can stand, all together
 MOST_MESSAGES = 7

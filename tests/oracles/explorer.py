@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from typing import TypeAlias
 
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.oracles.explorer_machines import Machine, machine
 from tests.oracles.explorer_script import Script, Stops
 

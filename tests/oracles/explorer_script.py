@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 Channel: TypeAlias = tuple[int, int, int]  # communicator, source rank, target rank
 End: TypeAlias = tuple[int, int]  # a SEND or RECV: rank, position in its list

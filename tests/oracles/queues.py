@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.oracles.explorer_script import End, Line, Script
 
 Queue: TypeAlias = deque[set[End]]

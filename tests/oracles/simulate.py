@@ -18,8 +18,7 @@ from typing import TypeAlias
 
 from pipesched.model.costs import Costs as Given
 from pipesched.model.ops import Compute, Instruction, Op
-from pipesched.model.program import Program
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 Spot: TypeAlias = tuple[int, int]  # rank, position in its list
 Costs: TypeAlias = Mapping[str, Sequence[Fraction] | None]  # F, I, W, B, C by stage; FB by stage, or None: the sum

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 
 Term: TypeAlias = int
 Gradient: TypeAlias = Counter[tuple[Term, int]]  # (what was added, how often it was divided by m) -> how many times

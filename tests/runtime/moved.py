@@ -13,7 +13,7 @@ from pipesched.analysis.communication import STRICT
 from pipesched.analysis.pairing import pair
 from pipesched.analysis.termination import stops
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.runtime.streams import SCHEDULES, program_of
 
 MAKERS = {Op.SEND_F: (Op.F,), Op.SEND_B: (Op.I, Op.B)}

@@ -28,7 +28,7 @@ import torch
 import torch.distributed as dist
 
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from tests.runtime.harness import forks
 
 CONSUMED = {Op.F: Op.RECV_F, Op.I: Op.RECV_B, Op.B: Op.RECV_B}

@@ -8,7 +8,7 @@ from functools import lru_cache
 import pipesched
 from pipesched.compile import lower
 from pipesched.model.ops import Op
-from pipesched.model.program import Program
+from pipesched.model.schedule import Program
 from pipesched.stream import Instruction, Route, Stream
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v", "dualpipe", "dualpipev")
