@@ -7,6 +7,7 @@ and of the published implementation of DualPipe run in a simulator of its own (t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -164,6 +165,25 @@ def test_small_caps_meet_their_bound(p: int, k: int, m: int) -> None:
     assert report.memory is not None and report.time is not None
     assert max(report.memory.peak) == k
     assert report.time.makespan == least_makespan(p, k, m)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_that_is_refused_has_a_remedy(name: str) -> None:
+    """A file takes a size, or says by PS209 what of it to change; with that it takes it. No other size in between
+    would do.
+    """
+    load: Callable[..., object] = pipesched.load
+    for p, m in ((1, 1), (1, 4), (3, 1), (3, 2), (3, 7), (4, 3), (4, 9), (5, 12)):
+        try:
+            load(name, p=p, m=m)
+        except pipesched.PipeschedError as refused:
+            (told,) = refused.diagnostics
+            assert told.code == "PS209" and told.help is not None
+            for option, x in re.findall(r"(?:--|-D )(\w)[ =](\d+)", told.help):
+                load(name, **{"p": p, "m": m} | {option: int(x)})
+                for between in range(min(m, int(x)) + 1, max(m, int(x))) if option == "m" else ():
+                    with pytest.raises(pipesched.PipeschedError, match="PS209"):
+                        load(name, p=p, m=between)
 
 
 def rows(file: str) -> list[dict[str, Any]]:

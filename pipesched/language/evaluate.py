@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from types import CodeType
 from typing import Any
 
@@ -36,6 +38,8 @@ from pipesched.model.schedule import Schedule
 
 MAX_OPS = 2_000_000
 DIGITS = 30  # of a parameter: as many as the command line takes
+_FAR = 129  # how far other sizes are looked for where a file refuses one
+_A_LOOK = 1000  # operations, as many as its lets and requirements are run for
 
 
 @dataclass(frozen=True)
@@ -139,14 +143,30 @@ def _placed(
     budget = Budget.of(max_ops)
     names = pure(budget)
     values = _parameters(checked, parameters, names, max_ops)
+    if refused := _refused(checked, names):
+        raise _requires(refused, names, checked, parameters)
+    return budget, names, values, place(checked, names, max_ops)
+
+
+def _refused(checked: Checked, names: dict[str, Any]) -> ast.Require | None:
+    """Run lets and requirements, up to the first requirement that does not hold."""
     routes = dict.fromkeys(line.node.route.id for line in checked.stages if line.node.route)
     names.update({f"v_{name}": number for number, name in enumerate(routes)})
     for node, code in checked.steps:
         if isinstance(node, ast.Let):
             exec(code, names)
         elif not eval(code, names):
-            raise _requires(node, names, checked)
-    return budget, names, values, place(checked, names, max_ops)
+            return node
+    return None
+
+
+def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
+    """Whether all that a file requires holds at a size; nothing of its placement and order is run."""
+    names = pure(Budget.of(_A_LOOK))
+    with suppress(PipeschedError), reported(checked.file.span.source):
+        _parameters(checked, parameters, names, _A_LOOK)
+        return _refused(checked, names) is None
+    return False
 
 
 def _parameters(checked: Checked, given: Mapping[str, Value], names: dict[str, Any], max_ops: int) -> dict[str, Value]:
@@ -201,7 +221,7 @@ def _unknown(name: str, checked: Checked) -> Diagnostic:
     return Diagnostic(Code.PARAMETER_UNKNOWN, message, (Label(checked.file.name.span, f"takes {takes}"),), (), help)
 
 
-def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> PipeschedError:
+def _requires(node: ast.Require, names: dict[str, Any], checked: Checked, given: Mapping[str, Value]) -> PipeschedError:
     used = [x for x in sorted(ast.names_in(node.condition)) if isinstance(names.get(f"v_{x}"), int | tuple)]
     values = ", ".join(f"{x} = {render.size(names[f'v_{x}'])}" for x in used)
     condition = " ".join(node.condition.span.text.split())
@@ -209,8 +229,20 @@ def _requires(node: ast.Require, names: dict[str, Any], checked: Checked) -> Pip
         Code.REQUIRE,
         f"{checked.file.name.id} requires {condition}" + (f": {node.message}" if node.message else ""),
         Label(node.condition.span, f"false with {values}" if values else "false"),
-        help="choose other sizes",
+        help=f"it takes {near}" if (near := _near(checked, names, given)) else "choose other sizes",
     )
+
+
+def _near(checked: Checked, names: dict[str, Any], given: Mapping[str, Value]) -> str:
+    """The sizes on both sides of these, of one parameter each, that a file takes: m first and p last."""
+    found = list[str]()
+    for name in sorted(checked.defaults, key=lambda x: (x == "p", x != "m")):
+        if isinstance(now := names[f"v_{name}"], int):
+            least, flag = (1, f"--{name} ") if name in ("p", "v", "m") else (0, f"-D {name}=")
+            for way in (range(now - 1, max(least - 1, now - _FAR), -1), range(max(least, now + 1), now + _FAR)):
+                fits = (x for x in way if takes(checked, {**given, name: x}))
+                found += [f"{flag}{x}" for x in islice(fits, 1)]
+    return " or ".join(filter(None, [", ".join(found[:4][:-1]), *found[:4][-1:]]))
 
 
 def _slices(checked: Checked, names: dict[str, Any], placement: Placement) -> int:

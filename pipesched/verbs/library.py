@@ -12,7 +12,7 @@ from pipesched.assets import built_in
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.frameworks.frameworks import Call
 from pipesched.inputs import read
-from pipesched.language.evaluate import MAX_OPS, at_size, placement_at
+from pipesched.language.evaluate import MAX_OPS, at_size, placement_at, takes
 from pipesched.model.columns import among
 from pipesched.model.numbers import Value
 from pipesched.model.ops import COPIES, Op
@@ -53,7 +53,7 @@ def sized(
     try:
         file = checked(source)
         own = {name: x for name, x in sizes.items() if name in file.defaults}
-        fits = placed(placement_at(file, own, max_ops=max_ops))
+        fits = takes(file, own) and placed(placement_at(file, own, max_ops=max_ops))
         return at_size(file, own, max_ops=max_ops).schedule if fits else None
     except PipeschedError:
         return None
