@@ -19,6 +19,11 @@ from tests.readers.typed import typed
 SECONDS = 30  # what is expanded by mistake takes far longer, and nothing else that is tried here does
 HEAD = "schedule s(p, m)\nstage s in 0 .. p on rank s\n"
 GOOD = HEAD + "rank r {\n  repeat m { F }\n  repeat m { B }\n}\n"
+EMPTY_ROUTE = """schedule s(p, m)
+route a: stage s in 0 .. p on rank s for microbatch 0 .. m
+route b: stage s in 0 .. p on rank s for microbatch 1 .. 1
+rank r { repeat m { F[0] } repeat m { B[0] } }
+"""
 SMALL = ("--p", "2", "--m", "2")
 CSV = b"0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
 
@@ -61,7 +66,18 @@ class Case:
     file: str = "mine.ps"
 
 
+NAMED_M = "schedule s(p{})\n{}stage s in 0 .. p on rank s\nrank r {{ F B }}\n"
 CASES = [
+    *(
+        Case(f"m is {what}", NAMED_M.format(*named), 1, Code.MICROBATCHES_UNKNOWN, "declare the parameter m", SMALL[:2])
+        for what, *named in (
+            ("a list", ", m[p] = 1", ""),
+            ("a truth value", "", "let m = p == 2\n"),
+            ("a function", "", "let m(k) = k\n"),
+            ("a route", "", "route m: "),
+        )
+    ),
+    Case("a route that no microbatch takes", EMPTY_ROUTE, 0, None),
     Case("a good file", GOOD, 0, None, "ok  s"),
     Case("an empty file", "", 1, Code.EMPTY),
     Case("only comments", "# later\n", 1, Code.EMPTY),

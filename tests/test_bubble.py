@@ -143,6 +143,8 @@ def test_per_cent_has_the_digits_that_are_asked_for() -> None:
             assert percent(third) == shown
             assert percent(third / 1000) == {1: "0.03 %", 2: "0.033 %", 4: "0.03333 %", 9: "0.0333333333 %"}[digits]
     assert percent(third) == "33.3 %"
+    near = (Fraction(1, 400_000), Fraction(399_999, 400_000), Fraction(-1, 4000), Fraction(1999, 2000))
+    assert [percent(x) for x in near] == ["0.0003 %", "99.9998 %", "-0.03 %", "99.95 %"]
     assert (ratio(third), share(third)) == ("1/3 = 33.3 %", "33.3 % (1/3)")
     assert ratio(Fraction(65873, 427073)) == share(Fraction(65873, 427073)) == "15.4 %"
 

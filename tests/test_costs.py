@@ -72,7 +72,7 @@ def test_a_costs_file_says_the_same(text: str, same: str) -> None:
 
 NO_FILES = (
     """F|F =|F = 1;F = 2|F = true|F = inf|F = nan|F = -1|F = 1e3|G = 1|[F];a = 1|F = [[[1]]]|F = 2020-01-01|F = {a = 1}
-F = [1, true]|F = \0""".replace("\n", "|")
+F = [1, true]|F = \0|{"F": NaN}|{"F": 1, "F": 2}|{"F": null}|{"F": [{}]}|[1, 2]""".replace("\n", "|")
     .replace(";", "\n")
     .split("|")
 )
@@ -276,7 +276,7 @@ SAID = [
     ("1f1b", "F=1,I=2,W=2,B=3", "B = 3 is not I + W = 4: each is used as given"),
     ("1f1b", "F=1,I=2,W=2,B=[4,4,4,3]", "B is not I + W = 4: each is used as given"),
     ("1f1b", "F=1,I=2,W=[2,2,2,2],B=4", ""),
-    ("1f1b", "FB=3", "the cost FB is not used: nothing overlaps"),
+    ("1f1b", "FB=3", "the cost FB is not used: no F overlaps a B"),
     ("dualpipe", "FB=3", ""),
     ("dualpipe", "F=1,B=2,FB=3", "assumed: I = W = B / 2 = 1"),
     ("dualpipe", "F=1,I=1,W=1,B=2", "assumed: FB = F + B = 3"),

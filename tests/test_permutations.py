@@ -239,6 +239,18 @@ def test_costs_by_entries_of_others_are_not_judged(forward: str) -> None:
     VALIDATOR.validate(json.loads(json.dumps(report.to_json())))
 
 
+@pytest.mark.parametrize("m", [4, 5])
+def test_a_list_by_stage_stays_as_it_is(m: int) -> None:
+    """Only lists with an entry for each microbatch have other orders, also where there are as many stages."""
+    text = (
+        "schedule x(p, m, layers[p], length[m])\nstage s in 0 .. p on rank s\nrank r { repeat m { F } repeat m { B } }"
+    )
+    source = Source("x.ps", f"{text}\ncosts F[s, i] = layers[s] * length[i], B = 2\n")
+    lists = {"layers": [1, 2, 3, 4], "length": [1, 2, 3, 4, 5][:m]}
+    report = pipesched.verify(source, p=4, m=m, **lists)
+    assert report.permuted is not None and report.permuted.lists == ("length",) and report.permuted.makespan is not None
+
+
 def test_without_a_list_nothing_is_permuted() -> None:
     """No list, or one that no cost asks for; costs that the command line gives by microbatch are of no list."""
     plain = pipesched.verify("1f1b", p=2, m=4)

@@ -267,6 +267,18 @@ def test_a_slip_in_a_program(name: str, slip: Callable[[Lists], tuple[int, int]]
     assert all((rank, i + 1) in places(report, code) for code in expected - {"PS402"} or expected)
 
 
+def test_of_one_microbatch_no_gradient_is_divided() -> None:
+    """A message on a reduction names the factor m where there is one: at m = 1 the gradients are not too large."""
+    program = compiler.lower(pipesched.load("1f1b", p=3, m=1))
+    for times, said in ((0, "summed over no data-parallel copies"), (2, "summed over data-parallel copies twice")):
+        lists = [program.instructions(rank) for rank in range(program.ranks)]
+        reduction = take(lists, 2, "2REDUCE_GRAD")
+        for _ in range(times):
+            put(lists, 2, reduction, "STEP")
+        fault = pipesched.verify(Program.from_instructions(lists, program.placement)).fault
+        assert fault is not None and said in fault.message
+
+
 @pytest.mark.parametrize(
     ("rank", "sync", "message"),
     [

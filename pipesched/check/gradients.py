@@ -54,11 +54,11 @@ def _last_backward(program: Program) -> Ints:
 def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
     for key, more in limited(keys.tolist()):
         stage, rank = divmod(key, program.ranks)
-        last = int(done[key])
+        last, m = int(done[key]), program.placement.microbatches
+        stay = f"stay {m} times too large" if m > 1 else "are summed over no data-parallel copies"
         yield Diagnostic(
             Code.NO_REDUCTION,
-            f"stage {stage} has no REDUCE_GRAD on rank {rank}: "
-            f"its gradients stay {program.placement.microbatches} times too large",
+            f"stage {stage} has no REDUCE_GRAD on rank {rank}: its gradients {stay}",
             (label(program, last, f"the last backward of stage {stage}, and no reduction on this rank"),),
             notes("with FSDP the gradients are never reduced, and the stage does not train", more),
             f"add {stage}REDUCE_GRAD after {program[last]}",
@@ -80,10 +80,11 @@ def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
 def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic]:
     again, first = repeats(key)
     for (index, before), more in limited(rows(reductions[again], reductions[first])):
-        stage, microbatches = int(program.stage[index]), program.placement.microbatches
+        stage, m = int(program.stage[index]), program.placement.microbatches
+        twice = f"divided by {m} twice" if m > 1 else "summed over data-parallel copies twice"
         yield Diagnostic(
             Code.REDUCED_TWICE,
-            f"the gradients of stage {stage} are reduced twice, so they are divided by {microbatches} twice",
+            f"the gradients of stage {stage} are reduced twice, so they are {twice}",
             (label(program, index, "reduced again"), label(program, before, "reduced here already")),
             notes(more),
             f"keep only the REDUCE_GRAD that follows the last backward of stage {stage}",

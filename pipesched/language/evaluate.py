@@ -53,9 +53,13 @@ class Unit:
 
     @property
     def lists(self) -> dict[str, tuple[int, ...]]:
-        """The list parameters with an entry for each microbatch."""
-        given, m = self.schedule.parameters, self.schedule.microbatches
-        return {name: value for name, value in given.items() if isinstance(value, tuple) and len(value) == m}
+        """The list parameters with an entry for each microbatch, whatever m is: not those of p entries where p = m."""
+        m, sizes = self.schedule.microbatches, self.checked.sizes
+        found = {name: x for name, x in self.schedule.parameters.items() if isinstance(x, tuple) and len(x) == m}
+        if not isinstance(self.schedule.parameters.get("m"), int):
+            return found
+        other = {**self.names, "v_m": m + 1, "pay": lambda cost: None}
+        return {name: x for name, x in found.items() if eval(sizes[name], other) == m + 1}
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -54,7 +54,8 @@ def place(checked: Checked, names: dict[str, Any], max_ops: int) -> Placement:
         if sum(len(route.rank_of) for route in routes.values()) > most_stages(max_ops):
             raise _too_many_stages(most_stages(max_ops), line.node.span)
     found = list(routes.values())
-    ranges = _ranges(found, names.get("v_m"))
+    m = None if "m" in routes else names.get("v_m")
+    ranges = _ranges(found, m if type(m) is int else None)  # no list, function or truth value, whose name m is
     stages = _stages(found)
     _limit(checked, stages, ranges, max_ops)
     reads = _reads(found, stages, ranges[-1][1], max_ops)
@@ -209,6 +210,8 @@ def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, in
         )
     at = 0
     for (low, high), route in sorted(zip(ranges, routes, strict=True), key=lambda pair: pair[0]):
+        if low == high and 0 <= low <= total:
+            continue
         if low != at or high < low or high > total:
             if low < at:
                 message = f"microbatch {low} takes more than one route"

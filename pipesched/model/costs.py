@@ -49,6 +49,7 @@ _ALONE = {key: cost for key, cost in UNIT.items() if key not in _COPIES}
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "K": Fraction(0), "C": Fraction(0)}
 _COARSER = "a larger unit of time"
 _LISTED = 6  # entries of a list that are shown
+_WRITTEN = 40  # characters of an entry of a file
 _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets are inside
 _ROWS = re.compile(r"\[(?:\s*\[[^\[\]]*\]\s*,)*\s*\[[^\[\]]*\]\s*\]")
 _FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
@@ -181,7 +182,7 @@ class Costs:
         if self.disagreement:
             yield self.disagreement
         if "FB" in self.given and "FB" not in kinds:
-            yield "the cost FB is not used: nothing overlaps"
+            yield "the cost FB is not used: no F overlaps a B"
 
     def remarks(self, kinds: Iterable[str]) -> Iterator[str]:
         """In words, what was assumed of the costs of these, and the doubts; nothing where all was given."""
@@ -365,7 +366,11 @@ class Costs:
         """
         try:
             json_ = text.lstrip("\ufeff \t\r\n").startswith("{")
-            table = json.loads(text, parse_float=str) if json_ else tomllib.loads(text, parse_float=str)
+            table = (
+                json.loads(text, parse_float=str, parse_constant=str, object_pairs_hook=_once)
+                if json_
+                else tomllib.loads(text, parse_float=str)
+            )
         except json.JSONDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not JSON: {error}") from None
         except tomllib.TOMLDecodeError as error:
@@ -374,9 +379,18 @@ class Costs:
             raise fail(Code.COSTS, "the costs file has too many digits in a number, or too many brackets") from None
         given: dict[str, Cost] = {}
         for key, value in table.items():
-            _check_key(key, given)
+            _check_key(key, {})
             given[key] = _read(value, f"cost {key}")
         return cls(given)
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """A table of JSON, in which TOML's rule holds: a key is given once."""
+    table: dict[str, Any] = {}
+    for key, value in pairs:
+        _check_key(key, table)
+        table[key] = value
+    return table
 
 
 def _read(value: object, what: str) -> Cost:
@@ -408,10 +422,11 @@ def grid(rows: Sequence[Sequence[Fraction]], what: str) -> Cost:
 
 
 def _text(value: object) -> str:
-    """What TOML read, as a number is written; tables and numbers of any size are not spelt out."""
+    """What TOML or JSON read, as it is written there; what is too long for a number is cut."""
     if isinstance(value, int) and abs(value) >= 10**15:
         return "too large"
-    return str(value) if isinstance(value, str | int) else type(value).__name__
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _WRITTEN else f"{text[:_WRITTEN]}…"
 
 
 def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:

@@ -141,6 +141,7 @@ def shown(value: Fraction | int) -> str:
 
 
 _digits: ContextVar[int | None] = ContextVar("digits", default=None)
+_FINEST = 12  # decimals of per cent
 _SMALL = 1000  # a fraction with a larger denominator tells a reader nothing that the per cent do not
 
 
@@ -155,10 +156,16 @@ def significant(digits: int | None) -> Iterator[None]:
 
 
 def percent(value: Fraction, sign: str = "") -> str:
-    """A part of a whole: ``15.8 %``, ``20 %``; with `sign` "+" also what is above 0 has a sign."""
+    """A part of a whole: ``15.8 %``, ``20 %``; with `sign` "+" also what is above 0 has a sign.
+
+    Only nothing is 0 %, and only all of it 100 %: of what is near, more decimals are written.
+    """
     number, digits = float(value * 100), _digits.get()
     decimals = 1 if digits is None else max(0, digits - 1 - (floor(log10(abs(number))) if number else 0))
     text = f"{number:{sign}.{decimals}f}"
+    while value not in (0, 1) and abs(float(text)) in (0, 100) and decimals < _FINEST:
+        decimals += 1
+        text = f"{number:{sign}.{decimals}f}"
     return (text.rstrip("0").rstrip(".") if decimals else text) + " %"
 
 
