@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipesched.diagnostics import Code
-from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
 from pipesched.trainers.keys import ANY, COUNT, FLAG, FROM_0, PARTS, TEXT, Key, judge, nowhere, one_of
-from pipesched.trainers.settings import Settings
-from pipesched.trainers.torch_names import judge_name, judge_sizes, torch_name
+from pipesched.trainers.torch_names import judge_chunks, judge_name, judge_sizes, torch_name
 
 NAME = "NeMo AutoModel"
-RELEASES = ("0.7.0",)
 _D, _PIPELINE, _OLD = "distributed.", "distributed.pipeline.", "autopipeline."
 _SIZE, _STRATEGY = "distributed.pp_size", "distributed.strategy"
 _LOCAL, _GLOBAL = "step_scheduler.local_batch_size", "step_scheduler.global_batch_size"
@@ -58,21 +55,6 @@ KEYS: Mapping[str, Key] = {
     _LOCAL: Key(COUNT, 1),
     _GLOBAL: Key(COUNT),
 }
-
-
-def torch_of(release: str) -> TorchVersion:
-    """It takes 2.8 and later."""
-    return DEFAULT
-
-
-def release_of(settings: Settings) -> str:
-    """The one that is known here."""
-    return RELEASES[-1]
-
-
-def canonical(key: str) -> str:
-    """As it is."""
-    return key
 
 
 def plan(case: Case) -> Plan:
@@ -180,17 +162,12 @@ def _stages(case: Case, found: Plan) -> Findings:
     if p is None or row is None:
         return
     if isinstance(parts.value, list):
-        if len(parts.value) % p:
-            message = f"{len(parts.value)} parts of the model do not go onto {p} ranks in equal numbers"
-            yield wrong(Code.CONFIG_STAGES, message, source, parts, settings(_SIZE))
+        said = f"{len(parts.value)} parts of the model"
+        if found_wrong := [*judge_chunks(row, len(parts.value), p, said, source, parts, settings(_SIZE))]:
+            yield from found_wrong
             return
     elif each.value is not None:
         yield Note("the layers of the model are not in the file: how many stages layers_per_stage makes is not judged")
         return
-    v = found.chunks
-    if v is not None and ((row.single and v != 1) or (not row.single and v < 2) or (row.vee and v != 2)):
-        wanted = "1 stage" if row.single else "2 stages" if row.vee else "at least 2 stages"
-        message = f"{v * p} parts of the model, {v} of each rank: {row.name} wants {wanted} of each"
-        yield wrong(Code.CONFIG_STAGES, message, source, parts, settings(_SIZE))
-    elif v is not None:
+    if (v := found.chunks) is not None:
         yield Fact("stages", f"{p * v} on {p} ranks, {v} of each, on a {'V' if found.placement == 'vee' else 'loop'}")

@@ -19,7 +19,6 @@ from pipesched.trainers.keys import ANY, COUNT, FLAG, FROM_0, TEXT, Key, judge
 from pipesched.trainers.settings import Settings, Unset
 
 NAME, NEOX = "DeepSpeed", "gpt-neox"
-RELEASES, NEOX_RELEASES = ("0.19.8",), ("2026-05-20",)
 _BATCH, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 _ZERO, _PIPE, _TENSOR = "zero_optimization.stage", "pipe_parallel_size", "model_parallel_size"
 _ENGINE = "deepspeed/runtime/pipe/engine.py"
@@ -50,26 +49,6 @@ NEOX_KEYS: Mapping[str, Key] = {
     "global_num_gpus": Key(COUNT),
     "moe_num_experts": Key(ANY),
 }
-
-
-def release_of(settings: Settings) -> str:
-    """The one that is known here."""
-    return RELEASES[-1]
-
-
-def neox_release_of(settings: Settings) -> str:
-    """The commit of that day."""
-    return NEOX_RELEASES[-1]
-
-
-def canonical(key: str) -> str:
-    """As it is."""
-    return key
-
-
-def neox_canonical(key: str) -> str:
-    """gpt-neox takes hyphens for underscores."""
-    return key.replace("-", "_")
 
 
 def part(settings: Settings) -> Settings:

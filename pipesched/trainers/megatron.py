@@ -60,11 +60,6 @@ def is_cli(settings: Settings) -> bool:
     return settings.kind == "cli" or any("--" in setting.key for setting in settings)
 
 
-def release_of(settings: Settings) -> str:
-    """The newest that is known here."""
-    return "0.19"
-
-
 def canonical(key: str) -> str:
     """The name of what a setting sets, without the sections around it."""
     name = key.rpartition("--")[2] if "--" in key else key.rpartition(".")[2]

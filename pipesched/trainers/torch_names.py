@@ -93,6 +93,22 @@ def _meant(name: str) -> str:
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
+def judge_chunks(
+    row: TorchName, stages: int, ranks: int, said: str, source: str, *places: Setting, name: tuple[Setting, ...] = ()
+) -> Findings:
+    """Whether the stages go onto the ranks, as many of each as a schedule wants. said: of the stages. name: of the
+    schedule, where it is placed too.
+    """
+    if stages % ranks:
+        yield wrong(Code.CONFIG_STAGES, f"{said} do not go onto {ranks} ranks in equal numbers", source, *places)
+        return
+    v = stages // ranks
+    if (row.single and v != 1) or (row.vee and v != 2) or (not row.single and v < 2):
+        wanted = "1 stage" if row.single else "2 stages" if row.vee else "at least 2 stages"
+        message = f"{said}, {v} of each rank: {row.name} wants {wanted} of each"
+        yield wrong(Code.CONFIG_STAGES, message, source, *places, *name)
+
+
 def judge_sizes(case: Case, plan: Plan, schedule: Setting, counts: tuple[Setting, ...]) -> Findings:
     """Whether m fits p and v, as the constructor of the class asks; a CSV is judged as itself."""
     row, m, p, stages = torch_name(plan.name), plan.microbatches, plan.ranks, plan.stages

@@ -18,7 +18,7 @@ from pipesched.model.torch_versions import DEFAULT, NEWEST, TorchVersion
 from pipesched.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
 from pipesched.trainers.keys import FLAG, judge
 from pipesched.trainers.settings import Settings, short
-from pipesched.trainers.torch_names import judge_name, judge_sizes, torch_name
+from pipesched.trainers.torch_names import judge_chunks, judge_name, judge_sizes, torch_name
 from pipesched.trainers.torchtitan_keys import (
     CONFIG,
     CSV,
@@ -211,15 +211,8 @@ def _stages(case: Case, found: Plan) -> Findings:
         places, said = (settings(DEGREE), settings(SCHEDULE)), f"{stages} stages"
     if stages is None:
         return
-    if stages % ranks:
-        message = f"{said} do not go onto {ranks} ranks in equal numbers"
-        yield wrong(Code.CONFIG_STAGES, message, source, *places)
-        return
-    v = stages // ranks
-    wanted = "1 stage" if row.single else "2 stages" if row.vee else "at least 2 stages"
-    if (row.single and v != 1) or (row.vee and v != 2) or (not row.single and v < 2):
-        message = f"{said}, {v} of each rank: {row.name} wants {wanted} of each"
-        yield wrong(Code.CONFIG_STAGES, message, source, *places, settings(SCHEDULE))
+    if found_wrong := [*judge_chunks(row, stages, ranks, said, source, *places, name=(settings(SCHEDULE),))]:
+        yield from found_wrong
         return
     if layers is not None and not isinstance(parts, list):
         least = (layers + first + last) // stages
@@ -233,7 +226,7 @@ def _stages(case: Case, found: Plan) -> Findings:
             message = f"{settings(key).shown}, but a stage has {least} of {layers} + {first} + {last} layers"
             yield wrong(Code.CONFIG_STAGES, message, split, settings(key), *places)
             return
-    yield Fact("stages", f"{stages} on {ranks} ranks, {v} of each, on a {'V' if row.vee else 'loop'}")
+    yield Fact("stages", f"{stages} on {ranks} ranks, {stages // ranks} of each, on a {'V' if row.vee else 'loop'}")
     if layers is None:
         yield Note("the layers of the model are not known here: whether they fill its stages is not judged")
 

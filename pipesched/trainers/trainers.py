@@ -17,33 +17,33 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from pipesched.diagnostics import Code, fail
-from pipesched.model.torch_versions import TorchVersion
+from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.trainers import automodel, deepspeed, megatron, megatron_keys, torchtitan, torchtitan_keys
 from pipesched.trainers.case import Case, Findings, Plan
 from pipesched.trainers.keys import Key, nearest
 from pipesched.trainers.settings import Setting, Settings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trainer:
     """A trainer. typed: its name on a command line. texts: the kinds that it is read from.
 
     canonical: the name of a key as the table has it. keys: the table for these settings. release_of, torch_of: what is
-    assumed where it is not said; None: torch has no part in its order. plan: what the
-    settings say of the schedule. check: every rule. part: the settings that count.
+    assumed where it is not said, the newest release unless there is a rule; None: torch has no part in its order. plan:
+    what the settings say of the schedule. check: every rule. part: the settings that count.
     """
 
     name: str
     typed: str
     texts: tuple[str, ...]
     releases: tuple[str, ...]
-    canonical: Callable[[str], str]
     keys: Callable[[Settings], Mapping[str, Key]]
-    release_of: Callable[[Settings], str]
-    torch_of: Callable[[str], TorchVersion] | None
     plan: Callable[[Case], Plan]
     check: Callable[[Case, Plan], Findings]
     part: Callable[[Settings], Settings] = lambda settings: settings
+    canonical: Callable[[str], str] = str
+    release_of: Callable[[Settings], str] | None = None
+    torch_of: Callable[[str], TorchVersion] | None = None
 
     def settled(self, settings: Settings) -> Settings:
         """The settings by the names of the table, with its defaults."""
@@ -64,68 +64,59 @@ class Trainer:
 
 TRAINERS = (
     Trainer(
-        torchtitan.NAME,
-        "torchtitan",
-        ("toml", "shell"),
-        torchtitan_keys.RELEASES,
-        torchtitan.canonical,
-        lambda _: torchtitan_keys.KEYS,
-        torchtitan.release_of,
-        torchtitan.torch_of,
-        torchtitan.plan,
-        torchtitan.check,
-        torchtitan.part,
+        name=torchtitan.NAME,
+        typed="torchtitan",
+        texts=("toml", "shell"),
+        releases=torchtitan_keys.RELEASES,
+        keys=lambda _: torchtitan_keys.KEYS,
+        plan=torchtitan.plan,
+        check=torchtitan.check,
+        part=torchtitan.part,
+        canonical=torchtitan.canonical,
+        release_of=torchtitan.release_of,
+        torch_of=torchtitan.torch_of,
     ),
     Trainer(
-        automodel.NAME,
-        "automodel",
-        ("yaml",),
-        automodel.RELEASES,
-        automodel.canonical,
-        lambda _: automodel.KEYS,
-        automodel.release_of,
-        automodel.torch_of,
-        automodel.plan,
-        automodel.check,
+        name=automodel.NAME,
+        typed="automodel",
+        texts=("yaml",),
+        releases=("0.7.0",),
+        keys=lambda _: automodel.KEYS,
+        plan=automodel.plan,
+        check=automodel.check,
+        torch_of=lambda _: DEFAULT,  # it takes 2.8 and later
     ),
     Trainer(
-        megatron.NAME,
-        "megatron",
-        ("shell", "yaml"),
-        megatron_keys.RELEASES,
-        megatron.canonical,
-        megatron.keys_of,
-        megatron.release_of,
-        None,
-        megatron.plan,
-        megatron.check,
-        megatron.part,
+        name=megatron.NAME,
+        typed="megatron",
+        texts=("shell", "yaml"),
+        releases=megatron_keys.RELEASES,
+        keys=megatron.keys_of,
+        plan=megatron.plan,
+        check=megatron.check,
+        part=megatron.part,
+        canonical=megatron.canonical,
     ),
     Trainer(
-        deepspeed.NAME,
-        "deepspeed",
-        ("json",),
-        deepspeed.RELEASES,
-        deepspeed.canonical,
-        lambda _: deepspeed.KEYS,
-        deepspeed.release_of,
-        None,
-        deepspeed.plan,
-        deepspeed.check,
-        deepspeed.part,
+        name=deepspeed.NAME,
+        typed="deepspeed",
+        texts=("json",),
+        releases=("0.19.8",),
+        keys=lambda _: deepspeed.KEYS,
+        plan=deepspeed.plan,
+        check=deepspeed.check,
+        part=deepspeed.part,
     ),
     Trainer(
-        deepspeed.NEOX,
-        "gpt-neox",
-        ("yaml", "json"),
-        deepspeed.NEOX_RELEASES,
-        deepspeed.neox_canonical,
-        lambda _: deepspeed.NEOX_KEYS,
-        deepspeed.neox_release_of,
-        None,
-        deepspeed.plan,
-        deepspeed.check,
-        deepspeed.part,
+        name=deepspeed.NEOX,
+        typed="gpt-neox",
+        texts=("yaml", "json"),
+        releases=("2026-05-20",),
+        keys=lambda _: deepspeed.NEOX_KEYS,
+        plan=deepspeed.plan,
+        check=deepspeed.check,
+        part=deepspeed.part,
+        canonical=lambda key: key.replace("-", "_"),
     ),
 )
 NOT_KNOWN = {"actor_rollout_ref.": "verl, which sets Megatron's messages by itself"}

@@ -170,7 +170,7 @@ def check(source: Source, asked: Asked) -> Checked:
 
 def _case(row: Trainer, release: str | None, settings: Settings, asked: Asked) -> Case:
     settled = row.settled(settings)
-    chosen = release or row.release_of(settled)
+    chosen = release or (row.release_of(settled) if row.release_of else row.releases[-1])
     torch = asked.torch_version or (row.torch_of(chosen) if row.torch_of else DEFAULT)
     return Case(settled, row.name, chosen, row.releases, torch, asked.p, asked.processes or _processes(settled))
 
