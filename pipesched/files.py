@@ -23,7 +23,7 @@ LARGEST = 256 * 2**20
 PATIENCE = 2.0  # seconds for somebody to open the other end of a named pipe
 _BLOCK = 2**20
 _TEMPORARY = re.compile(r"\..*\.[0-9]+\.pipesched\.tmp", re.S)
-_DESCRIPTOR = re.compile(r"/dev/stdout|/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")
+DESCRIPTOR = re.compile(r"/dev/stdout|/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]{1,9})")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -93,7 +93,7 @@ def replace(path: str, pieces: Iterable[bytes]) -> None:
     Raises:
         OSError: they cannot be written.
     """
-    open_already = _DESCRIPTOR.fullmatch(path)
+    open_already = DESCRIPTOR.fullmatch(path)
     if open_already:
         _write_to(int(open_already[1] or _STANDARD.get(path, 1)), pieces)
     elif os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pipesched.__main__ import main
 from pipesched.assets import asset
 from pipesched.cli import app
+from pipesched.verbs import compare, run
 
 pytestmark = pytest.mark.quick
 
@@ -178,6 +179,26 @@ def test_a_mistake_ends_with_status_2_a_code_and_a_hint(
     value = json.loads(capsys.readouterr().out)
     VALIDATOR.validate(value)
     assert not value["ok"] and value["diagnostics"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "1f1b", "--p", "2", "--trace", "no/such/run.json"],
+        ["run", "1f1b", "--p", "2", "-o", "no/such/run.txt"],
+        ["compare", "1f1b", "--p", "2", "--plot", "no/such/plot.svg"],
+        ["compare", "1f1b", "--p", "2", "-o", "no/such/table.txt"],
+    ],
+    ids=" ".join,
+)
+def test_a_place_that_is_not_there_is_said_before_the_work(
+    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is trained or compared for a result that has nowhere to go."""
+    for module, name in ((run, "run"), (compare, "compare")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("it has begun"))
+    assert main(arguments) == 2
+    assert "cannot write no/such/" in capsys.readouterr().err
 
 
 def test_no_command_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:

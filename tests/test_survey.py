@@ -64,7 +64,11 @@ def test_the_table_counts_what_was_found(target: str, tmp_path: Path, capsys: py
     assert main([*line, "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     configurations = made["configurations"]
-    assert len(configurations) == 3 * 2 * 2
+    assert made["ok"] is True and len(configurations) == 3 * 2 * 2
+    contract = (Path(__file__).parent.parent / "emit" / "README.md").read_text("utf-8")
+    (row,) = re.findall(r"^\| `survey` \|.*$", contract, re.M)
+    for entry in (made, *made["hazards"], *configurations):
+        assert [key for key in entry if f"`{key}`" not in row and key not in ("p", "v", "m")] == []
     refused = [x for x in configurations if "refused" in x]
     assert len(refused) == 6 and all("too many" in x["refused"] for x in refused)
     waiting = [x for x in configurations if "strict" in x.get("fails", ())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pipesched.cli import flags
-from pipesched.cli.terminal import Output, dumps, replace_file
+from pipesched.cli.terminal import Output
 
 
 @click.command(short_help="Fit the costs of every stage to a measured run.")
@@ -25,15 +25,4 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
     from pipesched.verbs import calibrate as verb
     from pipesched.verbs import sources
 
-    out = Output("json" if json else "text", color)
-    made = verb.calibrate(sources.traces(traces), digits)
-    if output and output != "-":
-        replace_file(output, made.toml())
-    if json:
-        out.line(dumps(made.to_json() | {"file": output}))
-    elif output == "-":
-        out.write(made.toml())
-        out.complain(made.text())
-    else:
-        out.line(made.text())
-    return 0
+    return Output("json" if json else "text", color).costs(verb.calibrate(sources.traces(traces), digits), output)

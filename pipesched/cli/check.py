@@ -6,9 +6,7 @@ from typing import Any
 
 import click
 
-from pipesched import render
 from pipesched.cli import flags
-from pipesched.cli.terminal import Output
 from pipesched.diagnostics import PipeschedError
 
 
@@ -36,20 +34,5 @@ def check(file: str, **given: Any) -> int:
         try:
             source = read_path(file)
         except PipeschedError as error:
-            return _told(verb.Checked(file, diagnostics=error.diagnostics), out)
-        return _told(verb.check(source, asked), out)
-
-
-def _told(found: Any, out: Output) -> int:
-    """The result in the form that is asked for; what the command line is to blame for goes to stderr."""
-    if out.format in ("text", "json"):
-        if out.format == "text" and found.exit_status == 2:
-            out.complain(found.text(color=out.complaint_color))
-            return int(found.exit_status)
-        return out.result(found, **({"color": out.color} if out.format == "text" else {}))
-    line = render.github if out.format == "github" else render.concise
-    for diagnostic in found.diagnostics:
-        out.line(line(diagnostic, found.source))
-    if found.ok:
-        out.line(found.line())
-    return int(found.exit_status)
+            return out.verdict(verb.Checked(file, diagnostics=error.diagnostics))
+        return out.verdict(verb.check(source, asked))

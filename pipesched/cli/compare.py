@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipesched.cli import flags
-from pipesched.cli.terminal import replace_file
+from pipesched.cli.terminal import replace_file, writable
 from pipesched.diagnostics import Code, fail
 from pipesched.verbs import values
 from pipesched.verbs.options import compile_options
@@ -34,6 +34,8 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     grid, names = flags.grid(given), verb.named(files, library=library)
     if plot is not None and not plot.lower().endswith(".svg"):
         raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
+    if plot is not None:
+        writable(plot)
     asked = compile_options(given, {})
     with flags.output_of(given) as out:
         sources = [read(str(name)) for name in names]

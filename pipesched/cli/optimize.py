@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipesched import files, render
+from pipesched import files
 from pipesched.cli import flags
 from pipesched.cli.progress import Ticker
-from pipesched.cli.terminal import Output, dumps, replace_file, writable
+from pipesched.cli.terminal import LINES, Output, dumps, replace_file, writable
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
         raise fail(Code.USAGE, "a plot is of a range of caps", help="give one, such as --mem-cap 2..8")
     if given["proof"] and ranged:
         raise fail(Code.USAGE, "a proof is of one cap and one m", help="leave out the range, or --all-m")
-    for path in filter(None, (given["output"], given["plot"], given["proof"])):
+    for path in filter(None, (given["plot"], given["proof"])):
         writable(path)
     from pipesched.compile import read
     from pipesched.verbs import optimize as verb
@@ -90,8 +90,8 @@ def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
         out.write(answer.source)
         out.complain(answer.text(color=False))
     elif out.format != "text":
-        line = render.github if out.format == "github" else render.concise
-        out.write("".join(line(found) + "\n" for found in answer.diagnostics) or answer.verdict + "\n")
+        line = LINES[out.format]
+        out.write("".join(line(found, None) + "\n" for found in answer.diagnostics) or answer.verdict + "\n")
     else:
         out.line(answer.text(color=out.color))
         if answer.source and not path:

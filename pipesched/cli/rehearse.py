@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipesched.cli import flags
-from pipesched.cli.terminal import Output, dumps, replace_file, writable
+from pipesched.cli.terminal import Output, writable
 from pipesched.verbs import options
 
 
@@ -33,13 +33,4 @@ def rehearse(file: str, *, output: str | None, json: bool, color: str, **given: 
     if output and output != "-":
         writable(output)
     found = verb.rehearse(read(file), flags.asked("rehearse", given), options.request(verb.Request, given))
-    if output and output != "-":
-        replace_file(output, found.toml())
-    if json:
-        out.line(dumps(found.to_json() | {"file": output}))
-    elif output == "-":
-        out.write(found.toml())
-        out.complain(found.text())
-    else:
-        out.line(found.text())
-    return 0
+    return out.costs(found, output)

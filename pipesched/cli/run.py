@@ -32,6 +32,8 @@ def run(file: str, **given: Any) -> int:
 
     asked = flags.asked("run", given)
     request = options.request(verb.Request, given, trace=given["trace"] is not None)
+    if request.trace:
+        terminal.writable(given["trace"])
     with flags.output_of(given) as out:
         found = verb.run(read(file), asked, request)
         if request.trace:

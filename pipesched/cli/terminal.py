@@ -86,6 +86,36 @@ class Output:
         self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how))
         return int(found.exit_status)
 
+    def verdict(self, report: Any) -> int:
+        """A verdict in full; what the command line is to blame for goes to stderr. Returns how the command ends."""
+        if self.format == "json":
+            self.line(dumps(report.to_json()))
+        elif self.format == "text" and report.exit_status == 2:
+            self.complain(report.text(color=self.complaint_color))
+        else:
+            self.line(self.shown(report))
+        return int(report.exit_status)
+
+    def shown(self, report: Any) -> str:
+        """A verdict as text, or its findings a line each."""
+        if self.format == "text":
+            return str(report.text(color=self.color))
+        findings = [LINES[self.format](found, report.source) for found in report.diagnostics]
+        return "\n".join(findings + ([report.line()] if report.ok else []))
+
+    def costs(self, found: Any, path: str | None) -> int:
+        """Costs, in the file of ``-o`` or on stdout as `--costs` reads them, and what is said of them."""
+        if path and path != "-":
+            replace_file(path, found.toml())
+        if self.format == "json":
+            self.line(dumps(found.to_json() | {"file": path}))
+        elif path == "-":
+            self.write(found.toml())
+            self.complain(found.text())
+        else:
+            self.line(found.text())
+        return 0
+
     def line(self, text: str) -> None:
         """A result, and the end of its line."""
         self.write(text + "\n")
@@ -102,6 +132,8 @@ class Output:
         write(text + "\n", sys.stderr)
 
     def __enter__(self) -> Output:
+        if self._file:
+            writable(self._file)
         if self.digits is not None:
             from pipesched.model.numbers import significant
 
@@ -114,15 +146,20 @@ class Output:
             replace_file(self._file, "".join(self.kept))
 
 
+LINES = {"concise": render.concise, "github": render.github}
+"""A finding on a line, by format."""
+
+
 def writable(path: str) -> None:
-    """Long work asks first whether its result will have a place.
+    """Work asks first whether its result will have a place.
 
     Raises:
         PipeschedError: PS225, there can be no file of that name.
     """
     folder = os.path.dirname(os.path.realpath(path))
-    if path == "-" or (os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)):
-        return  # a device or a pipe
+    special = os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)  # a device or a pipe
+    if path == "-" or special or files.DESCRIPTOR.fullmatch(path):
+        return
     if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
         reason = "it is a folder" if os.path.isdir(path) else f"no files can be made in {folder}"
         raise fail(Code.USAGE, f"cannot write {path}: {reason}")
@@ -151,10 +188,9 @@ def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None
         from pipesched.report import Report
 
         write(dumps(Report(None, None, diagnostics=tuple(diagnostics)).to_json()) + "\n", sys.stdout)
-    elif format == "github":
-        write("".join(render.github(d) + "\n" for d in diagnostics), sys.stdout)
-    elif format == "concise":
-        write("".join(render.concise(d) + "\n" for d in diagnostics), sys.stderr)
+    elif format in LINES:
+        stream = sys.stdout if format == "github" else sys.stderr
+        write("".join(LINES[format](d, None) + "\n" for d in diagnostics), stream)
     else:
         shown = [render.text(d, color=wants_color(color, sys.stderr)) for d in diagnostics]
         write("\n\n".join(shown) + "\n", sys.stderr)

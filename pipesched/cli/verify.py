@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipesched import render
 from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
@@ -50,7 +49,7 @@ def verify(files: tuple[str, ...], **given: Any) -> int:
     runs = count(grid, listed)
     with flags.output_of(given) as out:
         reports = _reports(zip(files, sources, listed, strict=True), given, grid)
-        return _one(next(reports), out) if runs == 1 else _many(reports, out)
+        return out.verdict(next(reports)) if runs == 1 else _many(reports, out)
 
 
 def _read(target: str) -> Source | PipeschedError:
@@ -80,17 +79,6 @@ def _reports(
                 yield verb.verify(source, replace(basis, parameters=parameters))
 
 
-def _one(report: Report, out: Output) -> int:
-    """A report in full; what the command line is to blame for goes to stderr."""
-    if out.format == "json":
-        out.line(dumps(report.to_json()))
-    elif out.format == "text" and report.exit_status == 2:
-        out.complain(report.text(color=out.complaint_color))
-    else:
-        out.line(_shown(report, out))
-    return report.exit_status
-
-
 def _many(reports: Iterator[Report], out: Output) -> int:
     """A line for each report as it comes, or all as one object; the worst exit status."""
     seen, statuses = [], []
@@ -99,18 +87,9 @@ def _many(reports: Iterator[Report], out: Output) -> int:
         if out.format == "json":
             seen.append(report.to_json())
         else:
-            out.line(report.line(color=out.color) if out.format == "text" else _shown(report, out))
+            out.line(report.line(color=out.color) if out.format == "text" else out.shown(report))
     if out.format == "json":
         out.line(dumps({"ok": not any(statuses), "runs": seen}))
     elif out.format == "text":
         out.complain(f"{statuses.count(0)} of {len(statuses)} hold")
     return max(statuses)
-
-
-def _shown(report: Report, out: Output) -> str:
-    """The report as text, or its findings a line each."""
-    if out.format == "text":
-        return report.text(color=out.color)
-    line = render.github if out.format == "github" else render.concise
-    findings = [line(diagnostic, report.source) for diagnostic in report.diagnostics]
-    return "\n".join(findings + ([report.line()] if report.ok else []))

@@ -162,12 +162,12 @@ class Survey:
         return made
 
     def to_json(self) -> dict[str, object]:
-        """All configurations, and the hazards."""
+        """The published form, see ``emit/README.md``."""
         hazards = [
             {"way": x.way, "code": x.code, "models": list(x.models), "count": len(x.at), "of": x.of, "first": x.command}
             for x in self.hazards
         ]
-        head = {"framework": self.framework, "version": self.version, "notes": list(self.notes)}
+        head = {"ok": True, "framework": self.framework, "version": self.version, "notes": list(self.notes)}
         return {**head, "hazards": hazards, "configurations": [one.to_json() for one in self.found]}
 
     def html(self) -> str:
