@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipesched.planning.plan import Outcome
 from pipesched.planning.prediction import order
 from pipesched.planning.stages import stages_of
 from pipesched.safe import safe
-from pipesched.verbs.plan import Plan
 from pipesched.verbs.plan_report import assumed, cells, commands, facts, headers
 from pipesched.views import html as page
 from pipesched.views.chart import chart
 
 
-def html(plan: Plan) -> str:
+def html(plan: Outcome) -> str:
     """The page; the same plan gives the same bytes."""
     space = plan.problem.space
     title = f"{space.transformer.name} on {space.gpus:,} {plan.problem.device.name}"
@@ -26,7 +26,7 @@ def html(plan: Plan) -> str:
     return made
 
 
-def _data(plan: Plan) -> dict[str, object]:
+def _data(plan: Outcome) -> dict[str, object]:
     best, rows = plan.best, [list(cells(plan, one)) for one in plan.rows]
     kinds = list(best.bytes[0]) if best else []
     return {
@@ -45,7 +45,7 @@ def _data(plan: Plan) -> dict[str, object]:
     }
 
 
-def _picture(plan: Plan) -> str:
+def _picture(plan: Outcome) -> str:
     """The page of the first row's schedule, in a frame of its own."""
     if plan.best is None:
         return "<p>nothing fits</p>"

@@ -9,12 +9,12 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.model.numbers import gigabytes
+from pipesched.planning.plan import Outcome
 from pipesched.planning.prediction import Prediction
 from pipesched.planning.space import LETTERS
 from pipesched.transformer import flops, parameters
 from pipesched.transformer.config import Training
 from pipesched.transformer.devices import DEVICES, HALF
-from pipesched.verbs.plan import Plan
 from pipesched.verbs.tables import table
 
 _DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "b")
@@ -34,7 +34,7 @@ _SENT = {
 """Of each term what is sent, and where that is from."""
 
 
-def text(plan: Plan) -> str:
+def text(plan: Outcome) -> str:
     """What is asked, the table with its commands, the rules, the explanation, and what was assumed."""
     lines = list(facts(plan))
     if plan.best is not None:
@@ -46,7 +46,7 @@ def text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def facts(plan: Plan) -> Iterator[str]:
+def facts(plan: Outcome) -> Iterator[str]:
     """What is asked, and how much was looked at."""
     request, problem, counts = plan.request, plan.problem, plan.counts
     a, device = problem.space.transformer, problem.device
@@ -60,17 +60,17 @@ def facts(plan: Plan) -> Iterator[str]:
     )
 
 
-def headers(plan: Plan) -> tuple[str, ...]:
+def headers(plan: Outcome) -> tuple[str, ...]:
     """Of the table."""
     days = ("days", "days by\n8TP/(nX)") if plan.request.tokens is not None else ()
     return (*_shown(plan), *_HEADERS, *days)
 
 
-def _shown(plan: Plan) -> list[str]:
+def _shown(plan: Outcome) -> list[str]:
     return [name for name in _DIMENSIONS if name != "e" or plan.problem.space.transformer.experts]
 
 
-def cells(plan: Plan, one: Prediction) -> Iterator[tuple[str, str | float]]:
+def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
     """A row: as it is read, and by what it is sorted."""
     choice, tokens = one.choice, plan.request.tokens
     for name in (*_shown(plan), "m", "recompute", "zero"):
@@ -85,7 +85,7 @@ def cells(plan: Plan, one: Prediction) -> Iterator[tuple[str, str | float]]:
         yield f"{float(days):.1f}", float(days)
 
 
-def _table(plan: Plan) -> str:
+def _table(plan: Outcome) -> str:
     names = headers(plan)
     rows = [[str(number), *(shown for shown, _ in cells(plan, one))] for number, one in enumerate(plan.rows, 1)]
     words = (index for index, name in enumerate(names, 1) if name in ("schedule", "recompute"))
@@ -103,7 +103,7 @@ def by_formula(one: Prediction, tokens: int) -> Fraction:
     return factor * tokens * parameters.active(a) / (done / one.seconds) / 86_400
 
 
-def commands(plan: Plan, one: Prediction) -> dict[str, str]:
+def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
     """What verifies, optimizes and emits a row."""
     choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
     x, own = choice.training, plan.request.trained[1]
@@ -119,7 +119,7 @@ def commands(plan: Plan, one: Prediction) -> dict[str, str]:
     }
 
 
-def _device(plan: Plan) -> str:
+def _device(plan: Outcome) -> str:
     """Nothing where nodes are of another size than the device's row says."""
     device = plan.request.device
     if plan.problem.device.node_size != min(device.node_size, plan.request.gpus):
@@ -134,13 +134,13 @@ def _cap(cap: Fraction) -> str:
     return f"{cap}B" if rest else f"{whole}GB"
 
 
-def _commands(plan: Plan) -> Iterator[str]:
+def _commands(plan: Outcome) -> Iterator[str]:
     for number, one in enumerate(plan.rows, 1):
         for verb, command in commands(plan, one).items():
             yield f"{number if verb == 'verify' else ' '}  {command}"
 
 
-def assumed(plan: Plan) -> Iterator[str]:
+def assumed(plan: Outcome) -> Iterator[str]:
     """In words, what no data sheet and no paper says of this cluster."""
     problem = plan.problem
     device, x = problem.device, problem.space.training
@@ -165,7 +165,7 @@ def assumed(plan: Plan) -> Iterator[str]:
     yield "the optimizer's step, norms, dropout and data loading take no time"
 
 
-def to_json(plan: Plan) -> dict[str, object]:
+def to_json(plan: Outcome) -> dict[str, object]:
     """The published form."""
     request, problem = plan.request, plan.problem
     return {
@@ -195,7 +195,7 @@ def to_json(plan: Plan) -> dict[str, object]:
     }
 
 
-def row(plan: Plan, one: Prediction) -> dict[str, object]:
+def row(plan: Outcome, one: Prediction) -> dict[str, object]:
     """A choice with its figures."""
     tokens, choice = plan.request.tokens, one.choice
     return {
@@ -212,7 +212,7 @@ def row(plan: Plan, one: Prediction) -> dict[str, object]:
     }
 
 
-def _explained(plan: Plan) -> dict[str, object]:
+def _explained(plan: Outcome) -> dict[str, object]:
     made = plan.explained
     assert made is not None
     return {
@@ -223,7 +223,7 @@ def _explained(plan: Plan) -> dict[str, object]:
     }
 
 
-def plot(plan: Plan) -> str:
+def plot(plan: Outcome) -> str:
     """Seconds of a step against the most bytes of a rank, a series a schedule, as SVG."""
     from pipesched.views.plot import Point
     from pipesched.views.plot import plot as drawn
