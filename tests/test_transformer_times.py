@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction as Q
 
@@ -139,16 +140,40 @@ def test_a_group_across_two_nodes_is_as_slow_as_their_link() -> None:
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_what_zero_divides_is_sent_for_every_microbatch(zero: int) -> None:
     """Of n copies each sends (n - 1) / n of fp32 gradients in W, of 16-bit parameters in F and in I."""
-    a, n = Transformer(4, 64, 8, 100, 32), 4
-    made, alone = (times.costs(a, Training(data=n, zero=z), MINE, range(2)).given for z in (zero, 0))
+    a, n, apart = Transformer(4, 64, 8, 100, 32), 4, {"overlap": Q(0)}
+    made, alone = (times.costs(a, Training(data=n, zero=z), MINE, range(2), **apart).given for z in (zero, 0))
     for stage in range(2):
         held = [12 * 64**2 + 13 * 64] * 2 + ([100 * 64 + 32 * 64] if stage == 0 else [2 * 64 + 100 * 64])
         seconds = Q(sum(held) * (n - 1), n) / MINE.node
         for kind, bytes_each, least in (("F", 2, 3), ("I", 2, 3), ("W", 4, 2)):
             more = made[kind][stage] - alone[kind][stage]  # type: ignore[index]
             assert float(more) == pytest.approx(1000 * bytes_each * float(seconds) * (zero >= least), abs=2e-6)
-            parts = [times.costs(a, Training(data=n, zero=z), MINE, range(2), slices=4).given[kind] for z in (zero, 0)]
+            both = (Training(data=n, zero=z) for z in (zero, 0))
+            parts = [times.costs(a, x, MINE, range(2), slices=4, **apart).given[kind] for x in both]
             assert float(parts[0][stage] - parts[1][stage]) == pytest.approx(float(more), abs=2e-6)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("sent", "beside", "layers"), [(6, 30, 3), (30, 6, 3), (7, 7, 1), (5, 0, 4), (12, 12, 12)])
+def test_what_is_sent_layer_by_layer_runs_beside_the_others(sent: int, beside: int, layers: int) -> None:
+    """A layer's gradients go when its backward is over and the link is free: each is walked."""
+    free = Q(0)
+    for layer in range(1, layers + 1):
+        free = max(free, Q(layer * beside, layers)) + Q(sent, layers)
+    assert traffic.exposed(Q(sent), Q(beside), layers) == free - beside
+    assert traffic.exposed(0.0, 5.0, layers) == 0
+
+
+@pytest.mark.parametrize("apart", [1, 2, 4, 8, 16])
+def test_a_reduction_leaves_a_node_by_as_many_adapters_as_it_has_ranks_there(apart: int) -> None:
+    """Every group of a cluster is listed, node by node; all have the rate of the one that has fewest anywhere."""
+    device = replace(MINE, node=Q(6), network=Q(1), node_size=8)
+    for ranks in range(2, 13):
+        wide = apart * ranks
+        first = [base + k for base in range(0, 8 * wide, wide) for k in range(apart)]
+        nodes = [Counter((one + apart * i) // 8 for i in range(ranks)) for one in first]
+        fewest = min(min(found.values()) for found in nodes)
+        inside = all(len(found) == 1 for found in nodes)
+        assert traffic.ring(device, ranks, apart) == (6 if inside else min(6, fewest))
 
 
 def test_ranks_of_a_sequence_and_of_experts_send_what_others_need() -> None:

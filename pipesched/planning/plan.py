@@ -40,7 +40,7 @@ class Request:
     explain: Mapping[str, Any] | None = None
     top: int = 5
     efficiency: Fraction = HALF
-    overlap: Fraction = Fraction(0)
+    overlap: Fraction = Fraction(1)
 
     def problem(self) -> Problem:
         """The choices, and what they run on.

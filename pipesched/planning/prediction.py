@@ -2,7 +2,8 @@
 
     every stage   F, I, W: FLOPs over the rate of the device, and what the ranks of its layers send
     timeline      the schedule's order with these, and its messages
-    step          of the last rank: the end of its list, and of its gradients what is reduced after it
+    step          parameters that ZeRO gathers before the first F, the timeline, gradients that are reduced after the
+                  last backward: of both what does not fit beside these, layer by layer
 
 A bound below the time of every order of the same operations, and one below the bytes of this one, are known without
 the order.
@@ -10,15 +11,21 @@ the order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
+from math import inf
+
+import numpy as np
 
 from pipesched.analysis.communication import STRICT
 from pipesched.compile import load, read
 from pipesched.examine import Options
+from pipesched.model.columns import Ints
 from pipesched.model.numbers import Value, gigabytes
+from pipesched.model.ops import Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.planning.space import Choice, refuses
@@ -88,15 +95,33 @@ def _least(stages: Stages, choice: Choice) -> int:
     """A rank cannot begin before a microbatch has come to it, nor end before its work is done; after its last
     backward that of the stages before it is still to come, where it is one piece.
     """
-    times, reduced, least = stages.times(choice), stages.reduced(choice), 0
+    times, once, m = stages.times(choice), stages.once(choice), choice.m
     crossing = [one != two for one, two in pairwise(choice.ranks)]
     head = [0, *accumulate(f + c * x for f, c, x in zip(times.F, times.C, crossing, strict=False))]
     tail = [0, *accumulate(i + w + c * x for i, w, c, x in zip(times.I, times.W, times.C[1:], crossing, strict=False))]
+    least = gathered = 0.0
     for mine in choice.held:
-        work = choice.m * sum(times.F[stage] + times.I[stage] + times.W[stage] for stage in mine)
-        after = max(tail[mine[0]] if choice.row.fused else 0, sum(reduced[stage] for stage in mine))
-        least = max(least, head[mine[0]] + work + after)
-    return least
+        work = {stage: m * (times.F[stage] + times.I[stage] + times.W[stage]) for stage in mine}
+        back = {stage: (times.I[stage] + times.W[stage]) * (1 - 1 / once[stage].layers) for stage in mine}
+        alone, gather = (sum(once[stage].alone[which] for stage in mine) for which in (0, 1))
+        last = min(once[stage].beside[0] / once[stage].layers for stage in mine)
+        end = head[mine[0]] + sum(work.values()) + max(tail[mine[0]] if choice.row.fused else 0, alone + last)
+        sent = alone + sum(once[stage].beside[0] for stage in mine)
+        least = max(least, end, min(head[stage] + work[stage] - back[stage] for stage in mine) + sent)
+        gathered = max(gathered, gather + (once[0].beside[1] / once[0].layers if 0 in mine else 0))
+    return int(least + gathered)
+
+
+def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
+    """For how long more is sent beyond a border, of what is sent layer by layer beside computes: after the last
+    backward, or before the first forward. slots: how far from the border a compute is, how long it takes, its layers,
+    for how long it sends; a rank sends one thing at a time.
+    """
+    free = -inf
+    for distance, length, layers, sent in sorted(slots, reverse=True):
+        first = length / layers - length - distance
+        free = max(max(free, first) + sent, sent / layers - distance)
+    return max(0.0, free)
 
 
 @lru_cache(maxsize=8)
@@ -107,20 +132,20 @@ def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of a choice that fits. ends: by rank, when its list ends; reduced: what its gradients take after that; both in
+    """Of a choice that fits. ends: by rank, when its list ends; more: what is sent before and after that; both in
     nanoseconds. bytes: by rank, of each kind when most is held.
     """
 
     problem: Problem
     choice: Choice
     ends: tuple[int, ...]
-    reduced: tuple[int, ...]
+    more: tuple[int, ...]
     bytes: tuple[dict[str, int], ...]
 
     @cached_property
     def nanoseconds(self) -> int:
         """Of a step."""
-        return max(end + after for end, after in zip(self.ends, self.reduced, strict=True))
+        return max(end + after for end, after in zip(self.ends, self.more, strict=True))
 
     @property
     def seconds(self) -> Fraction:
@@ -199,8 +224,26 @@ def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
     if max(peaks) > problem.cap:
         shown = f"rank {peaks.index(max(peaks))} needs {gigabytes(max(peaks))} of {gigabytes(problem.cap)} at its peak"
         return Refused(choice, "the peak of the order is over the cap", shown, max(peaks))
-    last = made.timeline.end[made.schedule.start[1:] - 1]
-    reduced = stages.reduced(choice)
-    after = (sum(reduced[stage] for stage in mine) for mine in choice.held)
-    ends = tuple(round(made.time(end) * (NANO // 1000)) for end in last.tolist())
-    return Prediction(problem, choice, ends, tuple(after), bytes)
+    return Prediction(problem, choice, *_ends(stages, choice, made), bytes)
+
+
+def _ends(stages: Stages, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """By rank, when its list ends, and for how long the step goes on then."""
+    schedule, times, once = made.schedule, made.timeline, stages.once(choice)
+    tick = float(made.time(1)) * (NANO // 1000)
+    first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)
+    forward, backward = (np.flatnonzero(np.isin(schedule.op, kinds)) for kinds in ([Op.F], [Op.B, Op.W]))
+    first[schedule.stage[forward[::-1]]], last[schedule.stage[backward]] = forward[::-1], backward
+    ends = times.end[schedule.start[1:] - 1]
+
+    def past(index: Ints, distance: Ints, which: int) -> list[float]:
+        length, away = tick * (times.end - times.start)[index], tick * distance
+        return [
+            beyond((away[k], length[k], once[k].layers, once[k].beside[which]) for k in mine)
+            + sum(once[k].alone[which] for k in mine)
+            for mine in choice.held
+        ]
+
+    after = past(last, ends[list(choice.ranks)] - times.end[last], 0)
+    before = max(past(first, times.start[first], 1))
+    return tuple(round(tick * end) for end in ends.tolist()), tuple(round(before + one) for one in after)

@@ -27,14 +27,14 @@ Made = TypeVar("Made")
 @dataclass(frozen=True)
 class Problem:
     """The choices, and what they run on. cap: bytes of a rank. efficiency: the share of its peak that the device
-    reaches in matrix products. overlap: the share of what data parallelism sends that runs beside compute.
+    reaches in matrix products. overlap: the share of what copies send that may run beside compute.
     """
 
     space: Space
     device: Device
     cap: Fraction
     efficiency: Fraction = HALF
-    overlap: Fraction = Fraction(0)
+    overlap: Fraction = Fraction(1)
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,17 @@ class Times:
     W: tuple[int, ...]
     C: tuple[int, ...]
     parts: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Once:
+    """Nanoseconds for which a stage sends its gradients, from its last backward on, and parameters that ZeRO has
+    divided, before its first forward of the next step: beside compute, a layer at a time, and alone.
+    """
+
+    beside: tuple[float, float]
+    alone: tuple[float, float]
+    layers: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,24 +175,28 @@ class Stages:
     def times(self, choice: Choice) -> Times:
         """Of every stage on its rank."""
         x, stages, rank_of = choice.training, choice.p * choice.v, choice.ranks
-        key = (x.tensor, x.context, x.data, x.expert, x.microbatch, x.recompute, max(x.zero, 1), rank_of)
+        zero = (max(x.zero, 1), choice.row.fused and x.zero > 1)
+        key = (x.tensor, x.context, x.data, x.expert, x.microbatch, x.recompute, *zero, rank_of)
         return self._once(("times", *key), lambda: self._times(choice, stages))
 
     def _times(self, choice: Choice, stages: int) -> Times:
         problem, x, a = self.problem, choice.training, self.problem.space.transformer
-        rate, beside = float(problem.device.flops * problem.efficiency), 1 - float(problem.overlap)
+        rate, overlap = float(problem.device.flops * problem.efficiency), float(problem.overlap)
         tokens = x.microbatch / x.context
         work, counts = self._work(x.tensor, x.recompute, stages), self.counts(x.tensor, x.expert, stages)
         layers, dense = layers_of(a, x, stages), a.experts.dense_layers if a.experts else 0
 
         def make(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-            copies = traffic.each_microbatch(a, x, counts[kind], problem.device)
-            gather, scatter = (beside * float(sent) for sent in copies)
+            gather, scatter = map(float, traffic.each_microbatch(a, x, counts[kind], problem.device))
             f, i, w, again = (one * tokens / rate for one in work[kind])
             sent = [self._sent(x, min(layer, dense)) for layer in layers[kind]]
             there, back = (tuple(sum(one[side][k] for one in sent) for k in range(3)) for side in (0, 1))
-            parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)), 2 * gather + scatter)
-            return _nano(f + sum(there) + gather, i + sum(back) + gather, w + scatter), parts
+            forward, inputs = f + sum(there), i + sum(back)
+            *more, whole = traffic.waits((gather, scatter), (forward, inputs, w), len(sent), overlap)
+            if choice.row.fused:
+                more[1:] = whole, 0.0
+            parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)), sum(more))
+            return _nano(forward + more[0], inputs + more[1], w + more[2]), parts
 
         made = self._each(stages, make)
         forward, back, weights = zip(*(times for times, _ in made), strict=True)
@@ -195,21 +210,31 @@ class Stages:
         after = [float(size / link(x, device, *two)) for two in pairwise(choice.ranks)]
         return _nano(*map(max, [0.0, *after], [*after, 0.0]))
 
-    def reduced(self, choice: Choice) -> tuple[int, ...]:
-        """Nanoseconds after the last backward of each stage, for its gradients and parameters."""
+    def layers(self, stages: int) -> tuple[int, ...]:
+        """How many each stage has, at least 1."""
+        a = self.problem.space.transformer
+        return self._once(
+            ("layers", stages), lambda: tuple(max(1, len(x)) for x in layers_of(a, self._training(), stages))
+        )
+
+    def once(self, choice: Choice) -> tuple[Once, ...]:
+        """What each stage sends once a step."""
         x, stages, device = choice.training, choice.p * choice.v, self.problem.device
 
-        def make() -> tuple[int, ...]:
-            a, beside = self.problem.space.transformer, 1 - float(self.problem.overlap)
-            counts = self.counts(x.tensor, x.expert, stages)
+        def make() -> tuple[Once, ...]:
+            a, counts = self.problem.space.transformer, self.counts(x.tensor, x.expert, stages)
+            beside, layers = float(self.problem.overlap), layers_of(a, self._training(), stages)
 
-            def once(kind: int) -> int:
-                gather, scatter = traffic.between_copies(a, x, counts[kind], device)
-                return round(NANO * beside * float(gather * (x.zero < 3) + scatter * (x.zero < 2)))
+            def stage(kind: int) -> Once:
+                gather, scatter = (NANO * float(one) for one in traffic.between_copies(a, x, counts[kind], device))
+                gradients, parameters = scatter + gather * (x.zero == 0), gather * (x.zero in (1, 2))
+                sent = (gradients * beside, parameters * beside)
+                alone = (gradients * (1 - beside) * (x.zero < 2), parameters * (1 - beside))
+                return Once(sent, alone, max(1, len(layers[kind])))
 
-            return self._each(stages, once)
+            return self._each(stages, stage)
 
-        return self._once(("reduced", x.tensor, x.context, x.data, x.expert, x.zero, stages), make)
+        return self._once(("once", x.tensor, x.context, x.data, x.expert, x.zero, stages), make)
 
 
 def _nano(*seconds: float) -> tuple[int, ...]:

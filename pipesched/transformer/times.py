@@ -34,12 +34,12 @@ def costs(
     *,
     runs_again: bool = False,
     slices: int = 1,
-    overlap: Fraction = Fraction(0),
+    overlap: Fraction = Fraction(1),
 ) -> Costs:
     """F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R. slices:
     of a sequence, each of which takes an equal share.
 
-    overlap: the share of what copies send that runs beside compute.
+    overlap: the share of what copies send that may run beside compute; what does not fit there is waited for.
 
     Raises:
         PipeschedError: PS235.
@@ -50,21 +50,22 @@ def costs(
     device = replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
     parts = parameters.by_stage(a, x, stages) if x.zero >= 2 else [()] * stages
     copies = [traffic.each_microbatch(a, x, parameters.counts(of), device) for of in parts]
-    beside = slices * (1 - overlap)  # parameters are gathered, and gradients scattered, whole for every slice
-    gather, scatter = ([beside * sent for sent in row] for row in zip(*copies, strict=True))
-    forward, backward, message = [], [], []
-    for stage, layers in enumerate(layers_of(a, x, stages)):
-        forward.append(sum((traffic.seconds(x, device, traffic.forward(a, way, i)) for i in layers), Fraction(0)))
-        backward.append(sum((traffic.seconds(x, device, traffic.backward(a, way, i)) for i in layers), Fraction(0)))
+    found: dict[str, list[Fraction]] = {kind: [] for kind in "FIWBC"}
+    for stage, (layers, each) in enumerate(zip(layers_of(a, x, stages), computed, strict=True)):
+        there, back = (
+            sum((traffic.seconds(x, device, way_of(a, way, i)) for i in layers), Fraction(0))
+            for way_of in (traffic.forward, traffic.backward)
+        )
+        alone = each.forward / rate + there, each.input / rate + back, each.weights / rate
+        part = alone[0] / slices, alone[1] / slices, alone[2] / slices  # all parameters are sent for every slice
+        more = traffic.waits(copies[stage], part, len(layers), overlap)
+        for kind, time, longer in zip("FIWB", (*alone, alone[1] + alone[2]), more, strict=True):
+            found[kind].append(time + slices * longer)
         near = [link(x, device, ranks[stage], ranks[i]) for i in (stage - 1, stage + 1) if 0 <= i < stages]
-        message.append(activations.boundary(a, x) / min(near) if near else Fraction(0))
-    found: dict[str, Sequence[Fraction]] = {
-        "F": [each.forward / rate + sum(sent) for each, *sent in zip(computed, forward, gather, strict=True)],
-        "I": [each.input / rate + sum(sent) for each, *sent in zip(computed, backward, gather, strict=True)],
-        "W": [each.weights / rate + sent for each, sent in zip(computed, scatter, strict=True)],
-        "C": message,
-        "O": [each.saved / device.host for each in saved],
-    }
+        found["C"].append(activations.boundary(a, x) / min(near) if near else Fraction(0))
+    if x.zero < 2:
+        del found["B"]  # it is I + W
+    found["O"] = [each.saved / device.host for each in saved]
     given: dict[str, Cost] = {key: tuple(milliseconds(one / slices) for one in row) for key, row in found.items()}
     return Costs(given)
 
@@ -94,6 +95,7 @@ def on_device(
     )
     if x.data * x.context > 1:
         note += ", and what copies send once a step is not in it"
+        note += "; what ZeRO sends for every microbatch runs beside compute" if x.zero >= 2 else ""
     if slices > 1:
         note += f"; a slice takes 1/{slices} of its sequence, as if each attended to all of it"
     return Costs({key: cost for key, cost in given.items() if cost is not None}, note)

@@ -10,19 +10,24 @@
              2   gradients are scattered for every microbatch, parameters gathered once a step
              3   that, and parameters are gathered for every F and every backward
 
-With a pipeline, what ZeRO divides cannot wait for the end of the step. Nothing is taken to overlap with a compute. What
-recomputation sends again counts in I. Ranks are numbered t first, then c, d and p; latency counts nothing.
+With a pipeline, what ZeRO divides cannot wait for the end of the step. What copies send runs beside compute, layer by
+layer, as in FSDP and in Megatron with --overlap-grad-reduce; nothing else does. What recomputation sends again counts
+in I. Ranks are numbered t first, then c, d and p; latency counts nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import gcd
+from typing import TypeVar
 
 from pipesched.transformer.activations import tokens
 from pipesched.transformer.config import Training, Transformer
 from pipesched.transformer.devices import Device
 from pipesched.transformer.state import copies
+
+Seconds = TypeVar("Seconds", Fraction, float)
 
 
 @dataclass(frozen=True)
@@ -71,15 +76,51 @@ def link(device: Device, ranks: int) -> Fraction:
     return device.node if device.node_size % ranks == 0 else device.network
 
 
+def ring(device: Device, ranks: int, apart: int) -> Fraction:
+    """Of a reduction over ranks so many devices apart: where they are k in a node, k adapters carry a k-th each out of
+    it, as NCCL has a ring for every adapter.
+    """
+    if device.node_size % (ranks * apart) == 0:
+        return device.node
+    return min(device.node, max(1, gcd(ranks * apart, device.node_size) // apart) * device.network)
+
+
+def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
+    """What a compute waits for, of messages that run beside it layer by layer: those of one layer, and what is longer
+    than the compute of the others.
+    """
+    pieces = max(layers, 1)
+    return max(sent / pieces, sent - beside * (pieces - 1) / pieces)
+
+
+def waits(
+    copies: tuple[Seconds, Seconds], alone: tuple[Seconds, Seconds, Seconds], layers: int, overlap: Seconds
+) -> tuple[Seconds, Seconds, Seconds, Seconds]:
+    """By how much F, I, W and a whole B are longer for what `each_microbatch` sends. alone: what F, I and W take;
+    overlap: the share that may run beside them.
+
+    Parameters are waited for layer by layer. Nothing waits for gradients but their successors: only what is more than
+    there is time for in a microbatch makes it longer.
+    """
+    (gather, scatter), (forward, inputs, weights), apart = copies, alone, 1 - overlap
+    first, second, whole = (exposed(overlap * gather, time, layers) for time in (forward, inputs, inputs + weights))
+
+    def more(waited: Seconds) -> Seconds:
+        return max(0 * waited, overlap * (2 * gather + scatter) - (sum(alone) + first + waited))
+
+    late = apart * gather, apart * gather, apart * scatter
+    return late[0] + first, late[1] + second, late[2] + more(second), late[1] + late[2] + whole + more(whole)
+
+
 def between_copies(
     a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
 ) -> tuple[Fraction, Fraction]:
     """Seconds of one gathering and of one scattering. counts: parameters of a rank, those of experts apart."""
     gather = scatter = Fraction(0)
-    bandwidth = link(device, x.tensor * x.context * x.data)
+    whole = x.tensor * x.context * x.data
     for count, of_experts in zip(counts, (False, True), strict=True):
         n = copies(x, of_experts=of_experts)
-        share = count * Fraction(n - 1, n) / bandwidth
+        share = count * Fraction(n - 1, n) / ring(device, n, whole // n)
         gather += share * (a.dtype_bytes if x.zero else x.gradient_bytes)
         scatter += share * x.gradient_bytes
     return gather, scatter

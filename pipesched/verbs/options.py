@@ -214,7 +214,12 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("explain", text, "Say why such a choice is not the first.", "p=8,t=4,.."),
         Option("top", whole, "Rows.", "N", 5),
         Option("efficiency", values.fraction, "Share of its peak that a GPU reaches [default: 1/2].", "X"),
-        Option("overlap", values.fraction, "Share of data parallelism's messages beside compute [default: 0].", "X"),
+        Option(
+            "overlap",
+            values.fraction,
+            "Share of data parallelism's messages that may run beside compute [default: 1].",
+            "X",
+        ),
         Option("executor", text, "Who works.", "processes[:N]|here|dask:ADDRESS", "processes", terminal=True),
         Option("plot", text, "Draw seconds against bytes.", "OUT.svg", terminal=True),
         replace(_FORMAT, read=Choice("text", "json")),

@@ -146,15 +146,18 @@ def assumed(plan: Outcome) -> Iterator[str]:
     device, x = problem.device, problem.space.training
     yield (
         f"matrix products at {float(problem.efficiency) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, "
-        "whatever their size: so nothing is gained by larger microbatches"
+        "whatever their size: so nothing is gained by larger microbatches, "
+        "and no utilisation is above that"
     )
     yield (
         f"{float(device.node) / 1e9:g} GB/s inside a node, {float(device.network) / 1e9:g} GB/s between nodes, a GPU, "
-        "without latency; ranks are numbered t first, then c, d, p"
+        "without latency; k copies in a node reduce gradients over the adapters of k GPUs; ranks are numbered t first, "
+        "then c, d, p"
     )
     yield (
-        "what the ranks of a layer, a sequence or of experts send overlaps with no compute; of what copies send "
-        f"{float(problem.overlap) * 100:g} % does"
+        "beside compute run: messages between stages, all; what copies send, "
+        f"{float(problem.overlap) * 100:g} % layer by layer, as in FSDP and with Megatron's --overlap-grad-reduce and "
+        "--overlap-param-gather; what ranks of a layer, a sequence or of experts send, nothing"
     )
     for name, said in _SENT.items():
         if any(getattr(one.terms, name) > 0 for one in plan.rows):
