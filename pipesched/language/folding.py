@@ -32,6 +32,7 @@ LONGEST_PERIOD = 96
 
 _STYLE = 1 << 20  # cost comes first; of equal costs the one whose bodies begin with the first letter of the alphabet
 
+Ends: TypeAlias = dict[int, list[int]]
 Word: TypeAlias = tuple[int, ...]
 """Numbers of letters. The order of the alphabet is the order in which the letters of a body are best written."""
 
@@ -83,6 +84,7 @@ class Folder:
 
     weights: Sequence[int]
     known: dict[Word, tuple[int, Tree]] = field(default_factory=dict)
+    bodies: dict[Word, int] = field(default_factory=dict)
 
     def fold(self, word: Word) -> Tree:
         """A short tree that spells the word."""
@@ -113,23 +115,34 @@ class Folder:
         return self.weights[node]
 
     def _parse(self, word: Word) -> tuple[int, Tree]:
-        ends = _squares(word)
+        cost, choice = self._parts(word, _squares(word), 0, len(word))
+        return cost, self._traced(word, choice)
+
+    def _parts(self, word: Word, ends: Ends, low: int, high: int) -> tuple[int, list[tuple[int, int]]]:
+        """The least cost of word[low:high]; by end where the last part begins, and its period, 0 for a letter.
+
+        ends: the squares of the word, which hold those of its parts.
+        """
         best, choice = [0], [(0, 0)]
-        begins: dict[tuple[int, int], int] = {}
-        for i, letter in enumerate(word, 1):
-            least, how = best[i - 1] + self.weights[letter] * _STYLE, (i - 1, 0)
+        squares: dict[tuple[int, int], tuple[int, int]] = {}
+        for i in range(low + 1, high + 1):
+            least, how = best[-1] + self.weights[word[i - 1]] * _STYLE, (i - low - 1, 0)
             for q in ends.get(i, ()):
-                begin, longer = i - 2 * q, begins.get((q, i - q))
-                if longer is not None and best[longer] <= best[begin]:
-                    begin = longer
-                begins[q, i] = begin
-                if best[begin] + LOOP * _STYLE < least:
-                    total = best[begin] + self._body(word[i - q : i])
-                    if total < least:
-                        least, how = total, (begin, q)
+                before = i - 2 * q - low
+                if before < 0:
+                    break  # periods ascend
+                begin, body = squares.get((q, i - q), (before, 0))
+                if best[before] < best[begin]:
+                    begin = before
+                # until u has been folded: it costs no less than it added to the best of all before it
+                if best[begin] + (body or LOOP * _STYLE + best[before + q] - best[before]) < least:
+                    body = body or self._body(word, ends, i - q, i)
+                    if best[begin] + body < least:
+                        least, how = best[begin] + body, (begin, q)
+                squares[q, i] = begin, body
             best.append(least)
             choice.append(how)
-        return best[-1], self._traced(word, choice)
+        return best[-1], choice
 
     def _traced(self, word: Word, choice: list[tuple[int, int]]) -> Tree:
         nodes: list[Node] = []
@@ -141,9 +154,13 @@ class Folder:
             i = begin
         return tuple(reversed(nodes))
 
-    def _body(self, body: Word) -> int:
-        rotated = any(body[i:] + body[:i] < body for i in range(1, len(body)))
-        return LOOP * _STYLE + rotated + self.folded(body)[0]
+    def _body(self, word: Word, ends: Ends, low: int, high: int) -> int:
+        """What a repeat of word[low:high] costs."""
+        body = word[low:high]
+        if body not in self.bodies:
+            rotated = any(body[i:] + body[:i] < body for i in range(1, len(body)))
+            self.bodies[body] = LOOP * _STYLE + rotated + self._parts(word, ends, low, high)[0]
+        return self.bodies[body]
 
 
 def _replaced(tree: Tree, nodes: Sequence[Node]) -> Tree:
@@ -151,7 +168,7 @@ def _replaced(tree: Tree, nodes: Sequence[Node]) -> Tree:
     return tuple(Loop(x.count, _replaced(x.body, nodes)) if isinstance(x, Loop) else nodes[x] for x in tree)
 
 
-def _squares(word: Word) -> dict[int, list[int]]:
+def _squares(word: Word) -> Ends:
     """By end: the periods q for which the 2q letters before it are u u, u no power of anything shorter."""
     n = len(word)
     letters = np.array(word, dtype=np.int64)

@@ -12,6 +12,7 @@ them, or where parts are missing at both ends (ZB-H1 has no F I on the first ran
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby, islice
@@ -61,7 +62,7 @@ def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> li
 
 def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
     """Runs of neighbours that share a program."""
-    matcher = _Matcher(orders[0])
+    matcher = _Matcher([_packed(orders[0](r)) for r in range(len(trees))])
     found: list[Shared] = []
 
     def look(lines: Callable[[int], Iterator[Tree]]) -> None:
@@ -72,8 +73,8 @@ def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> 
 
     look(lambda r: _lines(trees[r], trees[r + 1], r, matcher))
     if any(x.high - x.low < len(trees) for x in found) or not found:
-        models = _merged(trees)
-        look(lambda r: (tree for parts in models for tree in matcher.lines(parts, r)))
+        models = [(parts, _bodies(parts)) for parts in _merged(trees)]
+        look(lambda r: (tree for model in models for tree in matcher.lines(*model, r)))
     return found
 
 
@@ -104,7 +105,7 @@ def _lines(one: Tree, two: Tree, r: int, matcher: _Matcher) -> Iterator[Tree]:
     for model in (one, two):
         parts = _parts(model)
         if len(parts) <= MOST_PARTS:
-            yield from matcher.lines(parts, r)
+            yield from matcher.lines(parts, _bodies(parts), r)
 
 
 def _merged(trees: Sequence[Tree]) -> list[tuple[Loop, ...]]:
@@ -157,27 +158,41 @@ def _parts(tree: Tree) -> tuple[Loop, ...]:
     return tuple(merged)
 
 
+def _bodies(parts: Sequence[Loop]) -> list[bytes]:
+    return [_packed(spelled(x.body)) for x in parts]
+
+
 def _repeated(parts: Sequence[Loop], counts: Sequence[int]) -> Tree:
     """Each part so often."""
     return tuple(Loop(Count(n, 0, x.count.growth), x.body) for n, x in zip(counts, parts, strict=True))
 
 
+def _packed(word: Word) -> bytes:
+    """A word with a number of bytes for a letter, which is compared sooner."""
+    return array("I", word).tobytes()
+
+
 @dataclass
 class _Matcher:
-    """Finds how often the parts of a list are repeated in the order of a rank, until `steps` are spent."""
+    """Finds how often the parts of a list are repeated in the order of a rank, until `steps` are spent.
 
-    order: Callable[[int], Word]
-    steps: int = 1_000_000
+    words: the orders, packed, by rank.
+    """
 
-    def lines(self, parts: tuple[Loop, ...], r: int) -> Iterator[Tree]:
-        """The tree of these parts that spells the orders of the ranks r and r + 1, if there is one."""
-        bodies = [spelled(x.body) for x in parts]
-        one = self.match(bodies, self.order(r))
-        two = None if one is None else self.match(bodies, self.order(r + 1))
+    words: Sequence[bytes]
+    steps: int = 100_000
+
+    def lines(self, parts: tuple[Loop, ...], bodies: Sequence[bytes], r: int) -> Iterator[Tree]:
+        """The tree of these parts that spells the orders of the ranks r and r + 1, if there is one.
+
+        bodies: what the parts repeat, packed.
+        """
+        one = self.match(bodies, self.words[r])
+        two = None if one is None else self.match(bodies, self.words[r + 1])
         if one is not None and two is not None:
             yield _through(_repeated(parts, one), _repeated(parts, two), r)
 
-    def match(self, bodies: Sequence[Word], word: Word) -> list[int] | None:
+    def match(self, bodies: Sequence[bytes], word: bytes) -> list[int] | None:
         """How often each body is repeated in a word, the first ones as often as can be; None if that is not found."""
         dead: set[tuple[int, int]] = set()
         left = min(self.steps, MOST_STEPS)
@@ -185,18 +200,21 @@ class _Matcher:
 
         def rest(part: int, at: int) -> list[int] | None:
             nonlocal left
+            begin = part
+            while part < len(bodies) and not word.startswith(bodies[part], at):
+                part += 1
             if part == len(bodies):
-                return [] if at == len(word) else None
+                return [0] * (part - begin) if at == len(word) else None
             if (part, at) in dead:
                 return None
-            body, times = bodies[part], 0
-            while left > 0 and word[at + times * len(body) : at + (times + 1) * len(body)] == body:
-                times, left = times + 1, left - 1
-            for n in range(times, -1, -1):
-                left -= 1
-                found = rest(part + 1, at + n * len(body)) if left > 0 else None
+            size, end = len(bodies[part]), at
+            while word.startswith(bodies[part], end):
+                end += size
+            left -= 1 + (end - at) // size
+            for until in range(end, at - 1, -size):
+                found = rest(part + 1, until) if left > 0 else None
                 if found is not None:
-                    return [n, *found]
+                    return [*[0] * (part - begin), (until - at) // size, *found]
             dead.add((part, at))
             return None
 
