@@ -51,6 +51,8 @@ from pipesched.source import Source
 from pipesched.verbs import options, sources, values
 from pipesched.verbs.library import lists as lists_of
 from pipesched.verbs.options import MAX_OPS
+from pipesched.verbs.sizes import combinations, count, multiples, parameter_of, setting
+from pipesched.verbs.sizes import read as several
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -304,12 +306,12 @@ def compare(
     given, _ = _read("compare", locals() | {"parameters": {}})
     from pipesched.verbs import compare as verb
 
-    grid, given["settings"] = _apart(parameters, lambda _: values.sizes)
+    grid, given["settings"] = _apart(parameters, lambda _: several)
     compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
     listed = lists_of(compared)
-    values.count(grid, [listed] * len(compared))
+    count(grid, [listed] * len(compared))
     asked = options.compile_options(given, {})
-    return verb.compare(compared, values.combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
+    return verb.compare(compared, combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
 
 
 def survey(
@@ -330,7 +332,7 @@ def survey(
     given = options.read("survey", {name: x for name, x in locals().items() if name not in ("framework", "parameters")})
     from pipesched.verbs import survey as verb
 
-    readers: dict[str, Callable[[object], Any]] = {"p": values.sizes, "v": values.sizes, "m": values.multiples}
+    readers: dict[str, Callable[[object], Any]] = {"p": several, "v": several, "m": multiples}
     sizes = {x: options.value(x, read, parameters.pop(x)) if x in parameters else None for x, read in readers.items()}
     grid = verb.configurations(framework, **verb.request({**sizes, "definitions": parameters.items()}))
     return verb.survey(grid, options.compile_options(given, {}))
@@ -552,7 +554,7 @@ def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict
     Raises:
         PipeschedError: PS225, PS809.
     """
-    sizes, settings = _apart(arguments.pop("parameters"), values.parameter_of)
+    sizes, settings = _apart(arguments.pop("parameters"), parameter_of)
     return {**options.read(command, arguments), "settings": settings}, sizes
 
 
@@ -560,7 +562,7 @@ def _apart(
     parameters: Mapping[str, Any], reader: Callable[[str], Callable[[object], Any]]
 ) -> tuple[dict[str, Any], dict[str, str | float]]:
     """The parameters that are sizes, as they are read, and the settings of a framework."""
-    found = {name: None if name in ("p", "v", "m") else values.setting(x) for name, x in parameters.items()}
+    found = {name: None if name in ("p", "v", "m") else setting(x) for name, x in parameters.items()}
     settings = {name: x for name, x in found.items() if x is not None}
     return {n: options.value(n, reader(n), x) for n, x in parameters.items() if n not in settings}, settings
 

@@ -9,7 +9,7 @@ import click
 from pipesched.cli import flags
 from pipesched.cli.terminal import replace_file, writable
 from pipesched.diagnostics import Code, fail
-from pipesched.verbs import values
+from pipesched.verbs import sizes
 from pipesched.verbs.options import compile_options
 
 
@@ -40,8 +40,8 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     with flags.output_of(given) as out:
         sources = [read(str(name)) for name in names]
         listed = lists(sources)
-        values.count(grid, [listed] * len(names))
-        found = verb.compare(sources, values.combinations(grid, listed), asked, per_stage=cost_per == "stage")
+        sizes.count(grid, [listed] * len(names))
+        found = verb.compare(sources, sizes.combinations(grid, listed), asked, per_stage=cost_per == "stage")
         if plot is not None:
             replace_file(plot, found.plot())
         return out.result(found, width=out.width)

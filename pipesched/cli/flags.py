@@ -16,7 +16,8 @@ from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import Value, require_counts
 from pipesched.verbs.options import COMMANDS, Option, compile_options
-from pipesched.verbs.values import Choice, Sizes, combinations, flag, short
+from pipesched.verbs.sizes import Sizes, combinations
+from pipesched.verbs.values import Choice, flag, short
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

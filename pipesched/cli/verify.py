@@ -13,7 +13,7 @@ from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
 from pipesched.source import Source
 from pipesched.verbs.options import compile_options
-from pipesched.verbs.values import Sizes, combinations, count
+from pipesched.verbs.sizes import Sizes, combinations, count
 
 if TYPE_CHECKING:
     from pipesched.report import Report

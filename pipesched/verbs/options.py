@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pipesched.diagnostics import Code, fail
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 from pipesched.targets import TARGETS
-from pipesched.verbs import values
+from pipesched.verbs import sizes, values
 from pipesched.verbs.values import Choice, Not, flag, short, text, whole
 from pipesched.views.views import VIEWS, taking
 
@@ -53,12 +53,12 @@ class Option:
 
 
 _P, _V, _M, _D = SIZES = (
-    Option("p", values.sizes, "Ranks.", "N|A,B|A..B", terminal=True),
-    Option("v", values.sizes, "Stages of each rank.", "N|A,B|A..B", terminal=True),
-    Option("m", values.sizes, "Microbatches.", "N|A,B|A..B", terminal=True),
+    Option("p", sizes.read, "Ranks.", "N|A,B|A..B", terminal=True),
+    Option("v", sizes.read, "Stages of each rank.", "N|A,B|A..B", terminal=True),
+    Option("m", sizes.read, "Microbatches.", "N|A,B|A..B", terminal=True),
     Option(
         "definitions",
-        values.definition,
+        sizes.definition,
         "Any other parameter; a list as 4,3,7.",
         "NAME=N|@FILE",
         (),
@@ -87,7 +87,7 @@ _TORCH = (
     Option("torch_version", values.version, _VERSION, f"{OLDEST}..{NEWEST}"),
     Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
     Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
-    Option("frozen", values.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
+    Option("frozen", sizes.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
 )
 _FRAMEWORK = (
     Option("framework_path", text, "Where a framework is installed: a folder of packages, an environment.", "DIR"),
@@ -192,7 +192,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "survey": (
         replace(_P, help="Ranks [default: 2..4]."),
         replace(_V, help="Stages of each rank [default: not said]."),
-        Option("m", values.multiples, "Microbatches [default: p,2p].", "N|Np|A,B|A..B", terminal=True),
+        Option("m", sizes.multiples, "Microbatches [default: p,2p].", "N|Np|A,B|A..B", terminal=True),
         replace(_D, help="An option of the framework; each of several values is tried."),
         _LIMIT,
         _FRAMEWORK[0],
@@ -354,6 +354,6 @@ def compile_options(given: Mapping[str, Any], sizes: Mapping[str, Value]) -> Opt
     return request(Options, given, parameters=dict(sizes), costs=costs(given), settings=settings, device=device)
 
 
-def settings_of(definitions: Iterable[tuple[str, values.Sizes | str | float]]) -> dict[str, str | float]:
+def settings_of(definitions: Iterable[tuple[str, sizes.Sizes | str | float]]) -> dict[str, str | float]:
     """The definitions that are no sizes."""
-    return {name: given for name, given in definitions if not isinstance(given, values.Sizes)}
+    return {name: given for name, given in definitions if not isinstance(given, sizes.Sizes)}

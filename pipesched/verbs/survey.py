@@ -23,8 +23,8 @@ from pipesched.frameworks import host
 from pipesched.frameworks.frameworks import FRAMEWORKS, Call
 from pipesched.model.numbers import require_counts
 from pipesched.readers import answered
+from pipesched.verbs.sizes import Sizes
 from pipesched.verbs.tables import short, table
-from pipesched.verbs.values import Sizes
 
 MOST = 20_000
 MODELS = tuple(map(str, (STRICT, ONE_STREAM, PAIR_STREAM, ASYNC)))
