@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pipesched.source import Source
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.check import Checked
-    from pipesched.verbs.compare import Comparison
+    from pipesched.verbs.compare_report import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
     from pipesched.verbs.plan import Plan
@@ -89,7 +89,7 @@ __all__ = [
 _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Calibration": "verbs.calibrate",
     "Checked": "verbs.check",
-    "Comparison": "verbs.compare",
+    "Comparison": "verbs.compare_report",
     "Costs": "model.costs",
     "Diagnostic": "diagnostics",
     "Difference": "verbs.diff_report",

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from pipesched.transformer.devices import Device
     from pipesched.verbs.calibrate import Calibration
     from pipesched.verbs.check import Checked
-    from pipesched.verbs.compare import Comparison
+    from pipesched.verbs.compare_report import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
     from pipesched.verbs.plan import Plan

@@ -25,7 +25,7 @@ import pytest
 
 import pipesched
 from pipesched.analysis.likeness import same_order
-from pipesched.frameworks import megatron
+from pipesched.frameworks import megatron, megatron_rank
 from pipesched.frameworks.fakes import Fake, Undecided
 from pipesched.source import Source
 from tests.runtime.megatron_processes import EXCHANGES
@@ -59,9 +59,9 @@ def rows(site: Path, p: int, v: int, m: int, **options: object) -> list[str]:
     """The words of every rank."""
     found, name = [], "interleaved" if v > 1 else "1f1b"
     for here in range(p):
-        rank = megatron.Rank(str(core(site).folder), p, here)
+        rank = megatron_rank.Rank(str(core(site).folder), p, here)
         megatron.run(core(site), name, (p, v, m), options, rank)
-        found.append(f"rank {here}: {' '.join(word for word, _ in megatron.words(rank))}")
+        found.append(f"rank {here}: {' '.join(word for word, _ in megatron_rank.words(rank))}")
     return found
 
 

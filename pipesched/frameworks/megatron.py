@@ -4,9 +4,8 @@
     megatron:interleaved   forward_backward_pipelining_with_interleaving
 
 The files of `REAL` run as they are installed; torch and all else are Fakes. Two functions are ours: `forward_step` and
-`backward_step`, which would compute, note what they are given. torch.distributed is that of one rank: it notes what is
-posted, and by which line. A tensor is a token: what it holds is known when it is used, so that what the schedule
-*takes* a message for is written down, and not what arrives.
+`backward_step`, which would compute, note what they are given. torch.distributed is that of one rank
+(`megatron_rank`).
 
 Ranks run one after the other, since no branch of this code depends on data. Options are those of the release's own
 ModelParallelConfig, by its names, and `forward_only` of the functions.
@@ -17,18 +16,18 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from itertools import count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from pipesched.frameworks.fakes import Fake, Finder, Undecided, lines
-from pipesched.frameworks.recording import FOLDERS, WANTED, Nonsense, Recorded, Unknown, needed, shown, version_of
+from pipesched.frameworks.fakes import Fake, Finder
+from pipesched.frameworks.megatron_rank import PIPELINE, WORLD, Group, Rank, Size, Token, empty, place_of, tensor, words
+from pipesched.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, needed, version_of
 
 FUNCTIONS = {
     "1f1b": "forward_backward_pipelining_without_interleaving",
@@ -49,56 +48,6 @@ SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
 TORCH = "2.13.0"
 
 
-@dataclass(eq=False)
-class Token:
-    """A tensor. label: ("F", stage, microbatch) that made it, known of what is received once it is used.
-
-    of: where it holds the shape of another one, that. shape: where it was made with a shape that was received, that.
-    """
-
-    label: tuple[str, int, int] | None = None
-    of: Token | None = None
-    shape: Token | None = None
-    device = dtype = _base = data = None
-
-    def size(self) -> Size:
-        return Size(self)
-
-    def tolist(self) -> Dimensions:
-        return Dimensions(self)
-
-
-class Size(tuple[int, ...]):
-    """torch.Size, which remembers its tensor."""
-
-    def __new__(cls, of: Token | None = None) -> Size:
-        made = super().__new__(cls, (1, 1, 1))
-        made.of = of
-        return made
-
-    of: Token | None
-
-
-class Dimensions(list[int]):
-    """What a received tensor of three numbers says."""
-
-    def __init__(self, token: Token) -> None:
-        super().__init__((1, 1, 1))
-        self.token = token
-
-
-def _empty(shape: object = None, *given: object, **named: object) -> Token:
-    made = Token()
-    if isinstance(shape, Dimensions):
-        made.shape = shape.token
-        shape.token.of = made
-    return made
-
-
-def _tensor(value: object, *given: object, **named: object) -> Any:
-    return Token(of=value.of) if isinstance(value, Size) else Fake("torch.tensor")
-
-
 class Module:
     """A chunk of the model."""
 
@@ -107,134 +56,6 @@ class Module:
 
     def parameters(self) -> list[object]:
         return []
-
-
-@dataclass(frozen=True)
-class Group:
-    """A process group as one of its ranks sees it."""
-
-    name: str
-    members: int = 1
-    here: int = 0
-
-    def size(self) -> int:
-        return self.members
-
-    def rank(self) -> int:
-        return self.here
-
-
-PIPELINE, WORLD = "pipeline", "world"
-COMMUNICATORS = {PIPELINE: 0, WORLD: 1}
-
-
-@dataclass(eq=False)
-class Event:
-    """What a rank does. what: compute, send, recv, wait, reduce. place: the framework's lines, as `Rank.place`."""
-
-    what: str
-    place: tuple[tuple[str, int], ...] = ()
-    label: tuple[str, int, int] | None = None  # of a compute
-    token: Token | None = None
-    peer: int = -1
-    communicator: int = 0
-    batch: int = -1
-    awaited: Event | None = None
-    stage: int = -1  # of a reduction
-
-
-class Request:
-    """What a post gives back."""
-
-    def __init__(self, rank: Rank, posts: list[Event]) -> None:
-        self.rank, self.posts = rank, posts
-
-    def wait(self) -> None:
-        self.rank.wait(self.posts)
-
-    def __getattr__(self, name: str) -> Any:
-        raise Undecided(f"Work.{name}")
-
-
-@dataclass(eq=False)
-class Rank:
-    """torch.distributed of one rank, which writes down what it is asked to do."""
-
-    folder: str
-    ranks: int
-    here: int
-    events: list[Event] = field(default_factory=list)
-    under_way: dict[Event, None] = field(default_factory=dict)
-    batches: Iterator[int] = field(default_factory=count)
-
-    def place(self) -> tuple[tuple[str, int], ...]:
-        """The innermost line, and that of the schedule from which it came."""
-        found: list[tuple[str, int]] = []
-        for line in lines(self.folder) if WANTED["places"] else ():
-            if line[0].endswith("schedules.py"):
-                return (*found[:1], line)
-            found.append(line)
-        return tuple(found[:1])
-
-    def post(self, what: str, tensor: object, peer: int, group: object, batch: int = -1) -> Event:
-        token = tensor[0] if isinstance(tensor, list | tuple) else tensor
-        if not isinstance(token, Token):
-            raise Undecided(f"a tensor to {what}")
-        name = group.name if isinstance(group, Group) else PIPELINE if group is None else str(group)
-        if name not in COMMUNICATORS:
-            raise Undecided(f"the process group {name}")
-        event = Event(what, self.place(), None, token, peer, COMMUNICATORS[name], batch)
-        self.events.append(event)
-        self.under_way[event] = None
-        return event
-
-    def isend(self, tensor: object = None, dst: int = -1, group: object = None) -> Request:
-        return Request(self, [self.post("send", tensor, dst, group)])
-
-    def irecv(self, tensor: object = None, src: int = -1, group: object = None) -> Request:
-        return Request(self, [self.post("recv", tensor, src, group)])
-
-    def p2p_op(self, op: Callable[..., object], tensor: object, peer: int, group: object = None) -> Any:
-        return op.__name__[1:], tensor, peer, group, self.place()
-
-    def batch_isend_irecv(self, ops: Iterable[tuple[Any, ...]]) -> list[Request]:
-        batch = next(self.batches)
-        posts = []
-        for what, tensor, peer, group, place in ops:
-            posts.append(self.post(what, tensor, peer, group, batch))
-            posts[-1].place = place
-        return [Request(self, posts)]
-
-    def wait(self, posts: Iterable[Event]) -> None:
-        for post in posts:
-            if post in self.under_way:
-                del self.under_way[post]
-                self.events.append(Event("wait", self.place(), awaited=post))
-
-    def synchronize(self, *given: object) -> None:
-        """All that was posted is over."""
-        self.wait([*self.under_way])
-
-    def take(self, tensor: object, label: tuple[str, int, int]) -> None:
-        """A compute uses what it takes for this."""
-        if tensor is None:
-            return
-        if not isinstance(tensor, Token):
-            raise Undecided("the input of a stage")
-        if tensor.label not in (None, label):
-            raise Nonsense(f"rank {self.here} takes {_name(tensor.label)} for {_name(label)}, without a message")
-        tensor.label = label
-
-    def compute(self, label: tuple[str, int, int]) -> None:
-        self.events.append(Event("compute", self.place(), label))
-
-    def made(self, token: Token) -> None:
-        """A compute has made this."""
-
-    def finalize(self, model: Iterable[Module], *given: object, **named: object) -> None:
-        """The gradients of all chunks are complete."""
-        for module in model:
-            self.events.append(Event("reduce", self.place(), stage=module.chunk * self.ranks + self.here))
 
 
 class _Version(tuple[int, ...]):
@@ -287,7 +108,7 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
         asked |= run(core, name, (ranks, chunks, microbatches), settings, rank)
         found = words(rank)
         rows.append([word for word, _ in found])
-        places.append([_place(lines) for _, lines in found])
+        places.append([place_of(at) for _, at in found])
     return Recorded(rows, places, core.version, _notes(asked))
 
 
@@ -315,15 +136,6 @@ def _setting(core: Core, name: str, value: object) -> object:
     return bool(value) if isinstance(known[name], bool) else value
 
 
-@cache
-def _place(found: tuple[tuple[str, int], ...]) -> tuple[str, int] | None:
-    """The call that posted, and the line of the schedule from which that came, as one text."""
-    if not found:
-        return None
-    (file, line), (outer, at) = found[0], found[-1]
-    return (shown(file), line) if len(found) == 1 else (f"{shown(file)}:{line}, from {Path(outer).name}", at)
-
-
 def _notes(asked: set[str]) -> list[str]:
     off = f"; options of other configurations, taken as off: {', '.join(sorted(asked))}" if asked else ""
     return [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
@@ -335,7 +147,7 @@ def load(folder: Path) -> Core:
     network = Fake("torch.nn")
     torch.__version__ = TORCH  # type: ignore[attr-defined]
     torch.distributed, torch.nn, torch.Size, torch.Tensor, torch.int = distributed, network, Size, Token, int  # type: ignore[attr-defined]
-    torch.empty, torch.tensor, network.Module = _empty, _tensor, Module  # type: ignore[attr-defined]
+    torch.empty, torch.tensor, network.Module = empty, tensor, Module  # type: ignore[attr-defined]
     packaging.Version = _Version  # type: ignore[attr-defined]
     distributed.ProcessGroup = Group  # type: ignore[attr-defined]
     distributed.get_backend = lambda group=None: "nccl"  # type: ignore[attr-defined]
@@ -488,50 +300,3 @@ def _backward(core: Core, rank: Rank) -> Callable[..., Any]:
 
 def _one(tensor: Any) -> Any:
     return tensor[0] if isinstance(tensor, list | tuple) else tensor
-
-
-# The words of a rank
-
-
-def words(rank: Rank) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
-    """A word an event, in the order notation, with its place. What is received is waited for by what uses it."""
-    found: list[tuple[str, tuple[tuple[str, int], ...]]] = []
-    batch = -1
-    for event in rank.events:
-        inside = event.batch
-        if inside != batch:
-            found += [(")", ())] * (batch >= 0) + [("(", ())] * (inside >= 0)
-            batch = inside
-        if word := _word(rank, event):
-            found.append((word, event.place))
-    return found + [(")", ())] * (batch >= 0)
-
-
-def _word(rank: Rank, event: Event) -> str | None:
-    if event.what == "compute":
-        return _name(event.label)
-    if event.what == "reduce":
-        return f"reduce:{event.stage}"
-    if event.awaited is not None:
-        awaited = event.awaited
-        return None if _shape(awaited) or awaited.what == "recv" else f"wait:{_message(rank, awaited)}"
-    arrow, at = ">" if event.what == "send" else "<", f"@{event.communicator}" if event.communicator else ""
-    return f"{event.what}{_shape(event)}:{_message(rank, event)}{arrow}{event.peer}{at}"
-
-
-def _shape(event: Event) -> str:
-    return "" if event.token is None or event.token.of is None else "shape"
-
-
-def _message(rank: Rank, event: Event) -> str:
-    token = event.token
-    label = None if token is None else (token.of or token).label
-    if label is None:
-        raise Nonsense(f"rank {rank.here} posts a {event.what} that nothing uses, at {_place(event.place)}")
-    return _name(label)
-
-
-def _name(label: tuple[str, int, int] | None) -> str:
-    assert label is not None
-    kind, stage, microbatch = label
-    return f"{kind}{stage}.{microbatch}"

@@ -31,7 +31,8 @@ from threading import Thread
 from typing import Any
 
 from pipesched.frameworks import megatron
-from pipesched.frameworks.megatron import Core, Event, Token
+from pipesched.frameworks.megatron import Core
+from pipesched.frameworks.megatron_rank import Event, Rank, Token, words
 
 STALL = 2.0
 POSTED, QUEUE = "posted", "queue"
@@ -55,7 +56,7 @@ class Wires:
                 end.close()
 
 
-class Real(megatron.Rank):
+class Real(Rank):
     """torch.distributed of one rank, which does what it is asked to."""
 
     def __init__(self, folder: str, ranks: int, here: int, wires: Wires, mode: str, moved: mmap) -> None:
@@ -237,9 +238,9 @@ def predicted(core: Core, name: str, sizes: tuple[int, int, int], options: Mappi
 
     rows = []
     for here in range(sizes[0]):
-        rank = megatron.Rank(str(core.folder), sizes[0], here)
+        rank = Rank(str(core.folder), sizes[0], here)
         megatron.run(core, name, sizes, options, rank)
-        rows.append(f"rank {here}: {' '.join(word for word, _ in megatron.words(rank))}")
+        rows.append(f"rank {here}: {' '.join(word for word, _ in words(rank))}")
     found = {}
     for mode, model in ((POSTED, "async"), (QUEUE, "one-stream")):
         codes = {str(x.code) for x in pipesched.verify(Source("x.txt", "\n".join(rows)), comm=model).diagnostics}
