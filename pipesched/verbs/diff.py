@@ -26,7 +26,7 @@ from pipesched.examine import Examination, Options
 from pipesched.formats.numbered import brackets
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.numbers import ranges
-from pipesched.model.ops import Op
+from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source
 from pipesched.verbs.diff_report import Alone, Difference, Move
@@ -49,7 +49,7 @@ def differ(a: Examination, b: Examination) -> Difference:
     moved: list[Move] = []
     only: tuple[list[Alone], list[Alone]] = ([], [])
     split: tuple[list[Alone], list[Alone]] = ([], [])
-    for rank in range(max(one.ranks, two.ranks)):
+    for rank in range(max(one.order.ranks, two.order.ranks)):
         (low_a, high_a), (low_b, high_b) = one.bounds(rank), two.bounds(rank)
         found = moves(one.key[low_a:high_a], two.key[low_b:high_b], ~two.weight[low_b:high_b])
         moved += _moves(rank, found, one, two)
@@ -158,59 +158,46 @@ _COMPUTE = ("op", "stage", "microbatch")
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """key: int64, shape (entries,); start: int64, shape (ranks + 1,); weight: whether an entry is a W.
-
-    split: whether it is a B that the other order has as I and W. half: whether it is a W of such a B of the other one.
+    """key: of each entry, shape (entries,). split: whether it is a B that the other order has as I and W. half: whether
+    it is a W of such a B of the other one.
     """
 
+    order: Schedule | Program
     key: Ints
-    start: Ints
-    weight: Bools
     split: Bools
     half: Bools
-    name: Callable[[int], str]
 
     @property
-    def ranks(self) -> int:
-        return len(self.start) - 1
+    def weight(self) -> Bools:
+        """Whether an entry is a W."""
+        return np.asarray(self.order.op == Op.W)
 
     def bounds(self, rank: int) -> tuple[int, int]:
         """The entries of a rank; none on a rank that is not there."""
-        return (int(self.start[rank]), int(self.start[rank + 1])) if rank < self.ranks else (0, 0)
+        start = self.order.start
+        return (int(start[rank]), int(start[rank + 1])) if rank < self.order.ranks else (0, 0)
+
+    def name(self, index: int) -> str:
+        """An entry as people read it."""
+        found = self.order[index]
+        if isinstance(found, Instruction) and found.op.compute:
+            return f"{found.op.name}{found.stage}.{found.microbatch}"
+        return str(found)
 
 
 def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
-    """Both orders, with the same numbers for the same entries."""
+    """Both orders, with the same numbers for the same entries: the values of all columns, by their ranges in both."""
     one, two = a.loaded.program, b.loaded.program
-    if one is not None and two is not None:
-        with_peer = (*_COMPUTE, "peer", "communicator")
-        return _numbered(one, two, with_peer, _instruction(one), _instruction(two))
-    return _numbered(
-        a.loaded.schedule, b.loaded.schedule, _COMPUTE, _compute(a.loaded.schedule), _compute(b.loaded.schedule)
-    )
-
-
-def _numbered(
-    a: Schedule | Program,
-    b: Schedule | Program,
-    names: tuple[str, ...],
-    name_a: Callable[[int], str],
-    name_b: Callable[[int], str],
-) -> tuple[Listing, Listing]:
-    """One number for the values of all columns, by their ranges in both."""
-    where = _packed([_columns(a, _COMPUTE[1:]), _columns(b, _COMPUTE[1:])])
-    at_a, at_b = where
-    split_a, split_b = _split(a, at_a, b, at_b), _split(b, at_b, a, at_a)
-    half_a = np.asarray((a.op == Op.W) & np.isin(at_a, at_b[split_b]))
-    half_b = np.asarray((b.op == Op.W) & np.isin(at_b, at_a[split_a]))
-    columns = [_columns(x, names) for x in (a, b)]
-    for mine, as_input in zip(columns, (split_a, split_b), strict=True):
+    orders = (a.loaded.schedule, b.loaded.schedule) if one is None or two is None else (one, two)
+    names = _COMPUTE if one is None or two is None else (*_COMPUTE, "peer", "communicator")
+    at = _packed([_columns(x, _COMPUTE[1:]) for x in orders])
+    split = [_split(orders[i], at[i], orders[1 - i], at[1 - i]) for i in (0, 1)]
+    half = [np.asarray((orders[i].op == Op.W) & np.isin(at[i], at[1 - i][split[1 - i]])) for i in (0, 1)]
+    columns = [_columns(x, names) for x in orders]
+    for mine, as_input in zip(columns, split, strict=True):
         mine[0] = np.where(as_input, int(Op.I), mine[0])
-    keys = _packed(columns)
-    return (
-        Listing(keys[0], a.start, a.op == Op.W, split_a, half_a, name_a),
-        Listing(keys[1], b.start, b.op == Op.W, split_b, half_b, name_b),
-    )
+    first, second = map(Listing, orders, _packed(columns), split, half)
+    return first, second
 
 
 def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
@@ -231,17 +218,3 @@ def _packed(orders: list[list[Column]]) -> list[Ints]:
         spread = max(int(part.max(initial=0)) for part in parts) - low + 1
         keys = [key * spread + (part - low) for key, part in zip(keys, parts, strict=True)]
     return keys
-
-
-def _compute(schedule: Schedule) -> Callable[[int], str]:
-    return lambda index: str(schedule[index])
-
-
-def _instruction(program: Program) -> Callable[[int], str]:
-    def name(index: int) -> str:
-        found = program[index]
-        if found.op.compute:
-            return f"{found.op.name}{found.stage}.{found.microbatch}"
-        return str(found)
-
-    return name
