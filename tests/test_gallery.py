@@ -17,6 +17,7 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.verbs import compare
 from pipesched.verbs.catalogue import GROUPS, Entry, entries
+from pipesched.verbs.tables import short
 
 SCHEDULES = Path(__file__).parent.parent / "schedules"
 README = SCHEDULES / "README.md"
@@ -73,7 +74,7 @@ def catalogue() -> str:
         for entry in (x for x in known if x.group == group):
             row = figures[entry.name]
             why = made.apart(row)
-            peak = compare.short(row.peak)
+            peak = short(row.peak)
             bubble = "-" if row.bubble is None else f"{float(100 * row.bubble):.1f} %"
             cells = (peak, f"{bubble}, {why}" if why and row.bubble is not None else why or bubble)
             claims = ", ".join(f"`{claim}`" for claim in _formulas(entry.name))
