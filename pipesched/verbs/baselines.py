@@ -69,17 +69,19 @@ def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction,
     return spent.makespan, spent.span, spent.bubble, spent.span_bubble, peak
 
 
-def comparison(given: Known | None, value: Fraction, objective: str) -> list[str]:
-    """How an objective compares with that of the schedule that was given."""
+def comparison(given: Known | None, value: Fraction, objective: str, peak: Fraction) -> list[str]:
+    """How an objective compares with that of the schedule that was given, and how to ask for as low a peak as its."""
     if given is None:
         return []
     theirs = given.spent.span if objective == "span" else given.spent.makespan
     remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
+    cap = f"    {given.name} holds less, {shown(given.peak)}: --mem-cap {given.peak} asks for the best under that"
+    caps = [cap] if given.peak < peak else []
     if theirs == value:
-        return [f"    as long as {given.name}{remark}"]
+        return [f"    as long as {given.name}{remark}", *caps]
     more = f" ({percent(abs(theirs - value) / theirs)})" if theirs else ""
     longer = "shorter" if value < theirs else "longer"
-    return [f"    {shown(abs(theirs - value))}{more} {longer} than {given.name}{remark}"]
+    return [f"    {shown(abs(theirs - value))}{more} {longer} than {given.name}{remark}", *caps]
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:

@@ -214,7 +214,8 @@ class Optimum:
             lines += [f"    peak {shown(max(self.peak))}      [{_listed(self.peak)}]"]
             used = None if self.checked is None else self.checked.parts.bytes
             lines += [] if used is None else [f"    {line}" for line in used.lines()]
-            lines += comparison(self.given, spent.span if span_first else spent.makespan, self.objective)
+            objective = spent.span if span_first else spent.makespan
+            lines += comparison(self.given, objective, self.objective, max(self.peak))
             lines += ["", *table(self.known, self.instance, spent, max(self.peak))]
         return "\n".join(lines)
 

@@ -44,6 +44,22 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "v_min": [{"p": p, "m": m} for p in (2, 3, 4, 5, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
     "v_zb": [{"p": p, "m": m} for p in (1, 2, 3, 4, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
     "seq1f1b": [{"p": p, "q": q, "m": q * k} for p in (1, 2, 3, 5) for q in (1, 2, 3) for k in (1, 7)],
+    "terapipe": [{"p": p, "q": q, "m": q * k} for p in (1, 2, 3, 5) for q in (1, 2, 3) for k in (1, 7)],
+    "seq1f1b_i": [
+        {"p": p, "v": v, "q": q, "m": p * k}
+        for p, q in ((1, 1), (2, 1), (2, 2), (3, 3), (6, 2))
+        for v in (1, 2, 3)
+        for k in (1, 4)
+    ],
+    "grouped_interleaved": [
+        {"p": p, "v": v, "n": n, "m": n * k}
+        for p, n in ((1, 1), (2, 1), (2, 2), (3, 2), (4, 2), (5, 4), (6, 5), (6, 6))
+        for v in (1, 2, 3)
+        for k in (1, 3)
+    ],
+    "pipeoffload": [
+        {"p": p, "v": v, "m": k * p, "h": h} for p in (1, 2, 3, 4) for v, h in ((2, 1), (3, 1), (3, 2)) for k in (1, 3)
+    ],
     "mario": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, p, p + 1, 16)],
     "frozen_encoder": [{"p": p, "m": m, "e": e} for p in (2, 3, 5) for m in (1, 4, 9) for e in (0, 1, p - 1)],
     "unet": [{"p": p, "m": m} for p in (1, 2, 3, 4, 7) for m in (1, 2, 5, 9)],
@@ -54,7 +70,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         for p, k in ((2, 2), (3, 2), (4, 3), (5, 4), (6, 3), (7, 5), (8, 4), (11, 8))
         for q, rest in ((1, 1), (2, 2), (3, 1), (2, k))
     ],
-    "chimera": [{"p": p, "m": k * p} for p in (2, 4, 6, 8, 10) for k in (1, 2, 3, 5)],
+    "chimera": [{"p": p, "m": m} for p in (2, 4, 6, 8, 10) for m in (max(2, p // 4 * 2), p, 2 * p, 5 * p)],
     "chimera2": [{"p": p, "m": k * p} for p in (4, 8, 12, 16) for k in (1, 2, 3, 4, 5)],
     "bitpipe": [{"p": p, "m": k * p} for p in (2, 4, 6, 8, 10) for k in (1, 2, 3, 4)],
     "hanayo": [{"p": p, "v": v, "m": k * p} for p in (1, 2, 3, 5, 6) for v in (2, 4) for k in (1, 3)],

@@ -5,8 +5,9 @@ Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources:
 ZB-H2, arXiv:2401.10241, figure 3 and the authors' code; ZB-V, the handcrafted generator of the same code; groups of n
 microbatches and the deeper warm-up, the table of virtual microbatches and the count of warm-up forwards of
 Megatron-core 0.16.1; looped BFS and interleaved zero bubble, torch 2.13; eager 1F1B, arXiv:2211.05322; Chimera and
-BitPipe, the authors' code; the blocks of the V family, arXiv:2405.15362, and its moves, the authors' code; Seq1F1B,
-arXiv:2406.03488; DualPipe, arXiv:2412.19437, and DualPipeV, the eight steps of their code.
+BitPipe, the authors' code; the blocks of the V family, arXiv:2405.15362, and its moves, the authors' code; Seq1F1B and
+its interleaved form, arXiv:2406.03488 and the authors' code; grouped interleaved 1F1B, the block of PipeOffload's
+code; TeraPipe, the authors' code; DualPipe, arXiv:2412.19437, and DualPipeV, the eight steps of their code.
 """
 
 from __future__ import annotations
@@ -102,6 +103,41 @@ def interleaved_zb(p: int, v: int, m: int, r: int) -> Iterator[str]:
         if k >= r:
             yield next(weights)
     yield from weights
+
+
+def grouped(p: int, v: int, m: int, r: int, n: int) -> Iterator[str]:
+    """A block of 3nv slots for n microbatches, repeated: F takes a slot and B two; F goes on a slot later down the
+    ranks, B two up again. A chunk begins 3n slots after the one before it, B on the last rank right after its F.
+    """
+    at = {}
+    for i in range(m):
+        for c in range(v):
+            begin = i // n * 3 * n * v + i % n * 3 + 3 * n * c
+            at[begin + r] = f"F{c * p + r}.{i}"
+            at[begin + 3 * n * (v - 1) + p + 2 * (p - 1 - r)] = f"B{(v - 1 - c) * p + r}.{i}"
+    assert len(at) == 2 * m * v, "two in one slot"
+    yield from (at[slot] for slot in sorted(at))
+
+
+def seq1f1b_i(p: int, v: int, m: int, r: int, q: int) -> Iterator[str]:
+    """The forwards of interleaved 1F1B, with q - 1 more in the warm-up; a backward is that of the last slice that the
+    chunk has of its oldest sequence.
+    """
+    forward, turns = _table(p, v, m, p, r)
+    held: dict[str, deque[list[int]]] = {}
+    w = min(2 * (p - r - 1) + (v - 1) * p + q - 1, m * v)
+    for k in range(m * v + w):
+        if k < m * v:
+            stage, i = forward[k][1:].split(".")
+            sequences = held.setdefault(stage, deque())
+            sequences.extend([[]] if int(i) % q == 0 else [])
+            sequences[-1].append(int(i))
+            yield forward[k]
+        if k >= w:
+            stage = turns[k - w][1:].split(".")[0]
+            yield f"B{stage}.{held[stage][0].pop()}"
+            if not held[stage][0]:
+                held[stage].popleft()
 
 
 def looped_bfs(p: int, v: int, m: int, r: int) -> Iterator[str]:
@@ -442,6 +478,7 @@ def capped(p: int, k: int, m: int, r: int) -> Iterator[str]:
 RULES: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "gpipe": gpipe,
     "gpipe_reversed": gpipe_reversed,
+    "terapipe": gpipe_reversed,
     "naive": naive,
     "1f1b": one_f_one_b,
     "eager_1f1b": eager_1f1b,
