@@ -27,10 +27,11 @@ def walk(schedule: object, layers: list[int]) -> list[int]:
     """By rank the most bytes of all that changes at one instant.
 
     A GPT with flash attention and nothing split: 34 s b h a layer, s b h for the mask of the embedding, 4 s b h
-    (1 + V / h) for the head; 22 s b h a layer from I to W; 2 s b h a message. Gradients inside a layer: 16 s b h of the
-    feed-forward part and 2 that arrive in a B, 8 of them in an I, 2 in a W, and of the first stage all in W; on the
-    last stage the head has freed its own by then. What B and W free is there until the next operation begins: messages
-    that are posted behind them are there beside it.
+    (1 + V / h) for the head; 22 s b h a layer from I to W, and on the last stage 2 s b h (1 + V / h) in the place of
+    its logits, 4 s b V; 2 s b h a message. Gradients inside a layer: 16 s b h of the feed-forward part and 2 that
+    arrive in a B, 8 of them in an I, 2 in a W, and of the first stage all in W. On the last stage a B has freed the
+    head's by then, and before that makes 2 s b V of the loss; an I has the logits until its end. What B and W free is
+    there until the next operation begins: messages that are posted behind them are there beside it.
     """
     program = Analysis(schedule).program  # type: ignore[arg-type]
     assert program is not None
@@ -57,15 +58,17 @@ def walk(schedule: object, layers: list[int]) -> list[int]:
                     del kept[old]
                     stored.pop(old, 0)
                 freed = [key] if name in "BW" else []
-                whole = max(18 * SBH - 4 * SBH - 4 * S * B * V, 4 * S * B * V) if x.stage == last else 18 * SBH
-                inside = {"F": 0, "B": whole, "I": 8 * SBH * (x.stage > 0), "W": 2 * SBH if x.stage else whole}[name]
+                sbv, ends = S * B * V, x.stage == last
+                whole = max(18 * SBH - 4 * SBH - 4 * sbv, 2 * sbv) if ends else 18 * SBH
+                part = (8 * SBH + 4 * sbv * ends) * (x.stage > 0)
+                inside = {"F": 0, "B": whole, "I": part, "W": 2 * SBH if x.stage else whole}[name]
                 hand.discard(("Fin" if name == "F" else "Bin", *key))
                 if away and name != "W":
                     hand.add(("Fout" if name == "F" else "Bout", *key))
                 if name == "F":
                     kept[key] = own
                 elif name == "I":
-                    stored[key] = 22 * SBH * layers[x.stage] * (x.stage > 0)
+                    stored[key] = 22 * SBH * layers[x.stage] * (x.stage > 0) + (2 * SBH - 2 * sbv) * ends
             if ran:
                 most = max(most, sum(kept.values()) + sum(stored.values()) + 2 * SBH * len(hand) + inside)
         found.append(most)
@@ -93,6 +96,26 @@ def test_interleaved_stages_add_up() -> None:
     assert used is not None
     for rank, most in enumerate(walk(schedule, [2] * 4)):
         assert sum(used.peaks[rank][kind] for kind in CHANGING) == most
+
+
+def test_what_zero_divides_is_whole_in_one_layer() -> None:
+    """4 bytes a parameter of a layer in B under ZeRO 2, 2 more under ZeRO 3, where F has these too; over one, nothing.
+    The last stage's head is larger than a layer, and so its norm with it.
+    """
+    schedule, head = api.load("gpipe", p=2, m=2), (400 + 2) * H
+    for zero, data, least, most in ((1, 2, 0, 0), (2, 2, 0, 4), (3, 2, 2, 6), (3, 1, 0, 0)):
+        way, model = replace(PLAIN, zero=zero, data=data), replace(GPT, vocabulary=400)
+        found, alone = (Analysis(schedule, trained=(model, one)).footprint for one in (way, replace(way, zero=0)))
+        assert found is not None and alone is not None
+        more = (found.held["working"] - alone.held["working"]).tolist()
+        first = max(OF_A_LAYER, (400 + S) * H)
+        assert (
+            more
+            == [first * least] * 2
+            + [first * most] * 2
+            + [max(OF_A_LAYER, head) * least] * 2
+            + [max(OF_A_LAYER, head) * most] * 2
+        )
 
 
 def test_both_copies_of_a_bidirectional_schedule_count() -> None:

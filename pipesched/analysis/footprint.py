@@ -14,7 +14,7 @@ messages that are posted meanwhile. Sizes are whole bytes, rounded up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -33,8 +33,8 @@ from pipesched.model.ops import Result, making
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Program, Schedule
 from pipesched.transformer import activations, parameters
-from pipesched.transformer.config import Trained, Training, Transformer
-from pipesched.transformer.state import State, state
+from pipesched.transformer.config import Trained
+from pipesched.transformer.state import State, state, undivided
 
 STATES = ("parameters", "gradients", "optimizer")
 CHANGING = ("activations", "for W", "messages", "working")
@@ -126,7 +126,7 @@ def footprint(
         "working": sum(
             np.where(schedule.op == op, _of(schedule, x), 0) for op, x in zip(_BACKWARDS, working, strict=True)
         )
-        + np.array([_gathered(a, x, of) for of in parts], dtype=np.int64)[np.clip(schedule.stage, 0, len(parts) - 1)],
+        + _undivided(schedule, undivided(a, x, schedule.stages)),
     }
     states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
     return Footprint(schedule, trained, states, held, live, tuple(_assumed(schedule, trained, release, costs)))
@@ -190,9 +190,11 @@ def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Int
     return np.asarray(np.maximum.reduceat(np.where(begun, total, 0), at))
 
 
-def _gathered(a: Transformer, x: Training, parts: tuple[parameters.Part, ...]) -> int:
-    """The largest part of a stage, whole, where ZeRO divides parameters."""
-    return _whole(max((part.on_rank for part in parts), default=Fraction(0)) * a.dtype_bytes) if x.zero == 3 else 0
+def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
+    """What ZeRO divides of a layer, whole: parameters while any operation runs, gradients while one makes them."""
+    sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)
+    parameters, gradients = sizes[np.clip(schedule.stage, 0, len(sizes) - 1)].T
+    return np.asarray(parameters + np.where(makes(schedule.op, Result.WEIGHTS), gradients, 0))
 
 
 def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...], rank: int) -> State:
@@ -231,18 +233,24 @@ def _assumed(schedule: Schedule, trained: Trained, release: Release, costs: Cost
             yield "from I to W a layer keeps its activations and the gradient of each weight's output, as in torch"
             if x.recompute == "full":
                 yield (
-                    "a layer that I runs again keeps nothing of it until W: torch's checkpointing does, and runs it "
-                    "again for every weight (`rehearse` counts it); an R of the schedule keeps no more than this"
+                    "a layer that I runs again is kept until W. torch's checkpointing lets it go and runs it again for "
+                    "every weight in W, with up to twice the bytes meanwhile: `rehearse` counts them"
                 )
         else:
             yield f"release rule {release.name}: nothing more is kept from I to W"
-    sent = "its backward" if x.keep_outputs else "it is sent"
-    yield f"the output of a stage is kept until {sent}"
+    if x.keep_outputs:
+        yield "as in torch the output of a stage stays until its backward; cross entropy makes two gradients in fp32"
+    else:
+        yield "as in Megatron-LM the output of a stage is kept until it is sent, and the loss makes no gradient in fp32"
     if a.experts is not None:
         yield "tokens are sent to experts evenly"
     if schedule.placement.bidirectional:
         yield "every rank holds a copy of each of its stages, of all its routes"
-    yield "not counted: other temporaries, workspace, what the allocator and the framework hold"
+    if a.gated:
+        yield "a layer keeps gate, value and product, as fused kernels do; torch uncompiled keeps the gate's SiLU too"
+    if x.zero >= 2:
+        yield f"ZeRO {x.zero} has one layer whole at a time: none is gathered ahead"
+    yield "not counted: a weight's gradient on its way, workspace, CUDA context, NCCL's buffers, fragmentation"
 
 
 def _of_microbatches(schedule: Schedule, trained: Trained, costs: Costs) -> Iterator[str]:

@@ -12,7 +12,7 @@ compute runs, what that needs besides. So its peak follows from its list, withou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message
 from pipesched.stream import BATCH, Instruction, Stream
@@ -33,20 +33,6 @@ class StageBytes:
     leaving: int
     kept: Mapping[str, int]
     most: Mapping[str, int]
-
-    def with_layers(self, layers: int, of: int = 1) -> StageBytes:
-        """Of a stage with so many layers, each as those of this one, which has `of`: messages, and what one layer needs
-        besides while its compute runs, stay as they are. After I each layer holds its input and its gradients.
-        """
-        more = {
-            key: self.kept[key] - (0 if key == "I" else self.entering) for key in ("F", "R", "I") if key in self.kept
-        }
-        more |= {"W": self.most.get("W", 0), "B": more.get("F", 0), LOST: 0}
-
-        def grown(sizes: Mapping[str, int]) -> dict[str, int]:
-            return {key: size + more[key] * (layers - of) // of for key, size in sizes.items()}
-
-        return replace(self, kept=grown(self.kept), most=grown(self.most))
 
 
 class _Rank:

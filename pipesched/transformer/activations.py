@@ -49,7 +49,6 @@ class StageBytes:
     alone: Fraction
     input: Fraction
     stored: Fraction
-    output: Fraction
     working: tuple[Fraction, Fraction, Fraction]
 
 
@@ -97,23 +96,33 @@ def embedding(a: Transformer, x: Training) -> Fraction:
 
 def head(a: Transformer, x: Training) -> Fraction:
     """Inputs of the last norm and of the head, and logits in fp32: 4 s b h / t (1 + V / h), section 4.3."""
-    return 2 * boundary(a, x) + logits(a, x)
+    return 2 * boundary(a, x) + logits(a, x, 4)
 
 
-def logits(a: Transformer, x: Training) -> Fraction:
-    """In fp32; their gradients too."""
-    return 4 * tokens(a, x) * a.vocabulary / x.tensor
+def logits(a: Transformer, x: Training, size: int) -> Fraction:
+    """At so many bytes each."""
+    return size * tokens(a, x) * a.vocabulary / x.tensor
+
+
+def loss(a: Transformer, x: Training) -> Fraction:
+    """What the backward of the loss makes, beside the logits that the head kept.
+
+    Megatron-LM's writes the gradient in their place, and it is rounded to the dtype of the model (Megatron-core 0.16.1,
+    tensor_parallel/cross_entropy.py). torch's cross entropy makes two in fp32, of the chosen logits and of all.
+    """
+    return logits(a, x, 8 if x.keep_outputs else a.dtype_bytes)
 
 
 def stored(a: Transformer, x: Training, index: int) -> Fraction:
     """What I leaves for W beside what is saved: the gradient of the output of every weight of a layer.
 
     That is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage its I
-    does nothing, and its W is all of the backward.
+    does nothing, and its W is all of the backward. A layer that I runs again whole is kept too, as if it had been.
     """
     h, z, t = a.hidden, a.dtype_bytes, x.tensor
     outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and what attention and feed-forward add
-    return outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index))
+    again = _again(a, x, index) if x.recompute == "full" else Fraction(0)
+    return outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index)) + again
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]:
@@ -122,22 +131,24 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
     Raises:
         PipeschedError: PS235.
     """
-    made, edge = [], boundary(a, x)
+    made, edge, zero = [], boundary(a, x), Fraction(0)
+    ends, kept = logits(a, x, a.dtype_bytes), x.keep_outputs
     for stage, layers in enumerate(layers_of(a, x, stages)):
         first, last = stage == 0, stage == stages - 1
         extra = (embedding(a, x) if first else 0) + (head(a, x) if last else 0)
-        out = Fraction(0) if last else edge
-        saved = sum((layer(a, x, i) for i in layers), Fraction(extra)) + (out if x.keep_outputs else 0)
-        left = Fraction(0) if first else sum((stored(a, x, i) for i in layers), Fraction(0))
+        out = (ends if last else edge) if kept else zero
+        saved = sum((layer(a, x, i) for i in layers), out + extra)
+        left = sum((stored(a, x, i) for i in layers), zero)
         kinds = {a.has_experts(i): i for i in layers}.values()
-        whole, inner, again = (max((of(a, x, i) for i in kinds), default=edge) for of in (_gradients, _inner, _again))
-        full = whole + again
-        if last:  # the backward of the head is over, and has freed what it kept, before that of a layer begins
-            full = max(full - head(a, x), logits(a, x))
-        working = (full, again if first else inner + again, full if first else edge + again)
-        most = [sum((one.bytes for one in items(a, x, i)), Fraction(0)) for i in kinds]
+        most = [sum((one.bytes for one in items(a, x, i)), zero) for i in kinds]
+        whole, inner = map(max, zip(*([_working(a, x, i) for i in kinds] or [(edge, zero)]), strict=True))
+        if last:  # a B has freed what the head kept before it comes to a layer; an I frees the logits at its end
+            freed = logits(a, x, 4) + out
+            left = max(left + edge + ends - freed, zero)
+            whole, inner = max(whole - head(a, x), loss(a, x)), max(inner + freed, loss(a, x) - left)
+        working = (whole, zero, whole) if first else (whole, inner, edge)
         alone = max([edge, Fraction(extra), *most])
-        made.append(StageBytes(saved, alone, Fraction(0) if first else edge, left, out, working))
+        made.append(StageBytes(saved, alone, zero if first else edge, zero if first else left, working))
     return tuple(made)
 
 
@@ -147,15 +158,20 @@ def _again(a: Transformer, x: Training, index: int) -> Fraction:
     return whole - layer(a, x, index)
 
 
-def _gradients(a: Transformer, x: Training, index: int) -> Fraction:
-    """Of a layer, inside its feed-forward part and the one that arrives: what a B holds of them at once."""
-    inside = [one.bytes for one in items(a, x, index) if one.name.startswith(INSIDE)]
-    return sum(inside, boundary(a, x))
+def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
+    """Of a layer, what a B and an I hold at once that neither was there before nor stays: gradients inside the
+    feed-forward part, or once that is over and freed those of the scores, before and after the softmax.
 
-
-def _inner(a: Transformer, x: Training, index: int) -> Fraction:
-    """Those of an I, which stores the others: of what the activation function gives."""
-    return (_gradients(a, x, index) - boundary(a, x)) / (3 if a.gated else 2)
+    An I stores the others, and frees nothing.
+    """
+    every, edge, again = items(a, x, index), boundary(a, x), _again(a, x, index)
+    inside = sum((one.bytes for one in every if one.name.startswith(INSIDE)), Fraction(0))
+    freed = sum((one.bytes for one in every), Fraction(0)) - sum((one.bytes for one in _attention(a, x)), Fraction(0))
+    size = Fraction(2 * a.dtype_bytes * a.sequence * a.heads, x.tensor)
+    two = size * tokens(a, x) if x.attention == "standard" else Fraction(0)
+    late = again if x.recompute == "selective" else Fraction(0)
+    whole = max(inside, late + two - freed) + edge + again - late
+    return whole, max(inside / (3 if a.gated else 2), late + two)
 
 
 def _attention(a: Transformer, x: Training) -> Iterator[Saved]:

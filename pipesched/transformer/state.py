@@ -7,6 +7,7 @@
     3        parameters / n    gradients / n    optimizer / n                                   1.5
 
 n is d c: ranks of one sequence have the same parameters. Experts are held t c d / e times where e ranks share them.
+A layer computes with all of its parameters, and makes all of its gradients, before ZeRO has divided them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.transformer.config import Training, Transformer
+from pipesched.transformer import parameters
+from pipesched.transformer.config import Training, Transformer, layers_of
 from pipesched.transformer.parameters import Part, on_rank
 
 
@@ -48,6 +50,21 @@ def copies(x: Training, *, of_experts: bool = False) -> int:
     """Over how many ranks ZeRO divides."""
     whole = x.data * x.context
     return whole * x.tensor // x.expert if of_experts and x.expert > 1 else whole
+
+
+def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
+    """By stage the bytes of its largest layer, or of the embedding or the head, that are there while it computes:
+    parameters under ZeRO 3, and in a B or a W gradients under ZeRO 2.
+    """
+    made = []
+    for stage, layers in enumerate(layers_of(a, x, stages)):
+        units = [parameters.layer(a, x, i) for i in {a.has_experts(i): i for i in layers}.values()]
+        units += [parameters.embedding(a, x)] if stage == 0 else []
+        units += [parameters.head(a, x)] if stage == stages - 1 else []
+        counts = (sum(p.on_rank for p in unit if copies(x, of_experts=p.of_experts) > 1) for unit in units)
+        most = Fraction(max(counts, default=0))
+        made.append((most * a.dtype_bytes * (x.zero == 3), most * x.gradient_bytes * (x.zero >= 2)))
+    return tuple(made)
 
 
 def _sharded(a: Transformer, x: Training, count: Fraction, n: int) -> State:

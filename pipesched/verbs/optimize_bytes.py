@@ -26,7 +26,7 @@ from pipesched.optimizer.bounds.least_cap import infeasible
 from pipesched.optimizer.problem import Problem
 from pipesched.transformer import activations, parameters
 from pipesched.transformer.config import Trained
-from pipesched.transformer.state import state
+from pipesched.transformer.state import state, undivided
 
 MESSAGES = 4  # of a rank, that are set aside at first
 _FINE = 100
@@ -104,9 +104,8 @@ def room(
     assert caps is not None
     stages, parts = activations.by_stage(a, x, count), parameters.by_stage(a, x, count)
     working = [
-        (one.working[0] if fused else max(one.working[1:]))
-        + (max((part.on_rank for part in of), default=Fraction(0)) * a.dtype_bytes if x.zero == 3 else 0)
-        for one, of in zip(stages, parts, strict=True)
+        (one.working[0] if fused else max(one.working[1:])) + sum(whole)
+        for one, whole in zip(stages, undivided(a, x, count), strict=True)
     ]
     messages = aside or set_aside(trained, placement)
     left, over = [], []
