@@ -53,7 +53,9 @@ class Room:
             message = (
                 f"no order is known to fit: {reason}; 1 is {gigabytes(self.unit)}, and activations have {self._left}"
             )
-            help = "a higher cap, more ranks, tensor or context, or --backward fused with recompute; verify counts exactly"
+            help = (
+                "a higher cap, more ranks, tensor, context, or --backward fused with recompute; verify counts exactly"
+            )
             raise PipeschedError([Diagnostic(Code.NO_ROOM, message, help=help)])
 
     @property
