@@ -113,7 +113,6 @@ class Code(enum.StrEnum):
     CERTIFICATE = "PS710"
     VERDICT = "PS711"
     NO_PROOF = "PS712"
-    BEATEN = "PS713"
     ANSWER = "PS714"
     EVERY = "PS715"
 

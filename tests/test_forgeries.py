@@ -34,9 +34,10 @@ import pytest
 import pipesched
 from pipesched import compile
 from pipesched.analysis.idle import Idle
-from pipesched.check.optimum import NOT_JUDGED, derived
+from pipesched.check.optimum.answer import NOT_JUDGED, derived
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options
+from pipesched.model.numbers import single
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Terms, Verdict, documentation
@@ -372,21 +373,17 @@ def kept_books(told: Json, rng: random.Random) -> None:
         by = f"within {shown_number(less)} the rules of a schedule contradict each other: "
         by += f"{lines} steps, followed one by one"
     verdict = Verdict(told["objective"], value, value, by, "rank 0", "" if proved else engine)
-    first = next(x for x in simulate.orders_of(true.schedule)[0] if x.op.name == "F" and x.microbatch == 0)
-    row = simulate.rows(costs, true.schedule.stages)["F"]
-    work = exact(row[first.stage]) if row else 1
-    where = [{"op": "F", "route": 0, "stage": first.stage, "microbatches": [0, 1]}]
-    bound = {"kind": "path", "rank": 0, "head": 0, "work": work, "tail": 0, "value": work, "operations": where}
+    bound = {"rank": 0, "head": 0, "tail": 0, **({"frame": 0} if told["objective"] == "span" else {})}
     refuted = {"value": exact(less), "engine": engine, "ranks": ranks, "terms": terms.to_json()}
     refuted |= {"proof": proof} if proof else {}
     certificate |= {"schedule": exact(value), "lower_bound": exact(value), "gap": 0, "verdict": verdict.status}
     certificate |= {"refuted": refuted, "every": None, "objective": told["objective"]}
     certificate["bound"] = rng.choice([bound, bound, bound, certificate["bound"]])
     spent = Idle(true.makespan, true.spans, true.work)
-    fields = derived(true.schedule, terms, verdict, spent)
+    fields = derived(terms, verdict, spent, [Fraction(x) for x in true.figures["peak"]])  # type: ignore[attr-defined]
     told |= {key: x for key, x in json.loads(json.dumps(fields)).items() if key in told}
     head, *rest = told["source"].split('"')
-    source = f'{head}"{documentation(verdict, told["for"])}"{rest[-1]}' if rest else head
+    source = f'{head}"{documentation(verdict, terms)}"{rest[-1]}' if rest else head
     told["source"] = re.sub(r"\nclaim .*", "", source)
 
 
@@ -419,14 +416,8 @@ def cheaper(told: Json, rng: random.Random) -> None:
 def bolder(told: Json, rng: random.Random) -> None:
     """A bound that is higher, by a term that fits it; a schedule that meets it; all that follows."""
     slower(told, rng)
-    bound = told["certificate"]["bound"]
-    value = Fraction(told["certificate"]["schedule"])
-    term = rng.choice([key for key in ("head", "work", "tail") if key in bound])
-    try:
-        bound[term] = exact(Fraction(bound[term]) + value - Fraction(bound["value"]))
-    except (TypeError, ValueError):
-        return
-    bound["value"] = exact(value)
+    bound, value = told["certificate"]["bound"], Fraction(told["certificate"]["schedule"])
+    bound[rng.choice(["head", "tail"])] = rng.choice([exact(value), exact(value - 1), 1, 2])
     told["certificate"]["refuted"] = None
 
 
@@ -492,6 +483,7 @@ def forged(seed: int) -> tuple[str, Json]:
     """The forger, and what came of an honest answer."""
     rng = random.Random(seed)
     told, forger = deepcopy(rng.choice(honest())), FORGERS[seed % len(FORGERS)]
+    told["certificate"] = single(told["certificate"])  # each number once, or every lie is betrayed by its double
     with suppress(PipeschedError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError):
         forger(told, rng)  # of two the first may have left nothing to the second
     return forger.__name__, told

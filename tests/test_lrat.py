@@ -24,9 +24,10 @@ import pytest
 from pysat.solvers import Glucose4  # type: ignore[import-untyped]
 
 import pipesched
-from pipesched.check.optimum_clauses import Clauses
-from pipesched.check.optimum_lrat import Step, proof, unfollowed, unpacked, unproved
-from pipesched.check.optimum_paths import Facts, facts
+from pipesched.check.optimum.clauses import Clauses
+from pipesched.check.optimum.entries import unpacked
+from pipesched.check.optimum.lrat import Step, steps_of, unfollowed, unproved
+from pipesched.check.optimum.problem import Problem, problem
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.placement import linear
@@ -40,7 +41,7 @@ from pipesched.verbs.optimize_report import Optimum
 from tests.depth import deep
 from tests.oracles.foreign import accepts, drat, installed
 from tests.oracles.rup import refusal
-from tests.test_optimum_bounds import OBJECTIVES, facts_of, instances
+from tests.test_optimum_bounds import OBJECTIVES, instances, problem_of
 
 LOOP: dict[str, Any] = {
     "p": 2, "v": 2, "m": 3, "placement": "loop", "mem_cap": "3/2", "costs": "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]",
@@ -48,30 +49,30 @@ LOOP: dict[str, Any] = {
 """Its optimum is beyond formulas and ranks taken one by one."""
 
 
-def terms(p: int = 4, m: int = 8, cap: int = 3, costs: str = "F=1,I=2,W=1", objective: str = "makespan") -> Facts:
-    return facts(Terms(linear(p, m), Costs.parse(costs), AT_W, (Fraction(cap),) * p, False, objective))
+def terms(p: int = 4, m: int = 8, cap: int = 3, costs: str = "F=1,I=2,W=1", objective: str = "makespan") -> Problem:
+    return problem(Terms(linear(p, m), Costs.parse(costs), AT_W, (Fraction(cap),) * p, False, objective))
 
 
-def clauses(made: Facts, bound: int, *, span: bool = False) -> dict[int, list[int]]:
-    return Clauses(made, bound, span=span).known
+def clauses(made: Problem, bound: int) -> dict[int, list[int]]:
+    return Clauses(made, bound).known
 
 
-def proved(made: Facts, bound: int, *, span: bool = False) -> list[Step]:
-    """CaDiCaL's proof that nothing is at most so many ticks; none where there is a schedule."""
-    written = Clauses(made, bound, span=span)
+def proved(made: Problem, bound: int) -> bytes:
+    """CaDiCaL's proof that nothing is at most so many ticks; empty where there is a schedule."""
+    written = Clauses(made, bound)
     text = refutation(written.known, written.count, time.process_time() + 30)
-    return [] if text is None else proof(text)
+    return text or b""
 
 
-def best(made: Facts) -> int:
+def best(made: Problem) -> int:
     """The least that the clauses allow."""
     return next(bound for bound in range(1000) if not proved(made, bound))
 
 
-def possible(made: Facts, bound: int, *, span: bool) -> bool:
+def possible(made: Problem, bound: int) -> bool:
     """Whether the clauses can hold, by another engine than the one that writes proofs."""
     solver = Glucose4()
-    known = clauses(made, bound, span=span)
+    known = clauses(made, bound)
     for literals in known.values():
         solver.add_clause(literals)
     holds = all(known.values()) and bool(solver.solve())
@@ -83,10 +84,10 @@ def compare(first: int, count: int, objective: str) -> Counter[str]:
     """Raises AssertionError where the clauses allow less than the best of all schedules, or not that."""
     seen: Counter[str] = Counter()
     for x, optimum in instances(first, count, objective):
-        made = facts_of(x)
-        assert possible(made, optimum, span=objective == "span"), x
+        made = problem_of(x)
+        assert possible(made, optimum), x
         late = objective == "span" and max(x.route_of) > 0  # its order does not say when a route begins
-        assert late or not possible(made, optimum - 1, span=objective == "span"), x
+        assert late or not possible(made, optimum - 1), x
         seen.update(["all", "fused" if x.fused else "split", f"{max(x.route_of) + 1} routes"])
     return seen
 
@@ -125,11 +126,11 @@ def look(count: int) -> Counter[str]:
     made, seen = terms(), Counter[str]()
     least = best(made)
     whole, below, at = proved(made, least - 1), clauses(made, least - 1), clauses(made, least)
-    assert not unproved(whole, made, least - 1, span=False)
+    assert not unproved(whole, made, least - 1)
     for other in (terms(m=7), terms(m=5), terms(cap=4), terms(cap=5), terms(costs="F=1,I=1,W=1"), terms(p=3)):
-        assert best(other) < least and unproved(whole, other, least - 1, span=False)
+        assert best(other) < least and unproved(whole, other, least - 1)
     for seed in range(count):
-        steps = damaged(whole, random.Random(seed))
+        steps = damaged(steps_of(whole), random.Random(seed))
         assert unfollowed(at, steps), seed  # there is a schedule
         seen["refused" if unfollowed(below, steps) else "harmless"] += 1
     return seen
@@ -242,6 +243,7 @@ def test_a_proof_of_the_least_m_is_one_for_every_m(tmp_path: Path, monkeypatch: 
     paths = pipesched.optimize(p=3, mem_cap=2, all_m=True, costs="C=1")
     assert paths.proved and paths.every == (6, 2) and "proof" not in str(paths.certificate["every"])
     monkeypatch.setattr("pipesched.optimizer.certificate.lower_bound", lambda problem: SimpleNamespace(value=0))
+    monkeypatch.setattr("pipesched.check.optimum.judge.too_busy", lambda problem, bound: None)
     made = pipesched.optimize(p=3, mem_cap=2, all_m=True, costs="C=1", certify=True)
     assert made.proved and made.every == (6, 2) and made.value == 36
     told = json.loads(json.dumps(made.to_json()))
@@ -283,7 +285,7 @@ def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: p
 def test_what_is_too_large_is_said() -> None:
     """More clauses than are written for one proof: nothing is made, nothing is followed, and that is the reason."""
     asked = Terms(linear(32, 512), Costs.parse("F=100,I=1,W=1"), AT_W, (Fraction(16),) * 32, False, "makespan")
-    assert "more than 2,500,000 clauses" in unproved([(10**7, [], [1])], facts(asked), 100_000, span=False)
+    assert "more than 2,500,000 clauses" in unproved(b"10000000 0 1 0", problem(asked), 100_000)
 
 
 def main() -> None:

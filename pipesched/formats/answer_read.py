@@ -2,8 +2,8 @@
 
 source         the schedule, a .ps file as text
 release, mem_cap, objective       what it was asked for
-certificate    what is said about it (`check.optimum_certificate`)
-the rest       what follows from these (`check.optimum`)
+certificate    what is said about it (`check.optimum.entries`)
+the rest       what follows from these (`check.optimum.answer`)
 """
 
 from __future__ import annotations

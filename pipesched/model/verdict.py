@@ -24,8 +24,6 @@ from pipesched.model.schedule import Schedule
 PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
 
 _ENGINES = {"cadical": "CaDiCaL", "glucose": "Glucose", "z3": "Z3", "cpsat": "CP-SAT"}
-FORMER = ("lattice", "paths", "cap")
-"""Words of older versions for what is derived as `ranks` now: they are followed no longer."""
 
 _WIDTH = 118  # characters of a line in the printed file
 

@@ -1,20 +1,15 @@
-"""What is proved about a schedule, as JSON that `check.optimum` re-checks on its own.
+"""What is said of a schedule, as JSON that `check.optimum` derives anew; its shape is in `check.optimum.entries`.
 
-The shape is in `check.optimum_certificate`. A bound is given by its terms: two times and some sums. A refutation is an
-engine's word, with what was asked. The verdict is not given here: it is the checker's.
+A bound is two times of a rank. A refutation is an engine's word, with what was asked; `ranks` and a proof are followed.
+The verdict is not given here: it is the checker's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from pipesched.model.numbers import plain
-from pipesched.model.ops import Op
-from pipesched.optimizer.bounds.longest_paths import framed
-from pipesched.optimizer.bounds.lower_bound import Bound, lower_bound
-from pipesched.optimizer.bounds.warmup import Ends
+from pipesched.optimizer.bounds.lower_bound import Bound, Busy, lower_bound
 from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic
@@ -22,17 +17,19 @@ from pipesched.optimizer.search.state import State
 
 
 def certificate(
-    instance: Instance, state: State, repeated: Periodic | None = None, proof: Mapping[str, object] | None = None
+    instance: Instance,
+    state: State,
+    repeated: Periodic | None = None,
+    proof: Mapping[str, object] | None = None,
+    least: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """What is known of a schedule that was found. repeated: what makes it one for every m; proof: of what was refuted,
-    or of the least m where nothing was.
+    least: of the least m.
     """
     refuted = state.refuted
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
     assert state.value is not None
-    every = None if repeated is None else _every(instance, repeated)
-    if every is not None and proof is not None and refuted is None:
-        every["proof"] = proof
+    every = None if repeated is None else _every(instance, repeated) | ({} if least is None else {"proof": least})
     return certify(state.problem, state.value, state.bound, asked, instance.to_json(), proof) | {"every": every}
 
 
@@ -80,38 +77,10 @@ def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
     }
 
 
-def _bound(problem: Problem, bound: Bound) -> dict[str, object]:
-    terms = bound.terms
-    times = {"head": terms.head, "work": terms.work, "tail": terms.tail, "value": bound.value}
-    if isinstance(terms, Ends):
-        times = {**times, "before": terms.before, "after": terms.after}
-    made: dict[str, object] = {"kind": bound.kind, "rank": bound.rank}
-    made |= {"frame": bound.frame} if problem.objective == "span" else {}
-    made |= {name: plain(problem.time(ticks)) for name, ticks in times.items()}
-    if not isinstance(terms, Ends):
-        made["operations"] = _operations(problem, bound)
-    return made
-
-
-def _operations(problem: Problem, bound: Bound) -> list[dict[str, object]]:
-    """The operations of a set: those of the rank with at least its head and its tail, or one of them for a path.
-
-    Along a sequence heads rise and tails fall, so they are a range of it.
-    """
-    found, terms, made = framed(problem, bound.frame), bound.terms, []
-    for q in problem.on[bound.rank]:
-        own = slice(int(problem.first[q]), int(problem.first[q + 1]))
-        within = np.flatnonzero((found.head[own] >= terms.head) & (found.tail[own] >= terms.tail))
-        if bound.kind == "path":
-            alone = (found.head[own] == terms.head) & (found.tail[own] == terms.tail)
-            within = np.flatnonzero(alone & (problem.duration[q] == terms.work))[:1]
-        if len(within):
-            made.append(
-                {
-                    "op": Op(int(problem.op[q])).name,
-                    "route": int(problem.route[q]),
-                    "stage": int(problem.stage[q]),
-                    "microbatches": [int(within[0]), int(within[-1]) + 1],
-                }
-            )
-    return made[:1] if bound.kind == "path" else made
+def _bound(problem: Problem, bound: Bound) -> dict[str, object] | None:
+    """Of work between two times; of others nothing is said, which `ranks` shows too."""
+    if not isinstance(bound.terms, Busy):
+        return None
+    frame = {"frame": bound.frame} if problem.objective == "span" else {}
+    times = {"head": plain(problem.time(bound.terms.head)), "tail": plain(problem.time(bound.terms.tail))}
+    return {"rank": bound.rank, **frame, **times}

@@ -21,11 +21,11 @@ from pathlib import PurePath
 import numpy as np
 
 from pipesched.analysis.likeness import same_order
-from pipesched.check.optimum import judge
-from pipesched.check.optimum_apart import apart
-from pipesched.check.optimum_meetings import meetings
-from pipesched.check.optimum_paths import facts
-from pipesched.check.optimum_ranks import refutes
+from pipesched.check.optimum.every import apart
+from pipesched.check.optimum.judge import judge
+from pipesched.check.optimum.meetings import meetings
+from pipesched.check.optimum.problem import problem as whole
+from pipesched.check.optimum.ranks import too_busy
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.language import writer
@@ -41,7 +41,7 @@ from pipesched.optimizer.instance import MAX_OPS, Instance
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic, periodic
 from pipesched.optimizer.search.search import search, write_refutation
-from pipesched.optimizer.search.state import INTERRUPTED, State
+from pipesched.optimizer.search.state import INTERRUPTED, Refutation, State
 from pipesched.readers import Loaded
 from pipesched.report import Report
 from pipesched.schedule_analysis import Analysis
@@ -189,12 +189,11 @@ def _searched(
     limits = request.limits
     known = known if limits.portfolio else iter(list(known)[:0])
     candidates = ((k.name, k.orders) for k in known if k.orders is not None and k.fits)
-    found = facts(target.instance)
+    found = whole(target.instance)
     scale = target.instance.costs.ticks(target.instance.placement.stages).scale / problem.scale
 
     def alone(bound: int, steps: int) -> bool:
-        within = int(bound * scale)
-        return refutes(found, within, span=problem.objective == "span", steps=steps)
+        return too_busy(found, int(bound * scale), steps) is not None
 
     state = search(problem, limits, candidates, progress, until, _formula(target.instance, problem), alone)
     if request.all_m:
@@ -206,10 +205,8 @@ def _searched(
 
 def _formula(instance: Instance, problem: Problem) -> int:
     """What the checker knows by a formula, in ticks: no schedule has less."""
-    if problem.objective == "span":
-        return 0
-    found, scale = meetings(facts(instance)), instance.costs.ticks(instance.placement.stages).scale
-    return 0 if found is None else int(found.value * problem.scale / scale)
+    value, _ = meetings(whole(instance))
+    return int(value * problem.scale / instance.costs.ticks(instance.placement.stages).scale)
 
 
 def _resized(target: Target, repeated: Periodic) -> Target:
@@ -236,6 +233,10 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
     schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
+    if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show less
+        state.refuted = Refutation(state.lower - 1, "ranks", None)
+        written = certificate(instance, state, repeated)
+        judged = _judged(schedule, instance, written, repeated)
     if request.certify and (judged.word or request.limits.proof):
         proof = _proof(request, instance, state)
         found = replace(found, notes=(*found.notes, proof.note))
@@ -247,7 +248,7 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         found = replace(found, notes=(*found.notes, proof.note))
         if proof.entry:
             found = replace(found, beside=proof.beside)
-            written = certificate(instance, state, repeated, proof.entry)
+            written = certificate(instance, state, repeated, least=proof.entry)
             judged = _judged(schedule, instance, written, repeated, proof.beside)
     if judged.value == judged.lower:
         agreed = confirmed(instance, judged.value, judged.lower - problem.time(1), asked=request.confirm)
@@ -292,7 +293,7 @@ def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -
     seam = repeated.seam
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
     period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
-    if request.objective == "span" or apart(facts(least), seam.every) < period:
+    if request.objective == "span" or apart(whole(least), seam.every) < period:
         return Made({}, None, "no proof for every m: paths alone do not keep its microbatches so far apart")
     try:
         return certified(least, problem.time(seam.value - 1), None, request.name, None)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
 
-from pipesched.check.optimum_clauses import MOST, Clauses, TooManyError
-from pipesched.check.optimum_paths import facts
+from pipesched import files
+from pipesched.check.optimum.clauses import MOST, Clauses, TooManyError
+from pipesched.check.optimum.problem import problem
 from pipesched.model.numbers import shown
 from pipesched.optimizer.engines.lrat import refutation
 from pipesched.optimizer.engines.sat_engines import Effort, UnknownError, by_z3
@@ -48,7 +49,7 @@ def certified(instance: Instance, value: Fraction, rank: int | None, name: str, 
     claim, now = f"that nothing is at most {shown(value)}", time.process_time()
     try:
         ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
-        clauses = Clauses(facts(instance), ticks, span=instance.objective == "span")
+        clauses = Clauses(problem(instance), ticks)
     except TooManyError:
         return Made({}, None, f"no proof {claim}: it is of more than {MOST:,} clauses")
     text = None if rank is None else refutation(_alone(clauses, rank), clauses.count, now + ALONE)
@@ -58,7 +59,7 @@ def certified(instance: Instance, value: Fraction, rank: int | None, name: str, 
     if text is None:
         return Made({}, None, f"no proof {claim} was made in {SECONDS:g} s of CPU")
     if path is not None:
-        clauses.files(path, text)
+        write(path, clauses, text)
     packed = lzma.compress(text)
     size = f"{len(text.splitlines()):,} steps, {(len(packed) + 999) // 1000:,} kB"
     files_of = f", in {path}.cnf and {path}.lrat" if path is not None else ""
@@ -68,6 +69,12 @@ def certified(instance: Instance, value: Fraction, rank: int | None, name: str, 
     file = f"{name}-{mark[:8]}.lrat.xz"
     note = f"a proof {claim}: {size}, in {file}, which belongs beside the answer{files_of}"
     return Made({"file": file, "sha256": mark}, (file, packed), note)
+
+
+def write(path: str, clauses: Clauses, refutation: bytes) -> None:
+    """PATH.cnf and PATH.lrat, for other checkers. Raises OSError: they cannot be written."""
+    files.replace(f"{path}.cnf", (line.encode("ascii") for line in clauses.dimacs()))
+    files.replace(f"{path}.lrat", [refutation])
 
 
 def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
@@ -96,5 +103,5 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
 def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:
     """Whether the clauses can hold."""
     ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
-    clauses = Clauses(facts(instance), ticks, span=instance.objective == "span", most=most)
+    clauses = Clauses(problem(instance), ticks, most=most)
     return all(clauses.known.values()) and by_z3(clauses, Effort(steps)).true is not None

@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.analysis.idle import Idle, headline
-from pipesched.check.optimum import derived
+from pipesched.check.optimum.answer import derived
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
 from pipesched.model.numbers import doubled, exact, percent, shown
 from pipesched.model.release import Release

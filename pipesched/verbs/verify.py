@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipesched.check.optimum_lrat import MOST_TEXT
+from pipesched.check.optimum.entries import MOST_TEXT
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
@@ -22,15 +22,15 @@ from pipesched.model.numbers import shown
 from pipesched.model.ops import COPIES, Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import FORMER, Verdict, engine_name
+from pipesched.model.verdict import Verdict, engine_name
 from pipesched.readers import ANSWER, Loaded, reader_of
 from pipesched.report import Claim, Recording, Report
 from pipesched.source import Source
 
 if TYPE_CHECKING:
     from pipesched.analysis.recorded_run import Held
-    from pipesched.check.optimum_every import Copies
-    from pipesched.check.optimum_lrat import Beside
+    from pipesched.check.optimum.entries import Beside
+    from pipesched.check.optimum.judge import Copies
     from pipesched.formats.answer_read import Answer
     from pipesched.model.verdict import Terms
 
@@ -109,7 +109,8 @@ def _verify_answer(source: Source, options: Options) -> Report:
     """The schedule of an optimizer's answer, its certificate, and whatever else it says; at another m if it is for
     every m.
     """
-    from pipesched.check.optimum import NOT_JUDGED, check_answer, judge, judge_at
+    from pipesched.check.optimum.answer import NOT_JUDGED, check_answer
+    from pipesched.check.optimum.judge import judge, judge_at
     from pipesched.formats import answer_read
 
     answer = answer_read.read(source)
@@ -145,10 +146,10 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies, beside
         PipeschedError: PS712, the answer has no refutation.
         OSError: they cannot be written.
     """
-    from pipesched.check.optimum_certificate import Entries, Unreadable
-    from pipesched.check.optimum_clauses import Clauses, TooManyError
-    from pipesched.check.optimum_lrat import text_of
-    from pipesched.check.optimum_paths import facts
+    from pipesched.check.optimum.clauses import Clauses, TooManyError
+    from pipesched.check.optimum.entries import Entries, Unreadable
+    from pipesched.check.optimum.problem import problem
+    from pipesched.verbs.optimize_certify import write
 
     given = Entries(answer.certificate, terms.costs.ticks(terms.placement.stages).scale)
     refuted, every = (given.part(name) if name in given else Entries({}, 1) for name in ("refuted", "every"))
@@ -161,8 +162,7 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies, beside
         help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
         raise fail(Code.NO_PROOF, "the answer holds no LRAT proof", help=help)
     try:
-        clauses = Clauses(facts(terms), bound, span=terms.objective == "span")
-        clauses.files(path, text_of(refuted.part("proof"), beside))
+        write(path, Clauses(problem(terms), bound), refuted.proof(beside))
     except (TooManyError, Unreadable) as error:
         raise fail(Code.CERTIFICATE, f"the certificate does not hold: {error}") from None
 
@@ -258,9 +258,7 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
     if verdict.word:
         bound = f"that no {verdict.objective} is below {shown(verdict.lower)}"
         message = f"{bound} is on the word of {engine_name(verdict.word)}, not checked"
-        former = [f"{verdict.word!r} is a word of an older version that is followed no longer"]
-        notes = tuple(former if verdict.word in FORMER else ())
-        found = [Diagnostic(Code.ON_THE_WORD, message, notes=notes, help="--require-proof makes this an error")]
+        found = [Diagnostic(Code.ON_THE_WORD, message, help="--require-proof makes this an error")]
     return replace(
         report,
         diagnostics=(*report.diagnostics, *found),

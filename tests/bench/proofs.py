@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.check.optimum_lrat import proof, unpacked, unproved
-from pipesched.check.optimum_paths import facts
-from pipesched.check.optimum_ranks import refutes
+from pipesched.check.optimum.entries import unpacked
+from pipesched.check.optimum.lrat import unproved
+from pipesched.check.optimum.problem import problem as checked
+from pipesched.check.optimum.ranks import too_busy
 from pipesched.model.costs import Costs
 from pipesched.optimizer.bounds.lower_bound import lower_bound
 from pipesched.optimizer.instance import Instance
@@ -84,10 +85,10 @@ def instances() -> Iterator[tuple[str, Instance, int]]:
 
 def look(name: str, one: Instance, best: int, to: Path | None) -> str:
     """A line of the table."""
-    problem, made, span = one.problem(), facts(one), one.objective == "span"
+    problem, made = one.problem(), checked(one)
     below, scale = Fraction(best * problem.scale - 1, problem.scale), one.costs.ticks(one.placement.stages).scale
     path = None if to is None else str(to / name.replace(" ", "-").replace("/", "_"))
-    ranks = "ranks alone too" if refutes(made, int(below * scale), span=span) else ""
+    ranks = "" if too_busy(made, int(below * scale)) is None else "ranks alone too"
     bound = lower_bound(problem)  # where that is the value already, its rank is asked alone first
     began = time.process_time()
     found = certified(one, below, bound.rank if problem.time(bound.value) == best else None, "proof", path)
@@ -96,9 +97,9 @@ def look(name: str, one: Instance, best: int, to: Path | None) -> str:
         return f"{name:44} {took:6.2f}  {found.note}; {ranks}"
     packed = b64decode(str(found.entry["lrat"])) if found.beside is None else found.beside[1]
     began = time.process_time()
-    steps = proof(unpacked(packed))
-    wrong = unproved(steps, made, int(below * scale), span=span)
-    checked = time.process_time() - began
+    text = unpacked(packed)
+    wrong = unproved(text, made, int(below * scale))
+    took_to_check, steps = time.process_time() - began, len(text.splitlines())
     told = wrong or ranks
     if path is not None:
         others = [
@@ -106,7 +107,7 @@ def look(name: str, one: Instance, best: int, to: Path | None) -> str:
             for x in installed()
         ]
         told = ", ".join(filter(None, (told, *others)))
-    return f"{name:44} {took:6.2f} {len(steps):8,} {len(packed) / 1000:9,.1f} {checked:6.2f}  {told}"
+    return f"{name:44} {took:6.2f} {steps:8,} {len(packed) / 1000:9,.1f} {took_to_check:6.2f}  {told}"
 
 
 def main() -> None:

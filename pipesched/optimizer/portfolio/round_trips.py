@@ -5,7 +5,7 @@
     rank s      F at A + s      I at A + 2p - 1 - s      W of the oldest I in the first free tick
 
 Nothing waits: all F of a rank have one parity and all I the other, and W has what they leave of three ticks. A trip
-of k microbatches takes 2p + 2, which is the least (`check.optimum_meetings`). Where the last trip has an odd number of
+of k microbatches takes 2p + 2, which is the least (`check.optimum.meetings`). Where the last trip has an odd number of
 microbatches the last one starts a tick earlier, and the I that are behind it a tick later.
 """
 

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipesched.check.optimum_paths import UNKNOWN, Facts, Line
-from pipesched.check.optimum_windows import Windows
+from pipesched.check.optimum.problem import UNKNOWN, Line, Problem
+from pipesched.check.optimum.windows import Windows
 from pipesched.model.columns import Column, Ints
 from pipesched.model.ops import Op
 
@@ -40,24 +40,22 @@ class _OutOfStepsError(Exception):
     pass
 
 
-def refutes(facts: Facts, bound: int, *, span: bool, first: Sequence[int] = (), steps: int = STEPS) -> bool:
-    """Whether it is certain that the makespan, or the span, is more than `bound` ticks; False too if steps run out.
+def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
+    """A rank for which it is certain that the objective is more than `bound` ticks; None too if steps run out.
 
-    A span of at most `bound` asks it of every rank in its own frame, and then of all ranks in the frame of each: what
-    lies on paths from the first start of one rank to its last end has no more time than that. first: the ranks that are
-    said to show it.
+    A span of at most `bound` is asked in the frame of each rank, itself first: what lies on paths from its first start
+    to its last end has no more time than that.
     """
-    ranks, left = [*first, *sorted(set(facts.rank.values()) - set(first), reverse=True)], [steps]
-    frames: list[tuple[int | None, list[int]]] = [(None, ranks)]
-    if span:
-        frames = [*((rank, [rank]) for rank in ranks), *((rank, ranks) for rank in ranks)]
+    ranks, left = sorted(set(problem.rank.values()), reverse=True), [steps]
+    frames = [(rank, sorted(ranks, key=rank.__ne__)) for rank in ranks] if problem.span else [(None, ranks)]
     try:
-        return any(_refuted(Windows(facts, bound, frame), asked, left) for frame, asked in frames)
+        found = (_without_order(Windows(problem, bound, frame), asked, left) for frame, asked in frames)
+        return next((rank for rank in found if rank is not None), None)
     except _OutOfStepsError:
-        return False
+        return None
 
 
-def _refuted(windows: Windows, ranks: Sequence[int], left: list[int]) -> bool:
+def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
     """Rounds over the ranks, until nothing moves; left: steps, counted down."""
     moved = True
     while moved:
@@ -66,9 +64,9 @@ def _refuted(windows: Windows, ranks: Sequence[int], left: list[int]) -> bool:
             left[0] -= windows.spread()
             before = windows.of(rank)
             if not windows.possible() or not _programme(windows, rank, left):
-                return True
+                return rank
             moved |= windows.of(rank) != before
-    return False
+    return None
 
 
 class _Step(NamedTuple):
@@ -88,7 +86,7 @@ def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
     mine = [line for line in windows.order if windows.rank[line] == rank]
     length, work = (np.array([of[line] for line in mine]) for of in (windows.length, windows.work))
     low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
-    steps = _forward(windows, mine, (low, high), windows.facts.cap[rank], left)
+    steps = _forward(windows, mine, (low, high), windows.cap[rank], left)
     if len(steps) < len(low):
         return False
     takes = np.repeat(work, length)

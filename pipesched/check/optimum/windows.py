@@ -8,24 +8,24 @@ free as much: they are one line, whose n-th waits until n of their I have ended.
 
 from __future__ import annotations
 
-from pipesched.check.optimum_paths import Facts, Line, heads, longest, mirror, mirrored, tails
+from pipesched.check.optimum.problem import Line, Problem, longest, mirror, mirrored
 from pipesched.model.ops import Op
 
 
 class Windows:
     """When every operation can start. like: of a rank whose W are alike the line that stands for all of them."""
 
-    def __init__(self, facts: Facts, bound: int, frame: int | None) -> None:
-        self.facts, self.length, self.rank = facts, dict(facts.length), dict(facts.rank)
-        self.work, self.gains = dict(facts.work), dict(facts.gains)
-        self.low, late = {line: values[:] for line, values in heads(facts, frame).items()}, tails(facts, frame)
-        self.high = {line: [bound - x - facts.work[line] for x in late[line]] for line in late}
+    def __init__(self, problem: Problem, bound: int, frame: int | None) -> None:
+        self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
+        self.work, self.gains = dict(problem.work), dict(problem.gains)
+        self.low, late = {line: times[:] for line, times in problem.heads(frame).items()}, problem.tails(frame)
+        self.high = {line: [bound - x - problem.work[line] for x in late[line]] for line in late}
         self.inputs: dict[Line, list[Line]] = {}
-        for rank in range(len(facts.cap)):
-            weights = [line for line in facts.on(rank) if line.op == Op.W]
-            if len(weights) > 1 and len({(facts.work[line], facts.gains[line]) for line in weights}) == 1:
+        for rank in range(len(problem.cap)):
+            weights = [line for line in problem.on(rank) if line.op == Op.W]
+            if len(weights) > 1 and len({(problem.work[line], problem.gains[line]) for line in weights}) == 1:
                 self._merge(Line(Op.W, -1, rank), weights)
-        self.arcs = [arc for arc in facts.arcs if arc[0] in self.rank and arc[1] in self.rank]
+        self.arcs = [arc for arc in problem.arcs if arc[0] in self.rank and arc[1] in self.rank]
         self.arcs += [(line, line, 1, 0) for line in self.inputs]
         self.order = list(self.rank)
 

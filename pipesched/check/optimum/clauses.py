@@ -24,12 +24,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
-from math import gcd
 from typing import TypeAlias
 
-from pipesched import files
-from pipesched.check.optimum_paths import Facts, Line
-from pipesched.check.optimum_windows import Windows
+from pipesched.check.optimum.problem import Line, Problem
+from pipesched.check.optimum.windows import Windows
 from pipesched.model.ops import Op
 
 TRUE = 2**40
@@ -54,21 +52,19 @@ class Clauses:
     numbers those stand that are about one rank alone.
     """
 
-    def __init__(
-        self, facts: Facts, bound: int, *, span: bool, wanted: Container[int] | None = None, most: int = MOST
-    ) -> None:
+    def __init__(self, problem: Problem, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
         """Raises TooManyError: there are more than `most`, or more operations."""
-        if sum(facts.length.values()) > most:
+        if sum(problem.length.values()) > most:
             raise TooManyError(most)
-        tick = gcd(*facts.work.values(), *(message for _, _, _, message in facts.arcs)) or 1
-        arcs = [(before, after, offset, message // tick) for before, after, offset, message in facts.arcs]
-        work = {line: x // tick for line, x in facts.work.items()}
-        self.bound, self.wanted, self.most = bound // tick, wanted, most
+        tick = problem.tick
+        arcs = [(before, after, offset, message // tick) for before, after, offset, message in problem.arcs]
+        work = {line: x // tick for line, x in problem.work.items()}
+        self.bound, self.wanted, self.most, self.span = bound // tick, wanted, most, problem.span
         self.known: dict[int, list[int]] = {}
         self.count = self.variables = 0
         self.of_rank: list[range] = []
-        self.windows = _windows(replace(facts, work=work, arcs=arcs, known={}), self.bound, span=span)
-        self._write(span=span)
+        self.windows = _windows(replace(problem, work=work, arcs=arcs, known={}), self.bound)
+        self._write()
 
     def dimacs(self) -> Iterator[str]:
         """All of them, for other engines, and other checkers of a proof."""
@@ -76,12 +72,7 @@ class Clauses:
         for literals in self.known.values():
             yield " ".join(map(str, [*literals, 0])) + "\n"
 
-    def files(self, path: str, refutation: bytes) -> None:
-        """PATH.cnf and PATH.lrat. Raises OSError: they cannot be written."""
-        files.replace(f"{path}.cnf", (line.encode("ascii") for line in self.dimacs()))
-        files.replace(f"{path}.lrat", [refutation])
-
-    def _write(self, *, span: bool) -> None:
+    def _write(self) -> None:
         windows = self.windows
         self.base: dict[Line, list[int]] = {line: [] for line in windows.order}
         self.until = 1 + max((high[-1] + windows.work[line] for line, high in windows.high.items() if high), default=0)
@@ -89,7 +80,7 @@ class Clauses:
             for low, high in zip(windows.low[line], windows.high[line], strict=True):
                 self.base[line].append(self.variables + 1 - low)
                 self.variables += max(0, high - low)
-        if max(self.variables, self.until * len(windows.facts.cap)) > self.most:
+        if max(self.variables, self.until * len(windows.cap)) > self.most:
             raise TooManyError(self.most)
         if not windows.possible():
             return self._add()
@@ -99,12 +90,12 @@ class Clauses:
             if not offset:
                 for i in range(windows.length[after]):
                     self._after(after, i, before, i, windows.work[before] + message)
-        for rank in range(len(windows.facts.cap)):
+        for rank in range(len(windows.cap)):
             first, mine = self.count + 1, [line for line in windows.order if windows.rank[line] == rank]
             self._machine([line for line in mine if windows.work[line]])
-            self._memory(mine, windows.facts.cap[rank])
+            self._memory(mine, windows.cap[rank])
             self._merged(mine)
-            if span:
+            if self.span:
                 self._span(mine)
             self.of_rank.append(range(first, self.count + 1))
         return None
@@ -216,15 +207,16 @@ class Clauses:
             self._add(-x, next((y for v, y in two if v >= value - more), -TRUE))
 
 
-def _windows(facts: Facts, bound: int, *, span: bool) -> Windows:
+def _windows(problem: Problem, bound: int) -> Windows:
     """Those of the whole. Of a span the first start of one rank is 0, and each rank has C from its own first start on;
     that narrows the windows of ranks with which it shares a route, and so on. Those that share none have no end.
     """
-    made = Windows(facts, bound, facts.rank[next(iter(facts.rank))] if span else None)
+    ranks = range(len(problem.cap))
+    made = Windows(problem, bound, next(iter(problem.rank.values())) if problem.span else None)
     made.spread()
-    for _ in facts.cap if span else ():
-        before = [made.of(rank) for rank in range(len(facts.cap))]
-        for rank in range(len(facts.cap)):
+    for _ in ranks if problem.span else ():
+        before = [made.of(rank) for rank in ranks]
+        for rank in ranks:
             mine = [line for line in made.order if made.rank[line] == rank]
             begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
             ended = max((made.low[line][-1] + made.work[line] for line in mine), default=0)
@@ -232,7 +224,7 @@ def _windows(facts: Facts, bound: int, *, span: bool) -> Windows:
                 made.low[line] = [max(x, ended - bound) for x in made.low[line]]
                 made.high[line] = [min(x, begun + bound - made.work[line]) for x in made.high[line]]
         made.spread()
-        if before == [made.of(rank) for rank in range(len(facts.cap))]:
+        if before == [made.of(rank) for rank in ranks]:
             break
     first = min(low[0] for low in made.low.values())
     for table in (made.low, made.high):

@@ -1,0 +1,137 @@
+"""Entries of a certificate, read by their type.
+
+    {"objective": "makespan", "backward": "split", "schedule": 55, "verdict": "proved optimal",
+     "lower_bound": 55, "gap": 0, "refuted": null, "every": null,
+     "bound": {"rank": 0, "head": 0, "work": 48, "tail": 7, "value": 55}}
+
+    bound      of the operations of a rank between a head and a tail, their work (`work`), or null; of a span also the
+               frame: the rank from whose first start head is counted, and to whose last end tail is
+    refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; engine: who refuted it, `ranks`
+               where that was a programme over counts (`ranks`); ranks null for all together;
+               terms: what it is about, as `model.verdict.Terms`; proof: where one was made, {"lrat": text of LRAT,
+               packed by xz, in base64} or {"file": NAME, "sha256": of what is in it}: that file lies beside the answer
+    every      null, or what makes the schedule one for every m (`every`):
+               {"microbatches": m0, "step": K, "value": 27, "growth": "3/2", "seam": 30, "starts": [[0, 1, …], …],
+                "bound": {…}, "proof": …}; growth: of the objective with each microbatch, so P = K growth; starts: by
+               rank, in the order of m0; bound, proof: what shows the value at m0; both null where it is not shown
+
+Times are in the user's unit: whole numbers as integers, others as strings like 11/2.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+_NUMBER = re.compile(r"-?\d{1,30}(/[1-9]\d{0,29})?", re.ASCII)
+_NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # of a file beside the answer
+_MOST = 2**60  # ticks
+MOST_TEXT = 100_000_000  # bytes of a proof
+_MEMORY = 200_000_000
+
+Beside: TypeAlias = Callable[[str], bytes]
+"""What a file holds that lies beside the answer; OSError if it cannot be read."""
+
+
+class Unreadable(Exception):
+    """An entry that is not there, or not what it should be."""
+
+
+class Entries:
+    """Entries of a JSON object. scale: ticks of the unit of time."""
+
+    def __init__(self, entries: Mapping[str, object], scale: int) -> None:
+        self.entries, self.scale = entries, scale
+
+    def __contains__(self, name: str) -> bool:
+        return self.entries.get(name) is not None
+
+    def only(self, *names: str) -> Entries:
+        """Itself, if it has no entry but these: nobody looks at what others say."""
+        if unknown := sorted(set(self.entries) - set(names)):
+            raise Unreadable(f"nothing is called {unknown[0][:40]!r} there")
+        return self
+
+    def part(self, name: str) -> Entries:
+        return Entries(self._get(name, Mapping), self.scale)
+
+    def text(self, name: str) -> str:
+        return str(self._get(name, str))
+
+    def whole(self, name: str) -> int:
+        return int(self._get(name, int))
+
+    def time(self, name: str) -> Fraction:
+        text = str(self._get(name, (int, str)))
+        if not _NUMBER.fullmatch(text):
+            raise Unreadable(f"{name} is not a number")
+        return Fraction(text)
+
+    def ticks(self, name: str) -> int:
+        return self._ticks(name, self.time(name))
+
+    def table(self, name: str) -> list[list[int]]:
+        """Times by rank, in ticks."""
+        rows = self._get(name, list)
+        if not all(isinstance(row, list) for row in rows):
+            raise Unreadable(f"{name} is no table of times")
+        return [[Entries({name: x}, self.scale).ticks(name) for x in row] for row in rows]
+
+    def period(self) -> int:
+        """Of what repeats."""
+        return self._ticks("growth", self.time("growth") * self.whole("step"))
+
+    def proof(self, beside: Beside | None) -> bytes:
+        """The text of a proof, which is in the certificate or in a file beside the answer."""
+        given = self.part("proof")
+        given.only("lrat") if "lrat" in given else given.only("file", "sha256")
+        try:
+            return unpacked(given._packed(beside))
+        except OSError:
+            raise Unreadable(f"its proof is in {given.text('file')}, which cannot be read beside it") from None
+        except ValueError:
+            raise Unreadable("its proof is no text of LRAT that is packed by xz, or too long") from None
+
+    def _packed(self, beside: Beside | None) -> bytes:
+        if "lrat" in self:
+            return b64decode(self.text("lrat"), validate=True)
+        name = self.text("file")
+        if beside is None or not _NAME.fullmatch(name):
+            raise Unreadable(f"its proof is in another file, {name[:40]!r}, and there is none")
+        packed = beside(name)
+        if sha256(packed).hexdigest() != self.text("sha256"):
+            raise Unreadable(f"its proof is not what is in {name}")
+        return packed
+
+    def _ticks(self, name: str, time: Fraction) -> int:
+        value = time * self.scale
+        if value.denominator != 1 or abs(value) >= _MOST:
+            raise Unreadable(f"{name} is no sum of costs")
+        return int(value)
+
+    def _get(self, name: str, kind: Any) -> Any:
+        found = self.entries.get(name)
+        if not isinstance(found, kind) or isinstance(found, bool):
+            raise Unreadable(f"it has no entry {name!r} that can be read")
+        return found
+
+
+def unpacked(packed: bytes) -> bytes:
+    """The text of an xz file.
+
+    Raises:
+        ValueError: it is none, or one of more text than is ever followed.
+    """
+    reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    try:
+        text = reader.decompress(packed, MOST_TEXT + 1)
+    except (lzma.LZMAError, EOFError):
+        raise ValueError from None
+    if not reader.eof or len(text) > MOST_TEXT:
+        raise ValueError
+    return text
