@@ -19,7 +19,7 @@ import pytest
 import pipesched
 from pipesched import Optimum, PipeschedError, Report, Source
 from pipesched.__main__ import main
-from pipesched.check.optimum import judge
+from pipesched.check.optimum.judge import judge
 from pipesched.diagnostics import Code
 from pipesched.model.verdict import Verdict
 from pipesched.optimizer.search.state import State
