@@ -30,7 +30,6 @@ from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
-from pipesched.model.lists import Chosen
 from pipesched.model.numbers import Value, whole
 from pipesched.model.ops import COMPUTES, KIND
 from pipesched.model.placement import Placement, most_ranks
@@ -253,12 +252,8 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
     op = order.op.copy()
     wanted = placement.wanted[op[full], order.stage[full]]
     op[full] = np.where(wanted < 0, -1 if dropped else op[full], wanted)
-    at = np.flatnonzero(op >= 0)
-    if len(at) == len(op):
-        return replace(order, placement=placement, op=op)
-    columns = {name: getattr(order, name)[at] for name in ("stage", "microbatch", "second")}
-    start, origin = np.searchsorted(at, order.start).astype(np.int64), Chosen(order.origin, at)
-    return replace(order, placement=placement, op=op[at], start=start, origin=origin, **columns)
+    order, at = replace(order, placement=placement, op=op), np.flatnonzero(op >= 0)
+    return order if len(at) == len(op) else order.taken(at)
 
 
 def _require_sizes_alone(source: Source, parameters: Mapping[str, Value]) -> None:

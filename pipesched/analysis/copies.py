@@ -45,8 +45,7 @@ class Copies:
         if not len(op):
             return None
         out = makes(schedule.op[op], Result.OFFLOADED)
-        key = schedule.stage[op].astype(np.int64) * schedule.microbatches + schedule.microbatch[op]
-        back = dependencies.made[Result.GRADIENT][key]
+        back = dependencies.made[Result.GRADIENT][schedule.key(op)]
         after = np.where(out, _here(schedule, op, dependencies.producer[op], before=True), op)
         waits = np.where(out, op, _here(schedule, op, back, before=False))
         engine = 2 * schedule.rank[op].astype(np.int64) + ~out

@@ -55,7 +55,7 @@ class Dependencies:
         stages, microbatches = schedule.stages, schedule.microbatches
         stage, microbatch = schedule.stage.astype(np.int64), schedule.microbatch.astype(np.int64)
         valid = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
-        key = np.where(valid, stage * microbatches + microbatch, 0)
+        key = np.where(valid, schedule.key(), 0)
         made = {}
         for result in Result:
             at = np.flatnonzero(makes(schedule.op, result) & valid)[::-1]
@@ -119,10 +119,9 @@ def between_slices(schedule: Schedule, dependencies: Dependencies) -> Iterator[t
     if schedule.slices == 1:
         return
     place = schedule.microbatch % schedule.slices
-    key = schedule.stage.astype(np.int64) * schedule.microbatches + schedule.microbatch
     for result, step, end in ((Result.ACTIVATION, -1, 0), (Result.GRADIENT, 1, schedule.slices - 1)):
         at = np.flatnonzero(dependencies.valid & makes(schedule.op, result) & (place != end))
-        yield at, dependencies.made[result][key[at] + step]
+        yield at, dependencies.made[result][schedule.key(at) + step]
 
 
 _ALIKE: dict[tuple[Result, int, Result | None], list[Op]] = {}

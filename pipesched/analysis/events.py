@@ -60,13 +60,15 @@ class EventGraph:
     def order(self) -> list[int]:
         """The events that happen, in every run, each after its prerequisites."""
         successors, first = self.successors
-        waiting = self._missing()
-        happened = ready = [node for node, missing in enumerate(waiting) if not missing]
-        for node in ready:  # which grows
+        missing = np.bincount(self.target, minlength=self.nodes)
+        missing[self.never] += 1
+        waiting: list[int] = missing.tolist()
+        happened = [node for node, before in enumerate(waiting) if not before]
+        for node in happened:  # which grows
             for after in successors[first[node] : first[node + 1]]:
                 waiting[after] -= 1
                 if not waiting[after]:
-                    ready.append(after)
+                    happened.append(after)
         return happened
 
     @cached_property
@@ -80,27 +82,17 @@ class EventGraph:
         """When the list of each rank is over, if each event takes so long and begins as soon as it can; None where one
         never is.
         """
+        ends = slice(len(self.program), len(self.program) + self.program.ranks)
+        if not self.fired[ends].all():
+            return None
         successors, first = self.successors
-        waiting = self._missing()
-        time, taken = [0] * self.nodes, cost.tolist()
-        ready = [node for node, missing in enumerate(waiting) if not missing]
-        for node in ready:  # which grows
+        time: list[int] = [0] * self.nodes
+        taken = cost.tolist()
+        for node in self.order:
             time[node] = over = time[node] + taken[node]
             for after in successors[first[node] : first[node + 1]]:
-                if time[after] < over:
-                    time[after] = over
-                waiting[after] -= 1
-                if not waiting[after]:
-                    ready.append(after)
-        ends = range(len(self.program), len(self.program) + self.program.ranks)
-        return None if any(waiting[node] for node in ends) else [time[node] for node in ends]
-
-    def _missing(self) -> list[int]:
-        """Of each event how many it waits for; one more than that where it never happens."""
-        missing = np.bincount(self.target, minlength=self.nodes)
-        missing[self.never] += 1
-        waiting: list[int] = missing.tolist()
-        return waiting
+                time[after] = max(time[after], over)
+        return time[ends]
 
     @cached_property
     def stops(self) -> tuple[int, ...]:

@@ -174,8 +174,7 @@ def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
     again = np.flatnonzero(makes(schedule.op, Result.RECOMPUTED))
     if not len(again):
         return again, again
-    inside = _kept_of(schedule)
-    key = schedule.stage.astype(np.int64) * schedule.microbatches + schedule.microbatch
+    inside, key = _kept_of(schedule), schedule.key()
     again, forward = (np.flatnonzero(inside & makes(schedule.op, x)) for x in (Result.RECOMPUTED, Result.ACTIVATION))
     return forward[np.isin(key[forward], key[again])], again
 

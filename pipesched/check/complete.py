@@ -102,10 +102,10 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     found: list[tuple[int, int, str]] = []
     for op in COMPUTES:
         at = np.flatnonzero((schedule.op == op) & dependencies.valid)
-        again, first = repeats(_key(schedule, at))
+        again, first = repeats(schedule.key(at))
         found += [(i, before, "again") for i, before in rows(at[again], at[first])]
         parts = np.flatnonzero(among(schedule.op, op.parts) & dependencies.valid)
-        for i in parts[_ran(schedule, dependencies, op)[_key(schedule, parts)]].tolist():
+        for i in parts[_ran(schedule, dependencies, op)[schedule.key(parts)]].tolist():
             found.append((i, _first(schedule, op, i), f"although {op.name} did it"))
     for (i, before, how), more in by_statement(sorted(found), schedule):
         labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
@@ -117,14 +117,10 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
 
 
-def _key(schedule: Schedule, at: Ints) -> Ints:
-    return schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
-
-
 def _ran(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
     """By (stage, microbatch): whether an operation of this kind runs."""
     ran = np.zeros(schedule.stages * schedule.microbatches, dtype=np.bool_)
-    ran[_key(schedule, np.flatnonzero((schedule.op == op) & dependencies.valid))] = True
+    ran[schedule.key(np.flatnonzero((schedule.op == op) & dependencies.valid))] = True
     return ran
 
 

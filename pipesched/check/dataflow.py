@@ -12,7 +12,6 @@ A cycle of computes needs no message at all, and no buffering helps. It is what 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -42,10 +41,8 @@ def _order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     for result in Result:
         users = among(schedule.op, [op for op in COMPUTES if op.kind.own is result])
         at = np.flatnonzero(dependencies.valid & users)
-        key = schedule.stage[at].astype(np.int64) * schedule.microbatches + schedule.microbatch[at]
-        _late(schedule, at, dependencies.made[result][key], found)
-        for other in FOR_BACKWARDS if result is Result.ACTIVATION else ():
-            _late(schedule, at, dependencies.made[other][key], found)
+        for other in (result, *(FOR_BACKWARDS if result is Result.ACTIVATION else ())):
+            _late(schedule, at, dependencies.made[other][schedule.key(at)], found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
     _late(schedule, dependencies.further.consumer, dependencies.further.producer, found)
     for at, before in between_slices(schedule, dependencies):
@@ -147,7 +144,4 @@ def _remedy(schedule: Schedule, cycle: list[tuple[int, int]]) -> str:
 def _moved(schedule: Schedule, source: int, target: int) -> Schedule:
     """The order with one operation put in the place of another of its rank, and those between moved by one."""
     order = np.delete(np.arange(len(schedule)), source)
-    order = np.insert(order, target, source)
-    return replace(
-        schedule, **{name: getattr(schedule, name)[order] for name in ("op", "stage", "microbatch", "second")}
-    )
+    return schedule.taken(np.insert(order, target, source))

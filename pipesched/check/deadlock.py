@@ -99,6 +99,4 @@ def _moved(program: Program, index: int, before: int) -> Program:
     order: Ints = np.arange(len(program))
     order[before + 1 : index + 1] = order[before:index].copy()
     order[before] = index
-    names = ("op", "stage", "microbatch", "peer", "group", "communicator", "second")
-    other = None if program.other is None else program.other[order]
-    return replace(program, clock=None, other=other, **{name: getattr(program, name)[order] for name in names})
+    return program.taken(order)

@@ -46,7 +46,7 @@ def check_handover(program: Program, schedule: Schedule, dependencies: Dependenc
         where = received[names[which] * microbatches + schedule.microbatch[needed.consumer[which]]]
         yield from _unreceived(program, schedule, index, needed.producer[which], needed.consumer[which], where, receive)
         makers = at[among(program.op[at], MAKERS[send.result])]
-        made = first(makers, program.stage[makers].astype(np.int64) * microbatches + program.microbatch[makers], size)
+        made = first(makers, program.key(makers), size)
         yield from _unproduced(program, np.flatnonzero(program.op == send), made, microbatches, size)
 
 

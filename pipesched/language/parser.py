@@ -9,9 +9,10 @@ The grammar is loaded with the first file; a program that parses nothing does no
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -136,9 +137,9 @@ def _refuse_deep(source: Source) -> None:
             )
 
 
-# Rules into nodes, the moment they are recognised: one method a rule. A method is given the rule's children in order,
-# tokens included, so a node reaches from its first child to its last. Nothing recurses, neither here nor in the parser:
-# a deep file costs no stack. Those who walk the tree later do recurse, so what nests deeper than `DEEPEST` is refused.
+# Rules into nodes, the moment they are recognised: a row a rule. A row is given the rule's children in order, tokens
+# included, so a node reaches from its first child to its last. Nothing recurses, neither here nor in the parser: a deep
+# file costs no stack. Those who walk the tree later do recurse, so what nests deeper than `DEEPEST` is refused.
 
 DEEPEST = 200  # operators, calls and blocks inside one another
 
@@ -148,9 +149,79 @@ AnyNode = TypeVar("AnyNode", bound=ast.Node)
 
 @dataclass(frozen=True, slots=True)
 class _Part(ast.Node):
-    """What has a place but is no node of its own: a block, a range, what stands between brackets."""
+    """What has a place but is no node of its own: a block, a range, what is between brackets."""
 
     value: Any
+
+
+def _value(part: _Part | None) -> Any:
+    return None if part is None else part.value
+
+
+def _text(token: str) -> str:
+    """A string without its quotes; line ends are ``\\n`` whatever the file has."""
+    return str(token)[1:-1].replace("\r\n", "\n")
+
+
+def _inner(c: Children) -> Any:
+    return c[1]
+
+
+def _stages(c: Children) -> tuple[Any, ...]:
+    variable, (low, high) = (c[2], c[4].value) if c[3] == "in" else (None, (c[2], None))
+    return _value(c[0]), variable, low, high, c[-3], _value(c[-1]), _value(c[-2]) or ()
+
+
+def _cost(c: Children) -> tuple[Any, ...]:
+    if c[1] == "[":
+        return str(c[0]), c[-1], None, tuple(c[2:-3:2])
+    values = tuple(c[3:-1:2]) if c[2] == "[" else None
+    return str(c[0]), None if values else c[2], values
+
+
+PARTS: dict[str, Callable[[Children], Any]] = {
+    "title": lambda c: _text(c[0]),
+    "documentation": lambda c: _text(c[0]),
+    "parameters": lambda c: tuple(c[::2]),
+    "names": lambda c: tuple(c[1:-1:2]),
+    "reads": lambda c: tuple(c[1::2]),
+    "microbatches": lambda c: c[2].value,
+    "block": lambda c: tuple(c[1:-1]),
+    "otherwise": lambda c: (c[1],) if isinstance(c[1], ast.If) else c[1].value,
+    "range": lambda c: (c[0], c[2]),
+    **dict.fromkeys(("size", "route", "condition", "chunk", "microbatch"), _inner),
+}
+"""The value of a part, by its rule; one without children is left out."""
+
+NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[Any, ...]]]] = {
+    "parameter": (ast.Parameter, lambda c: (c[0], c[3] if len(c) > 2 else None, _value(c[1]))),
+    "require": (ast.Require, lambda c: (c[1], _text(c[3]) if len(c) > 2 else None)),
+    "let": (ast.Let, lambda c: (c[1], _value(c[2]), c[4])),
+    "stages": (ast.Stages, _stages),
+    "frozen": (ast.Frozen, lambda c: (c[1], *c[3].value) if len(c) > 2 else (None, c[1], None)),
+    "slices": (ast.Slices, lambda c: (c[1],)),
+    "rank": (ast.Rank, lambda c: (c[1], c[2].value)),
+    "costs": (ast.Costs, lambda c: (tuple(c[1::2]),)),
+    "cost": (ast.Cost, _cost),
+    "claim": (ast.Claim, lambda c: (c[1], _value(c[2]), _value(c[3]))),
+    "operation": (ast.Operation, lambda c: (str(c[0]), _value(c[1]), _value(c[2]))),
+    "overlap": (ast.Overlap, lambda c: (c[2], c[4])),
+    "drain": (ast.Drain, lambda c: (_value(c[2]),)),
+    "loop": (ast.For, lambda c: (c[1], *c[3].value, c[4].value)),
+    "repeat": (ast.Repeat, lambda c: (c[1], c[2].value)),
+    "choice": (ast.If, lambda c: (c[1], c[2].value, _value(c[3]) or ())),
+    "greedy": (ast.Greedy, lambda c: (tuple(c[2:-1]),)),
+    "line": (ast.Line, lambda c: (c[0], _value(c[1]))),
+    "conditional": (ast.Conditional, lambda c: (c[1], c[3], c[5])),
+    "binary": (ast.Binary, lambda c: (str(c[1]), c[0], c[2])),
+    "unary": (ast.Unary, lambda c: (str(c[0]), c[1])),
+    "call": (ast.Call, lambda c: (c[0], tuple(c[2:-1:2]))),
+    "entry": (ast.Entry, lambda c: (c[0], c[2])),
+}
+"""The fields of a node, by its rule."""
+
+DEEPER = ("block", "choice", "greedy", "conditional", "binary", "unary", "call", "entry")
+"""The rules that count as a level."""
 
 
 class Build:
@@ -160,19 +231,25 @@ class Build:
     digits, a release rule that nobody knows.
     """
 
+    def __init__(self) -> None:
+        for rule, value in PARTS.items():
+            setattr(self, rule, partial(self._part, value, rule in DEEPER))
+        for rule, (kind, fields) in NODES.items():
+            setattr(self, rule, partial(self._node, kind, fields, rule in DEEPER))
+
     def begin(self, source: Source) -> None:
         self.source = source
         self.doubtful = False
         self.depth: dict[int, int] = {}  # by id, until the parent is made
 
-    def span(self, children: Children) -> Span:
+    def _span(self, children: Children) -> Span:
         there = [child for child in children if child is not None]
         first, last = there[0], there[-1]
         start = first.span.start if isinstance(first, ast.Node) else first.start_pos
         end = last.span.end if isinstance(last, ast.Node) else last.end_pos
         return Span(self.source, start, end)
 
-    def made(self, node: AnyNode, children: Children, levels: int = 0) -> AnyNode:
+    def _made(self, node: AnyNode, children: Children, levels: int = 0) -> AnyNode:
         """The node, its depth noted where it is more than a leaf."""
         depth = levels + max([self.depth.pop(id(child), 0) for child in children])
         if depth:
@@ -186,164 +263,34 @@ class Build:
             )
         return node
 
-    def part(self, c: Children, value: Any, levels: int = 0) -> _Part | None:
-        """A part; None for one that is left out."""
-        return self.made(_Part(self.span(c), value), c, levels) if c else None
+    def _part(self, value: Callable[[Children], Any], levels: int, c: Children) -> _Part | None:
+        return self._made(_Part(self._span(c), value(c)), c, levels) if c else None
 
-    # The file and its items
+    def _node(self, kind: type[ast.Node], fields: Callable[[Children], Any], levels: int, c: Children) -> ast.Node:
+        return self._made(kind(self._span(c), *fields(c)), c, levels)
 
     def file(self, c: Children) -> ast.File:
         title, parameters, documentation = _value(c[2]), _value(c[4]) or (), _value(c[6])
-        return ast.File(self.span(c), c[1], parameters, documentation, tuple(c[7:]), title)
-
-    def title(self, c: Children) -> _Part | None:
-        return self.part(c, _text(c[0]) if c else None)
-
-    def parameters(self, c: Children) -> _Part | None:
-        return self.part(c, tuple(c[::2]))
-
-    def parameter(self, c: Children) -> ast.Parameter:
-        return self.made(ast.Parameter(self.span(c), c[0], c[3] if len(c) > 2 else None, _value(c[1])), c)
-
-    def size(self, c: Children) -> _Part | None:
-        return self.part(c, c[1] if c else None)
-
-    documentation = title
-
-    def require(self, c: Children) -> ast.Require:
-        return self.made(ast.Require(self.span(c), c[1], _text(c[3]) if len(c) > 2 else None), c)
-
-    def let(self, c: Children) -> ast.Let:
-        return self.made(ast.Let(self.span(c), c[1], _value(c[2]), c[4]), c)
-
-    def names(self, c: Children) -> _Part | None:
-        return self.part(c, tuple(c[1:-1:2]))
-
-    def stages(self, c: Children) -> ast.Stages:
-        variable, high, low = None, None, c[2]
-        if c[3] == "in":
-            variable, (low, high) = c[2], c[4].value
-        rank, reads, microbatches = c[-3], _value(c[-2]) or (), _value(c[-1])
-        return self.made(ast.Stages(self.span(c), _value(c[0]), variable, low, high, rank, microbatches, reads), c)
-
-    def route(self, c: Children) -> _Part | None:
-        return self.part(c, c[1] if c else None)
-
-    def reads(self, c: Children) -> _Part | None:
-        return self.part(c, tuple(c[1::2]))
-
-    def microbatches(self, c: Children) -> _Part | None:
-        return self.part(c, c[2].value if c else None)
-
-    def frozen(self, c: Children) -> ast.Frozen:
-        variable, low, high = (c[1], *c[3].value) if len(c) > 2 else (None, c[1], None)
-        return self.made(ast.Frozen(self.span(c), variable, low, high), c)
-
-    def slices(self, c: Children) -> ast.Slices:
-        return self.made(ast.Slices(self.span(c), c[1]), c)
-
-    def rank(self, c: Children) -> ast.Rank:
-        return self.made(ast.Rank(self.span(c), c[1], c[2].value), c)
-
-    def costs(self, c: Children) -> ast.Costs:
-        return self.made(ast.Costs(self.span(c), tuple(c[1::2])), c)
-
-    def cost(self, c: Children) -> ast.Cost:
-        if c[1] == "[":
-            return self.made(ast.Cost(self.span(c), str(c[0]), c[-1], None, tuple(c[2:-3:2])), c)
-        values = tuple(c[3:-1:2]) if c[2] == "[" else None
-        return self.made(ast.Cost(self.span(c), str(c[0]), None if values else c[2], values), c)
-
-    def claim(self, c: Children) -> ast.Claim:
-        return self.made(ast.Claim(self.span(c), c[1], _value(c[2]), _value(c[3])), c)
+        return ast.File(self._span(c), c[1], parameters, documentation, tuple(c[7:]), title)
 
     def release(self, c: Children) -> _Part | None:
-        rule = "".join(c[1:])
         if c and c[1].type == "NAME":
-            self.doubtful |= not known_release(rule)
-        return self.part(c, rule)
-
-    def condition(self, c: Children) -> _Part | None:
-        return self.part(c, c[1] if c else None)
-
-    # Statements
-
-    def block(self, c: Children) -> _Part | None:
-        return self.part(c, tuple(c[1:-1]), 1)
-
-    def operation(self, c: Children) -> ast.Operation:
-        return self.made(ast.Operation(self.span(c), str(c[0]), _value(c[1]), _value(c[2])), c)
-
-    chunk = microbatch = size
-
-    def overlap(self, c: Children) -> ast.Overlap:
-        return self.made(ast.Overlap(self.span(c), c[2], c[4]), c)
-
-    def drain(self, c: Children) -> ast.Drain:
-        return self.made(ast.Drain(self.span(c), _value(c[2])), c)
-
-    def loop(self, c: Children) -> ast.For:
-        low, high = c[3].value
-        return self.made(ast.For(self.span(c), c[1], low, high, c[4].value), c)
-
-    def repeat(self, c: Children) -> ast.Repeat:
-        return self.made(ast.Repeat(self.span(c), c[1], c[2].value), c)
-
-    def choice(self, c: Children) -> ast.If:
-        return self.made(ast.If(self.span(c), c[1], c[2].value, _value(c[3]) or ()), c, 1)
-
-    def otherwise(self, c: Children) -> _Part | None:
-        chained = bool(c) and isinstance(c[1], ast.If)
-        return self.part(c, (c[1],) if chained else _value(c[1]) if c else None)
-
-    def greedy(self, c: Children) -> ast.Greedy:
-        return self.made(ast.Greedy(self.span(c), tuple(c[2:-1])), c, 1)
-
-    def line(self, c: Children) -> ast.Line:
-        return self.made(ast.Line(self.span(c), c[0], _value(c[1])), c)
-
-    def range(self, c: Children) -> _Part | None:
-        return self.part(c, (c[0], c[2]))
-
-    # Expressions
-
-    def conditional(self, c: Children) -> ast.Conditional:
-        return self.made(ast.Conditional(self.span(c), c[1], c[3], c[5]), c, 1)
-
-    def binary(self, c: Children) -> ast.Binary:
-        return self.made(ast.Binary(self.span(c), str(c[1]), c[0], c[2]), c, 1)
-
-    def unary(self, c: Children) -> ast.Unary:
-        return self.made(ast.Unary(self.span(c), str(c[0]), c[1]), c, 1)
-
-    def call(self, c: Children) -> ast.Call:
-        return self.made(ast.Call(self.span(c), c[0], tuple(c[2:-1:2])), c, 1)
-
-    def entry(self, c: Children) -> ast.Entry:
-        return self.made(ast.Entry(self.span(c), c[0], c[2]), c, 1)
+            self.doubtful |= not known_release("".join(c[1:]))
+        return self._part(lambda c: "".join(c[1:]), 0, c)
 
     def group(self, c: Children) -> ast.Expression:
         """The inner expression, its place widened by the brackets."""
         inner: ast.Expression = c[1]
-        return self.made(replace(inner, span=self.span(c)), c)
+        return self._made(replace(inner, span=self._span(c)), c)
 
     def number(self, c: Children) -> ast.Number:
         text = str(c[0])
         if too_long(text):
             self.doubtful, text = True, "0"
-        return ast.Number(self.span(c), Fraction(text) if "." in text else int(text))
+        return ast.Number(self._span(c), Fraction(text) if "." in text else int(text))
 
     def boolean(self, c: Children) -> ast.Boolean:
-        return ast.Boolean(self.span(c), c[0] == "true")
+        return ast.Boolean(self._span(c), c[0] == "true")
 
     def name(self, c: Children) -> ast.Name:
-        return ast.Name(self.span(c), str(c[0]))
-
-
-def _value(part: _Part | None) -> Any:
-    return None if part is None else part.value
-
-
-def _text(token: str) -> str:
-    """A string without its quotes; line ends are ``\\n`` whatever the file has."""
-    return str(token)[1:-1].replace("\r\n", "\n")
+        return ast.Name(self._span(c), str(c[0]))

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column, Ints, computes, makes
+from pipesched.model.columns import Column, Ints, computes, makes
 from pipesched.model.lists import Chosen
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Program
@@ -36,7 +36,7 @@ _BEFORE, _ITSELF, _AFTER, _END = range(4)
 
 def torch_actions(program: Program, version: TorchVersion) -> Program:
     """The same computes and messages with torch's other actions; O(instructions)."""
-    kept = _selected(program, ~np.isin(program.op, (*WAITS, Op.SYNC, Op.STEP)))
+    kept = program.taken(np.flatnonzero(~np.isin(program.op, (*WAITS, Op.SYNC, Op.STEP))))
     added = [] if bool(np.any(kept.op >= Op.UNSHARD)) else [_sharding(kept)]
     if version.needs_waits:
         added += [_send_waits(kept), _reduction_waits(kept)]
@@ -110,12 +110,10 @@ def _resident(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 def _send_waits(program: Program) -> Added:
     """One wait a send, where it does not wait."""
     sends = np.flatnonzero(program.sends)
-    backward = makes(program.op, Result.GRADIENT)
-    wide = (program.placement.stages, program.placement.microbatches)
-    table = np.full(wide[0] * wide[1], -1, dtype=np.int64)
-    done = np.flatnonzero(backward)[::-1]
-    table[program.stage[done].astype(np.int64) * wide[1] + program.microbatch[done]] = done
-    after = table[program.stage[sends].astype(np.int64) * wide[1] + program.microbatch[sends]]
+    table = np.full(program.stages * program.microbatches, -1, dtype=np.int64)
+    done = np.flatnonzero(makes(program.op, Result.GRADIENT))[::-1]
+    table[program.key(done)] = done
+    after = table[program.key(sends)]
     forward = (program.op[sends] == Op.SEND_F) & (after >= 0)
     last = program.start[program.rank[sends] + 1] - 1
     at = np.where(forward, 4 * after + _AFTER, 4 * last + _END)
@@ -127,15 +125,6 @@ def _reduction_waits(program: Program) -> Added:
     reductions = np.flatnonzero(program.op == Op.REDUCE_GRAD)
     op, none = np.full(len(reductions), Op.WAIT_REDUCE_GRAD), np.full(len(reductions), -1)
     return Added(4 * reductions + _AFTER, op, program.stage[reductions], none)
-
-
-def _selected(program: Program, chosen: Bools) -> Program:
-    """Some of the instructions."""
-    at = np.flatnonzero(chosen)
-    names = ("op", "stage", "microbatch", "peer", "group", "communicator", "second")
-    columns = {name: getattr(program, name)[at] for name in names}
-    start = np.searchsorted(at, program.start).astype(np.int64)
-    return replace(program, start=start, origin=Chosen(program.origin, at), clock=None, **columns)
 
 
 def _with(program: Program, added: list[Added]) -> Program:

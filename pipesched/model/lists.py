@@ -10,9 +10,9 @@ makes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -66,12 +66,18 @@ class Chosen:
         return Place() if at < 0 else self.origin.place(at)
 
 
+COLUMNS = ("op", "stage", "microbatch", "second", "peer", "group", "communicator", "other")
+
+
 class RankLists:
     """Columns with one entry an operation or instruction; those of rank r are at start[r] .. start[r + 1], in order."""
 
     placement: Placement
     op: Column
+    stage: Column
+    microbatch: Column
     start: Ints
+    origin: Origin
 
     def __len__(self) -> int:
         return len(self.op)
@@ -96,6 +102,17 @@ class RankLists:
     def split(self) -> bool:
         """Whether some backwards are in parts: I and W where others have B."""
         return bool(np.any(among(self.op, [part for op in COMPUTES for part in op.parts])))
+
+    def key(self, at: Ints | slice = slice(None)) -> Ints:
+        """stage * microbatches + microbatch of the entries at these places: one number for both."""
+        return np.asarray(self.stage[at].astype(np.int64) * self.microbatches + self.microbatch[at])
+
+    def taken(self, at: Ints) -> Self:
+        """The entries at these places, in this order; each stays on its rank."""
+        columns = {name: column[at] for name in COLUMNS if (column := getattr(self, name, None)) is not None}
+        columns |= {"clock": None} if hasattr(self, "clock") else {}
+        start = np.searchsorted(np.sort(at), self.start).astype(np.int64)
+        return replace(self, **columns, start=start, origin=Chosen(self.origin, at))  # type: ignore[type-var]
 
     def step(self, index: int) -> int:
         """The position of an entry in its rank's list, from 1."""
