@@ -17,9 +17,9 @@ from fractions import Fraction
 from pipesched.analysis.footprint import STATES, Footprint
 from pipesched.analysis.holdings import InHand, Memory, lowered, made_at_once
 from pipesched.check.findings import label, limited, notes
-from pipesched.diagnostics import Code, Diagnostic
+from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.numbers import gigabytes, shown
-from pipesched.model.schedule import Program
+from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 
 LISTED = 12
@@ -31,65 +31,63 @@ _UNSENT = "made and not yet sent", "send each message right after the operation 
 
 def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
     """PS501 for the first ranks over their caps; caps in the unit of `analysis.holdings`, one a rank."""
-    ranks = [rank for rank, (peak, cap) in enumerate(zip(memory.peak, caps, strict=True)) if peak > cap]
-    for rank, more in limited(ranks, RANKS):
-        yield _over(memory, rank, caps[rank], more)
-
-
-def _over(memory: Memory, rank: int, cap: Fraction, more: str) -> Diagnostic:
-    schedule, peak = memory.schedule, shown(memory.peak[rank])
-    first, top = memory.first_over(rank, cap), memory.peak_at[rank]
-    held = f"{schedule[first]} is the first over the cap, {shown(memory.at(first))} are held"
-    labels = [label(schedule, first, held + (", which is the peak" if first == top else ""))]
-    if first != top:
-        labels.append(label(schedule, top, f"the peak: {peak} are held"))
-    live = memory.live(top)
-    listed = " ".join(f"{stage}.{microbatch}" for stage, microbatch in live[:LISTED])
-    others = f" and {len(live) - LISTED} more" if len(live) > LISTED else ""
-    return Diagnostic(
-        Code.OVER_CAP,
-        f"rank {rank} holds {peak} activations; its cap is {shown(cap)}",
-        tuple(labels),
-        notes(
-            f"held at the peak (stage.microbatch): {listed}{others}",
-            _uneven(memory, live),
-            f"release rule {memory.release.name}",
-            more,
-        ),
-        "run a backward before the next forward, or raise the cap",
-    )
+    for rank, more in _over(memory.peak, caps):
+        first, top, most = memory.first_over(rank, caps[rank]), memory.peak_at[rank], shown(memory.peak[rank])
+        live = memory.live(top)
+        yield Diagnostic(
+            Code.OVER_CAP,
+            f"rank {rank} holds {most} activations; its cap is {shown(caps[rank])}",
+            _places(memory.schedule, first, top, f"{shown(memory.at(first))} are held", f"{most} are held"),
+            notes(
+                f"held at the peak (stage.microbatch): {_listed(live)}",
+                _uneven(memory, live),
+                f"release rule {memory.release.name}",
+                more,
+            ),
+            "run a backward before the next forward, or raise the cap",
+        )
 
 
 def check_bytes(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
     """PS502 for the first ranks that need more bytes than their caps, one a rank."""
     peaks = [sum(peak.values()) for peak in footprint.peaks]
-    over = [rank for rank, (peak, cap) in enumerate(zip(peaks, caps, strict=True)) if peak > cap]
-    for rank, more in limited(over, RANKS):
-        yield _over_bytes(footprint, rank, caps[rank], more)
+    for rank, more in _over(peaks, caps):
+        peak, top, cap = footprint.peaks[rank], footprint.peak_at[rank], caps[rank]
+        places, live = tuple[Label, ...](), list[tuple[int, int]]()
+        if top >= 0:
+            first, live = footprint.first_over(rank, cap), footprint.live.live(top)
+            held = gigabytes(sum(footprint.at(rank, first).values()))
+            places = _places(footprint.schedule, first, top, held, gigabytes(peaks[rank]))
+        over = gigabytes(peaks[rank] - cap)
+        yield Diagnostic(
+            Code.OVER_BYTES,
+            f"rank {rank} needs {gigabytes(peaks[rank])}, {over} more than its cap of {gigabytes(cap)}",
+            places,
+            notes(
+                "at the peak: " + ", ".join(f"{kind} {gigabytes(size)}" for kind, size in peak.items() if size),
+                f"activations of (stage.microbatch): {_listed(live)}" if live else "",
+                more,
+            ),
+            _cheaper(footprint, cap, peak),
+        )
 
 
-def _over_bytes(footprint: Footprint, rank: int, cap: Fraction, more: str) -> Diagnostic:
-    schedule, top, peak = footprint.schedule, footprint.peak_at[rank], footprint.peaks[rank]
-    most, labels = gigabytes(sum(peak.values())), []
-    if top >= 0:
-        first = footprint.first_over(rank, cap)
-        held = f"{schedule[first]} is the first over the cap, {gigabytes(sum(footprint.at(rank, first).values()))}"
-        labels = [label(schedule, first, held + (", which is the peak" if first == top else ""))]
-        labels += [label(schedule, top, f"the peak: {most}")] if first != top else []
-    live = footprint.live.live(top) if top >= 0 else []
-    listed = " ".join(f"{stage}.{microbatch}" for stage, microbatch in live[:LISTED])
+def _over(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
+    """The first ranks over their caps."""
+    return limited([rank for rank, (peak, cap) in enumerate(zip(peaks, caps, strict=True)) if peak > cap], RANKS)
+
+
+def _places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
+    """Where a rank is over its cap first, and where it holds most, with what it holds there."""
+    said = f"{schedule[first]} is the first over the cap, {held}"
+    if first == top:
+        return (label(schedule, first, f"{said}, which is the peak"),)
+    return label(schedule, first, said), label(schedule, top, f"the peak: {most}")
+
+
+def _listed(live: Sequence[tuple[int, int]]) -> str:
     others = f" and {len(live) - LISTED} more" if len(live) > LISTED else ""
-    return Diagnostic(
-        Code.OVER_BYTES,
-        f"rank {rank} needs {most}, {gigabytes(sum(peak.values()) - cap)} more than its cap of {gigabytes(cap)}",
-        tuple(labels),
-        notes(
-            "at the peak: " + ", ".join(f"{kind} {gigabytes(size)}" for kind, size in peak.items() if size),
-            f"activations of (stage.microbatch): {listed}{others}" if live else "",
-            more,
-        ),
-        _cheaper(footprint, cap, peak),
-    )
+    return " ".join(f"{stage}.{microbatch}" for stage, microbatch in live[:LISTED]) + others
 
 
 def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> str:

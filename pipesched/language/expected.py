@@ -27,26 +27,9 @@ _KINDS = {
     "$END": "the end of the file",
 }
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
-_MEANT = {
-    "≥": ">=",
-    "≤": "<=",
-    "≠": "!=",
-    "−": "-",
-    "–": "-",
-    "×": "*",
-    "…": "..",
-    "...": "..",
-    "&": "and",
-    "&&": "and",
-    "|": "or",
-    "||": "or",
-    "!": "not",
-    "≈": "==",
-    "÷": "//",
-    "＝": "=",
-}
-
-
+_WRITTEN = ("≥", "≤", "≠", "−", "–", "×", "…", "...", "&", "&&", "|", "||", "!", "≈", "÷", "＝")
+_AS = (">=", "<=", "!=", "-", "-", "*", "..", "..", "and", "and", "or", "or", "not", "==", "//", "=")
+_MEANT = dict(zip(_WRITTEN, _AS, strict=True))
 _NOT_WORDS = {
     **dict.fromkeys(("while", "until"), "every loop has its bounds: `for k in low .. high { … }` or `repeat n { … }`"),
     **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program is what it writes: take it away"),

@@ -46,22 +46,11 @@ BUILTINS = {
 
 
 _AFTER = "names are visible after their definition"
-_ALIASES = {  # what others call it: what it is called in most files
-    "m": ("num_microbatches", "n_microbatches", "num_mb", "n_mb", "nmb", "mb", "microbatches", "micro_batches", "M"),
-    "p": (
-        "world_size",
-        "num_stages",
-        "n_stages",
-        "num_ranks",
-        "n_ranks",
-        "pp_size",
-        "pp",
-        "num_devices",
-        "devices",
-        "P",
-    ),
-    "v": ("num_chunks", "n_chunks", "num_model_chunks", "vpp", "vpp_size", "virtual_stages", "V"),
-    "r": ("rank", "rank_id", "pp_rank", "stage_id", "stage_index", "device", "device_id", "my_rank", "R"),
+_ALIASES = {  # by its name in most files, what others call it
+    "m": "num_microbatches n_microbatches num_mb n_mb nmb mb microbatches micro_batches M",
+    "p": "world_size num_stages n_stages num_ranks n_ranks pp_size pp num_devices devices P",
+    "v": "num_chunks n_chunks num_model_chunks vpp vpp_size virtual_stages V",
+    "r": "rank rank_id pp_rank stage_id stage_index device device_id my_rank R",
 }
 _NO_SUCH = {
     "True": "write `true`",
@@ -118,7 +107,7 @@ class Scope:
     def unknown(self, name: ast.Name) -> None:
         full = self.full or len(name.id) > LONG
         known = [] if full else sorted({x for x in self.visible() if len(x) <= LONG})[:MANY]
-        meant = [own for own, others in _ALIASES.items() if name.id in others and own in known]
+        meant = [own for own, others in _ALIASES.items() if name.id in others.split() and own in known]
         close = meant or difflib.get_close_matches(name.id, known, 1, 0.6)
         help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else self.there or _AFTER)
         if close and self.there:

@@ -19,15 +19,8 @@ from pipesched.language.translate import FILENAME, STATEMENT, Expressions, call,
 from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.source import Span
 
-EMITTERS = (
-    *(f"{op}{form}" for op in LETTERS for form in ("", "_at")),
-    "drain",
-    "pair",
-    "pending",
-    "held",
-    "greedy",
-    "steps",
-)
+_CALLS = ("drain", "pair", "pending", "held", "greedy", "steps")
+EMITTERS = (*(f"{op}{form}" for op in LETTERS for form in ("", "_at")), *_CALLS)
 _NOW = Binding(arity=(1, 1), bare=True, now=True)
 LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 

@@ -281,9 +281,7 @@ def define(node: ast.Let, scope: Scope, expressions: Expressions, *, pays: bool 
     if (parameters is None and pays) or (parameters is not None and cost > DEAR):
         code, cost = paid(node, value), 1
     if parameters is not None:
-        names = [placed(x, python.arg(f"v_{x.id}")) for x in parameters]
-        empty = python.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
-        code = placed(node, python.Lambda(empty, code))
+        code = function([f"v_{x.id}" for x in parameters], code, node)
     arity = None if parameters is None else (len(parameters), len(parameters))
     scope.define(node.name, Binding(value.kind, arity, cost, node.name.span))
     return placed(node, python.Assign([python.Name(f"v_{node.name.id}", python.Store())], code))
@@ -304,8 +302,13 @@ def _name_recursion(node: ast.Let, scope: Scope, before: int) -> None:
             return
 
 
+def function(names: Sequence[str], body: python.expr, node: ast.Node) -> python.Lambda:
+    """``lambda names: body``."""
+    taken = [placed(node, python.arg(name)) for name in names]
+    made = python.arguments(posonlyargs=[], args=taken, kwonlyargs=[], kw_defaults=[], defaults=[])
+    return placed(node, python.Lambda(made, body))
+
+
 def lambda_of(names: Sequence[str], term: Term, node: ast.Node) -> python.Expression:
     """``lambda names: term``, which pays for itself, to be compiled with mode "eval"."""
-    arguments = [placed(node, python.arg(x)) for x in names]
-    empty = python.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
-    return python.Expression(placed(node, python.Lambda(empty, paid(node, term))))
+    return python.Expression(function(names, paid(node, term), node))

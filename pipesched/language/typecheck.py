@@ -17,7 +17,7 @@ from pipesched.language.execution import Loop
 from pipesched.language.parser import WORDS, parse
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.statements import Site, Statements
-from pipesched.language.translate import Expressions, call, compiled, define, lambda_of, paid, placed
+from pipesched.language.translate import Expressions, call, compiled, define, function, lambda_of, paid, placed
 from pipesched.model.costs import KEYS
 from pipesched.source import Source
 
@@ -222,9 +222,8 @@ class _Checker:
             made = placed(entry, python.ListComp(made, [part]))
         price = python.BinOp(python.Constant(term.cost), python.Mult(), python.Name("count", python.Load()))
         made = python.BoolOp(python.Or(), [call(entry, "pay", price), made])
-        taken = [placed(entry, python.arg(name)) for name in ("stages", "microbatches", "count")]
-        empty = python.arguments(posonlyargs=[], args=taken, kwonlyargs=[], kw_defaults=[], defaults=[])
-        return compiled(python.Expression(placed(entry, python.Lambda(empty, made))), self.scope)
+        of_all = function(("stages", "microbatches", "count"), made, entry)
+        return compiled(python.Expression(of_all), self.scope)
 
 
 def _variable(item: ast.Rank, scope: Scope) -> str | None:
