@@ -3,7 +3,7 @@
     python -m MODULE    sys.path = current folder, PYTHONPATH, standard library, site-packages
     command(MODULE)     sys.path = PYTHONPATH, standard library, site-packages; pipesched from where it is here
 
-So a json.py or a torch.py beside a user's files is never run in the place of the module that is meant. An empty entry
+So a json.py or a torch.py among a user's files is never run in the place of the module that is meant. An empty entry
 of PYTHONPATH is the current folder too, and mostly a slip (``PYTHONPATH=$PYTHONPATH:/there``): it is left out.
 """
 

@@ -104,7 +104,7 @@ def replace(path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _write_to(descriptor: int, pieces: Iterable[bytes]) -> None:
-    """Carries on where a descriptor of ours stands, after what is on its way there."""
+    """Carries on where a descriptor of ours is, after what is on its way there."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -115,28 +115,28 @@ def _write_to(descriptor: int, pieces: Iterable[bytes]) -> None:
 def _rename_to(path: str, pieces: Iterable[bytes]) -> None:
     folder, name = os.path.split(path)
     clear(folder)
-    with _temporary(os.path.join(folder, f".{name[:50]}.{os.getpid()}.pipesched.tmp")) as (beside, descriptor):
+    with _temporary(os.path.join(folder, f".{name[:50]}.{os.getpid()}.pipesched.tmp")) as (temporary, descriptor):
         with os.fdopen(os.dup(descriptor), "wb") as stream:
             stream.writelines(pieces)
         if os.path.exists(path):
-            os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode))
-        os.replace(beside, path)
+            os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
+        os.replace(temporary, path)
 
 
 @contextlib.contextmanager
-def _temporary(beside: str) -> Iterator[tuple[str, int]]:
+def _temporary(path: str) -> Iterator[tuple[str, int]]:
     """A new file that is locked as long as it is written, and gone afterwards if it still bears this name."""
     descriptor = -1
-    while descriptor < 0 or not os.path.exists(beside):  # somebody may have cleared it before it was locked
+    while descriptor < 0 or not os.path.exists(path):  # somebody may have cleared it before it was locked
         if descriptor >= 0:
             os.close(descriptor)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         _lock(descriptor, wait=True)
     try:
-        yield beside, descriptor
+        yield path, descriptor
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)
+            os.unlink(path)
         os.close(descriptor)
 
 

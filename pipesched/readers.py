@@ -246,7 +246,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
 
 
 def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOrder:
-    """The same order with its B as its placement wants them; dropped: nothing stands for one that it does not want."""
+    """The same order with its B as its placement wants them; dropped: one that it does not want is left out."""
     whole = among(order.op, [op for op in COMPUTES if op.parts])
     full = np.flatnonzero(whole & (order.stage >= 0) & (order.stage < placement.stages))
     op = order.op.copy()

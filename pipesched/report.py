@@ -109,10 +109,10 @@ class InBytes:
         top = total.index(max(total))
         limit = gigabytes(self.cap[top]) if self.cap else "none"
         kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
-        rows = [["rank", *kinds, "total", *(["cap", "room"] if self.cap else []), "at"]]
+        rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
         for rank, (sizes, most, own, at) in enumerate(zip(self.ranks, total, cap, self.at, strict=True)):
-            room = [] if own is None else [gigabytes(own), gigabytes(own - most)]
-            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *room, at])
+            free = [] if own is None else [gigabytes(own), gigabytes(own - most)]
+            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *free, at])
         if len(rows) > _ROWS:
             kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
             rows = [rows[0], *(rows[i] for i in kept)]
@@ -167,8 +167,8 @@ class Permuted:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run beside the schedule. by: what recorded it. named: whether its messages have names; else they are
-    held by count, order and size.
+    """A recorded run, compared with the schedule. by: what recorded it. named: whether its messages have names; else
+    they are compared by count, order and size.
     """
 
     by: str
@@ -523,7 +523,7 @@ def _memory_json(part: Memory | None) -> dict[str, object]:
 
 
 def _bytes_json(used: InBytes) -> dict[str, object]:
-    """Whole bytes, by rank; room is below 0 over the cap."""
+    """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
     cap = used.cap or (None,) * len(used.ranks)
     ranks = [
         {

@@ -73,7 +73,7 @@ def _dot(text: str) -> str:
 
 
 def _json(text: str) -> str:
-    """Of a document, where what is not ASCII stands in strings alone."""
+    """Of a document, where what is not ASCII is in strings alone."""
     return text if text.isascii() and "\x7f" not in text else _NOT_IN_JSON.sub(_escaped, text)
 
 
@@ -102,5 +102,5 @@ FORMS: dict[Form, Callable[[str], str]] = {
 
 
 def safe(text: str, form: Form) -> str:
-    """The text as it can stand in a form."""
+    """The text as it can be in a form."""
     return FORMS[form](text)

@@ -166,7 +166,7 @@ class Stream:
 
 
 def fingerprint(head: str, ranks: Iterable[Iterable[str]]) -> str:
-    """The fingerprint from the canonical texts of what stands before the ranks and of every instruction, by rank."""
+    """The fingerprint from the canonical texts of what comes before the ranks and of every instruction, by rank."""
     digest = sha256(head.encode())
     for rank in ranks:
         digest.update(b"\n")

@@ -61,7 +61,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "no ranks": (re.sub("rank .: ", "", ORDER), "begins with its rank"),
     "numbers": (ORDER.replace("rank ", ""), "begins with its rank"),
     "from 1": (ORDER.replace("rank 2", "rank 3").replace("rank 1", "rank 2").replace("rank 0", "rank 1"), "from 0 on"),
-    "commas": (re.sub(r"(?<=\d) ", ", ", ORDER).replace("rank, ", "rank "), "between blanks"),
+    "commas": (re.sub(r"(?<=\d) ", ", ", ORDER).replace("rank, ", "rank "), "separated by blanks"),
     "torch's": (re.sub(r"([FB])(\d)\.(\d)", r"\2\1\3", ORDER), "write F0.1 for 0F1"),
     "brackets": (re.sub(r"([FB])(\d)\.(\d)", r"\1(\2,\3)", ORDER), "write F0.1"),
 }

@@ -240,8 +240,8 @@ def test_without_names_sizes_and_order_tell(tmp_path: Path) -> None:
 
     assert codes(report) == ["PS896"], report
     assert report.diagnostics[0].message in (
-        "rank 0 sent BFloat16 [3, 8], and rank 1 made room for BFloat16 [2, 8]",
-        "rank 0 sent BFloat16 [2, 8], and rank 1 made room for BFloat16 [3, 8]",
+        "rank 0 sent BFloat16 [3, 8], and rank 1 allocated BFloat16 [2, 8]",
+        "rank 0 sent BFloat16 [2, 8], and rank 1 allocated BFloat16 [3, 8]",
     )
 
 

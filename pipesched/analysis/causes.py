@@ -91,7 +91,7 @@ def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:
-    """The operations of a longest chain in the order of time, [] if nothing ran; either part of a pair stands for both.
+    """The operations of a longest chain in the order of time, [] if nothing ran; of a pair one part.
 
     It ends with the first operation in the order of ranks that ends last.
     """

@@ -65,7 +65,7 @@ _GLOO = (
 )
 _MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
 _MEETING = "what waits for its partner is strict"
-_EAGER = "buffered(k) has room for k messages a channel, buffered(inf) for all"
+_EAGER = "buffered(k) holds k messages a channel, buffered(inf) all"
 _POSTED = "what is only posted is one-stream, pair-stream or async"
 _USED_BY = {  # what people name instead of a model, and the models that are true of it
     **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),

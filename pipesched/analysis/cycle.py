@@ -26,9 +26,9 @@ STARTS = 32
 class Hop:
     """One step of the cycle, as instruction indices.
 
-    Rank `rank` stands at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what
-    `there` is queued behind on that rank, -1 if the list decides it. queue: the rank stands at the end of its list, or
-    does not stand at all but only its queue does; `at` is then `here`.
+    Rank `rank` waits at `at` with its end `here` of a message, until rank `other` reaches `there`. behind: what
+    `there` is queued behind on that rank, -1 if the list decides it. queue: the rank waits at the end of its list, or
+    does not wait at all but only its queue does; `at` is then `here`.
     """
 
     rank: int
@@ -121,7 +121,7 @@ class Cycle:
         return found
 
     def needs(self, node: int) -> list[int]:
-        """The prerequisites of a node that never happen, contracted to where their ranks stand."""
+        """The prerequisites of a node that never happen, contracted to where their ranks wait."""
         values, first = self.graph.predecessors
         missing = [x for x in values[first[node] : first[node + 1]] if not self.graph.fired[x]]
         return list(dict.fromkeys(self._contracted(x) for x in missing))
@@ -162,7 +162,7 @@ class Cycle:
         return ranks
 
     def _queue_rank(self, node: int, after: int, stay: int) -> int:
-        """The rank in whose queue `after` stands before `node`; `stay` if it is one of them."""
+        """The rank in whose queue `after` is before `node`; `stay` if it is one of them."""
         rank, head = self.graph.program.rank, self.graph.head
         mine = {int(rank[i]): int(head[i]) for i in self.members(node)}
         before = {int(rank[i]) for i in self.members(after) if head[i] < mine.get(int(rank[i]), 0)}

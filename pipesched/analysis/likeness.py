@@ -4,7 +4,7 @@
     known   F0 F1 I0 W0 F2 I1 W1 I2 W2         exactly        differs from step 4 to 8
                                                up to W        equal: without its W each is F0 F1 I0 F2 I1 I2
 
-Three readings, strict to lax: as it stands; without W (their order is free as long as memory allows); and with each
+Three readings, strict to lax: as it is; without W (their order is free as long as memory allows); and with each
 full backward read as the I in it, for the same order with its backwards split. In the lax two the W that are left out
 are the same ones. A reading that is not equal keeps what differs: per rank the steps between what is common at the
 begin and at the end.
@@ -15,7 +15,7 @@ begin and at the end.
 Every element occurs once, so that this is a permutation, and what stays is a longest increasing subsequence: one pass
 with a binary search, n log n. A permutation falls apart into blocks, each of which maps to itself; in short blocks
 that subsequence is chosen, among equally long ones, that keeps most of what is `heavy`, so that a W is said to have
-moved and not the F beside it.
+moved and not the F next to it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Likeness:
     """A reading under which two orders of the same placement are compared.
 
     differing: per rank which operations of the first order differ, as a half-open range of all its operations; empty
-    where the rank is the same. common: the share of operations that stand where the other order has them, counted from
+    where the rank is the same. common: the share of operations that are where the other order has them, counted from
     the begin or, outside of these, from the end of a rank; of all operations of the longer order.
     """
 
@@ -102,7 +102,7 @@ def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:
 
 
 def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
-    """How many operations of a rank stand where they do in the other order."""
+    """How many operations of a rank are at the same place as in the other order."""
     short = min(len(here), len(there))
     return max(int(np.count_nonzero(here[:short] == there[:short])), len(here) - max(0, high - low))
 
@@ -135,7 +135,7 @@ def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
-    """The keys of the operations that a reading keeps, and where they stand."""
+    """The keys of the operations that a reading keeps, and their places."""
     key = keys(schedule)
     if reading == "exactly":
         return key, np.arange(len(key))
@@ -210,7 +210,7 @@ def _stays(positions: Sequence[int], heavy: Sequence[bool]) -> list[bool]:
     begin, highest = 0, -1
     for i, number in enumerate(permutation):
         highest = max(highest, number)
-        if highest == i:  # all smaller numbers stand up to here: a block ends
+        if highest == i:  # all smaller numbers are up to here: a block ends
             block = permutation[begin : i + 1]
             chosen = _heaviest(block, heavy[begin : i + 1]) if len(block) <= _SHORT else _longest(block)
             for j in chosen:

@@ -11,7 +11,7 @@ which hold the wait and the work, an operation starts no earlier than its input 
 itself then counts as work, and only operations whose input was made before they began show their work alone.
 
     F, I, W, B   the work of an operation            FB   of a pair F + B
-    C            from the end of the operation that made a message to its arrival, where its receiver stood waiting
+    C            from the end of the operation that made a message to its arrival, where its receiver was waiting
 
 A cost is the median over steps and microbatches, without what warms up (the first step of several, else the first
 operation of each kind and stage, if two more are left; no message) and without outliers (further from the median than

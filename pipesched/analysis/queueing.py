@@ -6,9 +6,9 @@
 Under strict the queue of a rank is its own list: a rank computes nothing while it waits in a message. Under one-stream
 and pair-stream a rank computes on, and waits where a compute needs a receive; the messages of one batch are served
 together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send is over as soon as
-there is room, and the message is there tC later. The ideal timeline (`analysis.timeline`) has no receives to post and
-no queues, so it is never longer. The message of a shape takes no time. Copies to host memory and back wait for no
-message (`analysis.copies`).
+the buffer has a free place, and the message is there tC later. The ideal timeline (`analysis.timeline`) has no receives
+to post and no queues, so it is never longer. The message of a shape takes no time. Copies to host memory and back wait
+for no message (`analysis.copies`).
 
 All of that is the event graph of the model with times at its events, so one pass over its events is a run.
 """

@@ -4,7 +4,7 @@ One run is enough: all runs end in the same state (`analysis.events`). Under str
 A *clock* proves it in one pass: if it rises along every list and both ends of each message show the same instant,
 then the messages can happen in clock order. Lowering hands its own clock over; it is checked, never believed.
 Without a clock, run the program: a message whose two ends have both begun is over, and a rank steps on when all of the
-batch at which it stands are. Computes never block, so only messages are walked.
+batch at which it waits are. Computes never block, so only messages are walked.
 """
 
 from __future__ import annotations

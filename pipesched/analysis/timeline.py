@@ -6,7 +6,7 @@ communication model of the deadlock check. An overlap pair starts when both inpu
 
     end = cost + max(end of the slot before, end of each producer + tC if it is on another rank)
 
-Copies to host memory and back run beside that (`analysis.copies`): O waits until its own is over, and an I or B until
+Copies to host memory and back run meanwhile (`analysis.copies`): O waits until its own is over, and an I or B until
 that of its L is. To the event loop each engine is one more rank.
 
 A run in which ranks wait for each other stops there; what stopped is part of the answer.

@@ -178,7 +178,7 @@ def _sizes(held: Held) -> Iterator[Diagnostic]:
         sent, taken = (made.sizes[int(made.size[x])] for x in (i, held.partner[i]))
         yield Diagnostic(
             Code.MESSAGE_SIZE,
-            f"rank {made.rank[i]} sent {sent}, and rank {made.peer[i]} made room for {taken}",
+            f"rank {made.rank[i]} sent {sent}, and rank {made.peer[i]} allocated {taken}",
             (label(held.program, int(held.planned[i]), "this message of the plan"),) if held.planned[i] >= 0 else (),
             notes(_where(held, i), more),
             "the two ends are of different messages, or of models that were split otherwise",

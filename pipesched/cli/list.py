@@ -54,8 +54,8 @@ def list_schedules(name: str | None, **given: Any) -> int:
             for entry in (entry for entry in known if entry.group == group):
                 whole = ", ".join(name.replace(" ", _HELD) for name in entry.also)
                 texts = [entry.documentation.partition(";")[0], *([f"also {whole}"] if whole else [])]
-                room = max(40, (out.width or _WIDTH) - width - 4)
-                lines = [line for text in texts for line in textwrap.wrap(text, room, break_on_hyphens=False)]
+                width_left = max(40, (out.width or _WIDTH) - width - 4)
+                lines = [line for text in texts for line in textwrap.wrap(text, width_left, break_on_hyphens=False)]
                 for name, line in zip([entry.name, *[""] * len(lines)], lines, strict=False):
                     out.line(f"  {name:<{width}}  {line.replace(_HELD, ' ')}")
             out.line("")

@@ -24,7 +24,7 @@ def rehearse(file: str, *, output: str | None, json: bool, color: str, **given: 
       pipesched optimize --p 64 --m 128 --costs costs.toml
 
     Bytes are counted tensor by tensor on a CPU, and by torch's allocator on a GPU: activations, messages and
-    temporaries, beside weights and their gradients. Costs are milliseconds. Needs torch: pip install pipesched[torch]
+    temporaries, not weights and their gradients. Costs are milliseconds. Needs torch: pip install pipesched[torch]
     """
     from pipesched.compile import read
     from pipesched.verbs import rehearse as verb

@@ -37,7 +37,7 @@ def verify(files: tuple[str, ...], **given: Any) -> int:
 
     \b
     MODEL is strict, buffered(k), one-stream, pair-stream or async. Where it is named,
-    the makespan with messages that wait for their turn is shown beside the ideal one.
+    the makespan with messages that wait for their turn is shown with the ideal one.
     An answer is judged by what can be derived anew; an engine's word is called that, and is no proof.
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
     """

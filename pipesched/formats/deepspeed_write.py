@@ -153,7 +153,7 @@ def settings(program: Program, path: str) -> list[str]:
     return [
         f"DeepSpeed 0.19: PipelineModule(..., num_stages={placement.stages}), and in its JSON "
         f'"gradient_accumulation_steps": {placement.microbatches}',
-        f"put {path} beside your script, import it, and after deepspeed.initialize(...) call its use(engine)",
+        f"put {path} next to your script, import it, and after deepspeed.initialize(...) call its use(engine)",
         *(["a forward and a backward that share a slot run one after the other there"] if program.second.any() else []),
     ]
 

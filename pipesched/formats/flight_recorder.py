@@ -38,7 +38,7 @@ BY = "torch's flight recorder"
 _PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9}))")
 _RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
 _COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
-"""Types of shapes and of pickled objects, which the trainer sends beside activations and gradients."""
+"""Types of shapes and of pickled objects, which the trainer sends with activations and gradients."""
 
 
 class Unsafe(Exception):

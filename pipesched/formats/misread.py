@@ -2,7 +2,7 @@
 
     ,0,1,2,3              line 1 is a header, and column 1 an index
     0,0F0,0F1,0B0,0B1
-    0F0;0F1;0B0;0B1       cells stand between commas
+    0F0;0F1;0B0;0B1       commas separate cells
     rank 0: 0F0 0F1       an order names a forward F0.1
 
 What is supposed is done to the text, alone or together with others, and the text is read again. It is said only if
@@ -129,7 +129,7 @@ CSV = (
         'an empty cell is a bubble: to_csv(na_rep="")',
         _sub(rf"(?m)(^|,)[ \t]*\"?{_EMPTY}\"?[ \t]*(?=,|$)", r"\1"),
     ),
-    Shape("cells stand between other marks than commas", 'put a comma between actions: to_csv(sep=",")', _apart),
+    Shape("cells are separated by other marks than commas", 'put a comma between actions: to_csv(sep=",")', _apart),
     Shape(
         "there are brackets or quotes",
         "write the cells alone, as in 0F0,0F1,0B0,0B1",
@@ -160,7 +160,9 @@ ORDER = (
         "operations have upper case letters, as in F0.1",
         _sub(r"\b[fiwb](?=\d|\()", _upper),
     ),
-    Shape("there are marks between the words", "words stand between blanks", _sub(r"(?m)[,;|](?=[ \t]|$|KIND)", " ")),
+    Shape(
+        "there are marks between the words", "words are separated by blanks", _sub(r"(?m)[,;|](?=[ \t]|$|KIND)", " ")
+    ),
     Shape(
         "the words are torch's",
         "write F0.1 for 0F1, or name a torch CSV .csv",
@@ -195,7 +197,7 @@ def reading(source: Source, kind: str, read: Reader) -> Schedule | Program:
 def _meant(source: Source, kind: str, read: Reader, found: Sequence[Diagnostic]) -> Diagnostic | None:
     """PS801 for the least set of shapes with which a text that is wrong can be read; None if there is none.
 
-    found: what is wrong with it as it stands; one finding with a remedy of its own is left to itself.
+    found: what is wrong with it as it is; one finding with a remedy of its own is left to itself.
     """
     alone = len(found) == 1 and found[0].help not in (SHAPE, HELP)
     if len(source.text) > LONGEST or alone:

@@ -2,7 +2,7 @@
 
     head[w]  number  tail[w]        {"op":"F","stage":3,"microbatch":  17  }
 
-Each kind of line is a row of bytes with room for the widest number between head and tail; all lines are a gather of
+Each kind of line is a row of bytes as wide as the widest number between head and tail; all lines are a gather of
 such rows, their digits are put in a column at a time, and the bytes left empty are dropped.
 """
 
@@ -55,7 +55,7 @@ def _unpacked(key: int, lows: Sequence[int], sizes: Sequence[int]) -> tuple[int,
 def write(kinds: Sequence[tuple[str, str]], kind: Column, number: Column) -> str:
     """All lines, one after the other.
 
-    kinds: head and tail of each kind of line, ASCII. kind: which it is, shape (lines,). number: what stands between
+    kinds: head and tail of each kind of line, ASCII. kind: which it is, shape (lines,). number: what is between
     head and tail, shape (lines,); -1 for nothing.
     """
     if not len(kind):

@@ -5,7 +5,7 @@
     SEND_B, RECV_B    SB, RB
 
 A node has the microbatch and the chunk of its rank, and a message has where it goes in `args`. Stages of one rank hand
-over by messages too, from the rank to itself. Messages that stand side by side are one batch there. That asks no more
+over by messages too, from the rank to itself. Messages in a row are one batch there. That asks no more
 of their order than they do one after the other: each begins with the batch, and the rank goes on when the last ends.
 
 Source: Primus at fd1eeab, `primus/core/pipeline_parallel/scheduler/` and the handlers of its Megatron backend.

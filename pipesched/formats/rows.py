@@ -1,6 +1,6 @@
 """What the rows of a file say without saying it: the placement, and the other end of every message.
 
-A file of rows names no placement. The rank of (stage, microbatch) is the row in which it stands, so a row is a fact
+A file of rows names no placement. The rank of (stage, microbatch) is the row that it is in, so a row is a fact
 about the table `rank[stage, microbatch]`, and the columns of that table that agree are one route:
 
     rank 0:  F0.0 F0.1 F1.2        stage 0   0 0 1

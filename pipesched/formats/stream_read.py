@@ -78,13 +78,13 @@ class LineOrigin:
 
 
 def _as_written(source: Source) -> tuple[Program, Stream] | None:
-    """The program of a text laid out as we write it, with what stands before it, or None."""
+    """The program of a text laid out as we write it, with what is before it, or None."""
     found = _columns(source)
     return found if found is not None and _same(source.text, *found) else None
 
 
 def _columns(source: Source) -> tuple[Program, Stream] | None:
-    """The program of a text as far as JSON and numpy look at it, with what stands before it, or None.
+    """The program of a text as far as JSON and numpy look at it, with what is before it, or None.
 
     None as well for many ranks some of which are empty: the strict reader refuses those at once.
     """

@@ -142,7 +142,7 @@ def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[C
     return None
 
 
-# Where a value stands in a JSON text. Asked only when something is wrong, so the text is walked and not indexed.
+# Where a value is in a JSON text. Asked only when something is wrong, so the text is walked and not indexed.
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _STEP = re.compile(r"\.?([A-Za-z_]+)|\[(\d+)\]")

@@ -38,7 +38,7 @@ _BATCH, _ = instruction_text(Instruction("BATCH"), 1).split("[]")
 
 
 def pieces(program: Program, parameters: Mapping[str, int], version: int = VERSION) -> Iterator[str]:
-    """The text of a stream, a rank at a time. Lines are made twice: the fingerprint stands before them.
+    """The text of a stream, a rank at a time. Lines are made twice: the fingerprint comes before them.
 
     Raises:
         PipeschedError: PS814, what this version has no words for.
@@ -61,7 +61,7 @@ def by_rank(program: Program, parameters: Mapping[str, int], version: int = VERS
 
 
 def _head(program: Program, parameters: Mapping[str, int], version: int) -> tuple[Stream, str]:
-    """What stands before the ranks, and the fingerprint."""
+    """What comes before the ranks, and the fingerprint."""
     require_words(program.placement, program, version)
     placement = program.placement
     model = placement.frozen, placement.reads, placement.slices
@@ -153,7 +153,7 @@ def _refused(program: Program, at: Ints, why: str, version: int) -> Iterator[Dia
 
 
 def _rank(program: Program, rank: int) -> str:
-    """The lines of a rank, with what stands between them."""
+    """The lines of a rank, with what is between them."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     if here.start == here.stop:
         return ""

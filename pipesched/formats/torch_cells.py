@@ -46,7 +46,7 @@ class Cell:
 
 
 def cells(row: str) -> Iterator[Cell]:
-    """The cells of a row, from left to right; empty ones come as an empty text where they stand."""
+    """The cells of a row, from left to right; empty ones come as an empty text at their place."""
     at = 0
     while True:
         quoted = _QUOTED.match(row, at)

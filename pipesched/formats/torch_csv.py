@@ -261,7 +261,7 @@ def _row_text(order: Schedule | Program, rank: int) -> str:
 
 
 def _cell(op: int, part: int, stage: int) -> tuple[str, str]:
-    """What stands before and after the microbatch."""
+    """What comes before and after the microbatch."""
     name = f"{stage}{Op(op).name}"
     if part == numbered.FIRST:
         return f"({name}", ";"

@@ -23,7 +23,7 @@ class Framework:
     """A framework that gives schedules.
 
     title: what is executed. package: what must be installed, empty where nothing need be. recorder: our module that
-    runs it. tried: the versions that it was tried with, as the beginnings of their numbers. names: what stands after
+    runs it. tried: the versions that it was tried with, as the beginnings of their numbers. names: what comes after
     the colon. options: what ``-D`` takes, besides p, v and m, and what each means. open: its recorder knows of more.
     ways: settings that belong together, which a survey tries by these names.
     """

@@ -212,7 +212,7 @@ def _isend(message: _Message, *args: Any, **kwargs: Any) -> _Message:
     return message
 
 
-_irecv = lambda message, *args, **kwargs: _isend(message)  # noqa: E731  # another function: the two are told apart
+_irecv = lambda message, *args, **kwargs: _isend(message)  # noqa: E731  # another function: the two are distinguished
 
 
 def _batch(messages: list[_Message]) -> list[_Message]:

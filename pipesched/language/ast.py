@@ -1,6 +1,6 @@
 """What was written: frozen nodes, each with its span.
 
-Two trees are equal if they say the same, wherever they stand: spans do not count. Grammar: ``grammars/README.md``.
+Two trees are equal if they say the same, wherever they are: spans do not count. Grammar: ``grammars/README.md``.
 """
 
 from __future__ import annotations

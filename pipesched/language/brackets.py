@@ -1,7 +1,7 @@
 """Which bracket is missing, and where: one linear pass that leaves every bracket paired.
 
 A parser that meets an unclosed `{` learns of it at the end of the file, far from the mistake, and stumbles before that.
-Here brackets are paired first, by what a reader goes by: no item (`rank`, `claim`, ...) stands inside a block, a word
+Here brackets are paired first, by what a reader goes by: no item (`rank`, `claim`, ...) is inside a block, a word
 that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the indentation of its
 opener's line.
 
@@ -157,7 +157,7 @@ class Pairing:
         return False
 
     def _out_of_place(self, at: int) -> bool:
-        """Whether a `}` does not stand where its opener's should: on its line, or first in a line and below it."""
+        """Whether a `}` is not where its opener's should: on its line, or first in a line and below it."""
         opener, closer = self.open[-1].token, self.tokens[at]
         if self.source.position(opener.start)[0] == self.source.position(closer.start)[0]:
             return False

@@ -139,7 +139,7 @@ def report(error: BaseException, source: Source, what: str = "", loops: Sequence
 
 
 def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
-    """Where in the .ps file the innermost translated code stood, and the bindings there: of all loops, one call."""
+    """Where in the .ps file the innermost translated code was, and the bindings there: of all loops, one call."""
     span, around, called = None, list[str](), list[str]()
     trace: TracebackType | None = error.__traceback__
     while trace is not None:

@@ -1,6 +1,6 @@
-"""Syntax errors in words: what was found, what could have stood there, and the remedy where it is plain.
+"""Syntax errors in words: what was found, what could have been there, and the remedy where it is plain.
 
-What could have stood there comes from the grammar's table; here it is said as a person would: eleven operators are
+What could have been there comes from the grammar's table; here it is said as a person would: eleven operators are
 "an operator", and a value is never "NUMBER, NAME, LPAR or MINUS".
 """
 
@@ -82,7 +82,7 @@ def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
     return Diagnostic(Code.CHARACTER, message, (Label(span, "not a word"),), help=help_ or None), meant or None
 
 
-# What could have stood there
+# What could have been there
 
 
 def _phrases(taken: set[str], before: Token | None, alone: bool) -> list[str]:
@@ -161,7 +161,7 @@ def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:
     if word == "schedule":
         return "a file holds one schedule"
     if word in STATEMENTS and "claim" in taken and alone:
-        return "operations stand inside a rank: `rank r { … }`"
+        return "operations are written inside a rank: `rank r { … }`"
     return _spelling(token, taken)
 
 
@@ -200,5 +200,5 @@ def _odd_remedy(character: str) -> str:
     if character == "^":
         return _NO_POWER
     if character in "'“”‘’„«»`":
-        return 'strings stand in `"`'
+        return 'strings are written in `"`'
     return "use a blank" if character.isspace() else ""

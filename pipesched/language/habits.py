@@ -42,7 +42,7 @@ _UNSAID = re.compile(r'(?<=\))\s*"[^"]*"(?=\s*(?:#|\w|$))|#[^\r\n]*|"[^"\n]*"?',
 
 
 def _masked(text: str) -> str:
-    """The text with blanks for comments and for what stands in strings, so that places stay."""
+    """The text with blanks for comments and for the contents of strings, so that places stay."""
     return _UNSAID.sub(lambda found: re.sub(r'[^\n"]', " ", found[0]), text)
 
 
@@ -246,7 +246,7 @@ HABITS: tuple[Habit, ...] = (
     _row(_COSTS, r"(?:^[ \t]*costs\b|,)[ \t]*(?:KIND|[CM]|FB)[ \t]*(:)(?=[ \t]*[\d\[])", "=", 1),
     _row("a condition on the sizes is a `require`", r"^[ \t]*(assert)\b", "require", 1),
     # blocks
-    Habit("a block stands in braces, as in `for k in 0 .. m { … }`", _indented),
+    Habit("a block is written in braces, as in `for k in 0 .. m { … }`", _indented),
     _row("a block begins with its brace", r"(:)\s*(?=\{)", "", 1),
     _ELIF,
     _RANGE,
@@ -294,9 +294,9 @@ HABITS: tuple[Habit, ...] = (
     _row(_REPEAT, r"(?<![\w.\[(])(?:\d{1,9}\s*[x*×]?\s*KIND)+(?![\w\[(])", _counted),
     _row(_REPEAT, rf"(?<![\w.])({_OPERATIONS})[ \t]*(?:x|X|\*\*?|×|\^)[ \t]*(\w+)", r"repeat \2 { \1 }"),
     _row("a full backward is `B`", r"(?<![\w.])BW(?!\w)", "B"),
-    _row("operations stand apart", r"(?<![\w.])KIND{2,}(?!\w|[ \t]*=)", lambda x: " ".join(x[0])),
+    _row("operations are words of their own", r"(?<![\w.])KIND{2,}(?!\w|[ \t]*=)", lambda x: " ".join(x[0])),
     Habit("operations need nothing between them", _commas),
-    _row('strings stand in `"`', r"[“”„«»‘’`']", '"'),
+    _row('strings are written in `"`', r"[“”„«»‘’`']", '"'),
     _row("statements need nothing between them", r";", ""),
     # names and values
     _row(_LET, rf"{_STATEMENT}((?:(?:int|var|const|auto|set|val)\s+)?([A-Za-z_]\w*)[ \t]*:?=)(?!=)", r"let \2 =", 1),

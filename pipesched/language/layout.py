@@ -1,4 +1,4 @@
-"""Lines whose parts stand below one another where they are neighbours.
+"""Neighbouring lines whose parts are aligned.
 
 repeat warmup     { F }                     route down: stage s in 0 .. p on rank s          for ...
 repeat m - warmup { F  B }  # steady        route up:   stage s in 0 .. p on rank p - 1 - s  for ...
@@ -120,7 +120,7 @@ def _unary(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _in_share(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a gap is inside `split:1/2`, where nothing stands apart."""
+    """Whether a gap is inside `split:1/2`, where no blanks are."""
     for start in range(max(0, at - 3), at):
         if tokens[start].text == ":" and tokens[start - 2].text == "release":
             share = tokens[start + 1 : start + 4]

@@ -109,7 +109,7 @@ def _refuse_long(source: Source, words: int) -> None:
 
 
 def _refuse_steering(source: Source) -> None:
-    """Characters that steer a terminal, or make a line look other than it is read, wherever they stand."""
+    """Characters that steer a terminal, or make a line look other than it is read, wherever they are."""
     found = STEERING.search(source.text, source.text.startswith("\ufeff"))
     if found is not None:
         point = f"U+{ord(found.group()):04X}"

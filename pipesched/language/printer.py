@@ -5,7 +5,7 @@ Only blanks and line ends change: the tokens, comments among them, are those of 
 - Two blanks for each brace around. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
   user's lines, two blanks apart. An expression keeps its breaks at operators, the rest moved in.
 - A block on one line stays there if it fits in 100 columns. One blank line at most, none at the ends of a block.
-- In consecutive lines these stand below one another: blocks, the `=` of lets, the parts of routes, comments at the end.
+- In consecutive lines these are aligned: blocks, the `=` of lets, the parts of routes, comments at the end.
 
     repeat warmup     { F }        # fill
     repeat m - warmup { F  B }     # steady
@@ -93,7 +93,7 @@ class _Layout:
         self.ends = set(self.marks.lines.values())
 
     def comment(self, token: Token, at: int) -> None:
-        """Lays out a comment that stands before the word at `at`."""
+        """Lays out a comment that is before the word at `at`."""
         content = token.text.rstrip()
         if self.lines and not self._newlines(token.start):
             self.lines[-1].comment = content

@@ -113,7 +113,7 @@ class Programs:
 
     @cached_property
     def _letters(self) -> frozenset[str]:
-        """Those that stand in the file."""
+        """Those that are in the file."""
         return frozenset(site.op for site in self.checked.sites)
 
     @cached_property

@@ -240,7 +240,7 @@ class Walk:
             self._supply("rank", "0")
 
     def _after_block(self, at: int) -> int:
-        """The index after the `}` of the block that begins here; 0 if no `else` stands there."""
+        """The index after the `}` of the block that begins here; 0 if no `else` is there."""
         depth = 0
         for i in range(at, len(self.tokens)):
             depth += (self.tokens[i].text == "{") - (self.tokens[i].text == "}")

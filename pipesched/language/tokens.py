@@ -26,7 +26,7 @@ LONGEST = 18  # digits: every such number fits in 64 bits
 COMMENT, UNKNOWN, UNCLOSED = "COMMENT", "UNKNOWN", "UNCLOSED"  # the last two are not the grammar's
 ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "slices", "rank", "costs", "claim")
 SOFT = ("frozen", "reads", "slices", "greedy", "R", "O", "L")
-"""Words that are names too, wherever a name can stand."""
+"""Words that are names too, wherever a name can be."""
 STATEMENTS = (*LETTERS, "overlap", "drain", "for", "repeat", "if", "greedy")
 _VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
@@ -144,7 +144,7 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
         return before not in ("(", ",", "drain", "release", "costs")
     if word in ("let", "repeat", "overlap", "drain"):
         return before not in ("(", ",") or first_in_line(tokens, at, source)
-    if word in ("for", "if", "greedy", "stage", "rank"):  # these stand inside statements and items too
+    if word in ("for", "if", "greedy", "stage", "rank"):  # these are inside statements and items too
         return at == 0 or apart(tokens, at, source)
     return word in ITEMS and (before == "}" or first_in_line(tokens, at, source))
 
@@ -155,12 +155,12 @@ def ends_value(token: Token) -> bool:
 
 
 def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Whether a line end stands before the token."""
+    """Whether a line end is before the token."""
     return at == 0 or "\n" in source.text[tokens[at - 1].end : tokens[at].start]
 
 
 def apart(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Whether a word or a number stands first in its line, or block, after something complete."""
+    """Whether a word or a number is first in its line, or block, after something complete."""
     token = tokens[at]
     if at == 0 or (token.kind not in ("NAME", "NUMBER") and token.text not in (*ITEMS, *STATEMENTS)):
         return False

@@ -57,7 +57,7 @@ Made = TypeVar("Made", bound=python.AST)
 
 
 def place_of(node: ast.Node) -> dict[str, int]:
-    """The place of a .ps node as Python's nodes have it: offsets stand for lines."""
+    """The place of a .ps node as Python's nodes have it: offsets in the place of lines."""
     return {"lineno": node.span.start + 1, "end_lineno": node.span.end + 1, "col_offset": 0, "end_col_offset": 0}
 
 
@@ -268,7 +268,7 @@ def paid(node: ast.Node, term: Term) -> python.expr:
 def define(node: ast.Let, scope: Scope, expressions: Expressions, *, pays: bool = False) -> python.stmt:
     """``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on.
 
-    pays: whether a value pays for itself, as one does that stands in no rank; a costly function always does.
+    pays: whether a value pays for itself, as one does outside every rank; a costly function always does.
     """
     parameters = node.parameters
     inside = scope.inner()

@@ -108,7 +108,7 @@ def cap_help(text: str) -> str | None:
 def no_bytes(cap: Fraction) -> PipeschedError:
     """PS225, a cap in bytes where there is no model that says what an activation takes."""
     help = (
-        f"{SHARE}:\ntake what {gigabytes(cap)} leaves beside weights, gradients and optimizer, divide it by what\n"
+        f"{SHARE}:\ntake what {gigabytes(cap)} leaves after weights, gradients and optimizer, divide it by what\n"
         "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"
         "or have `verify` or `optimize` count bytes: `--model FILE.toml`"
     )
@@ -194,7 +194,7 @@ def exact(**values: object) -> dict[str, object]:
 
 
 def doubled(value: object, counts: Container[str]) -> object:
-    """The same with a ``KEY_decimal`` beside every number, list and table of numbers in it, but for these counts."""
+    """The same with a ``KEY_decimal`` next to every number, list and table of numbers in it, but for these counts."""
     if isinstance(value, Mapping):
         made: dict[str, object] = {}
         for key, entry in value.items():

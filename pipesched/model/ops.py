@@ -10,7 +10,7 @@ A compute takes one result and makes others, each once for every stage and micro
     O   takes the activation of its own stage        copies it to host memory, and lets go of it
     L   takes what O put there                       copies it back
 
-O and L are copies: engines beside the compute run them, one out and one in on each rank.
+O and L are copies: engines of their own run them while the rank computes, one out and one in.
 
 Dependencies, completeness, memory and messages follow from these rows. To add a kind of compute is a row, its letter in
 the grammar, its rule in `model.costs`, and what a runtime does for it (`tests/test_kinds.py` does that).
@@ -51,7 +51,7 @@ class Does(enum.Enum):
     """What an instruction is to its rank."""
 
     COMPUTE = "runs for the time that it costs"
-    COPY = "copies between device and host, beside what the rank computes"
+    COPY = "copies between device and host, while the rank computes"
     SEND = "sends a result to the rank of another stage"
     RECEIVE = "receives one from there"
     WAIT = "waits until something that its rank began is done"
@@ -66,7 +66,7 @@ class Kind:
     result: what a compute takes, what is sent, received or waited for. of: the stage that has it or gets it, counted
     from its own. own: the result of its own stage that a compute uses besides, and all that it takes where there is no
     such stage. makes: the results of a compute. words: what people call it. colour: its class in pictures. shape: a
-    message holds the shape of the result alone, which the receiver must know before it can make room for it.
+    message holds the shape of the result alone, which the receiver must know before it can allocate a buffer for it.
     """
 
     does: Does
@@ -209,7 +209,7 @@ class Instruction:
     """One instruction of a program, as people read it; -1 where a field has no meaning.
 
     `stage` is the stage of this rank, for RECV_F and SEND_B too, as in torch. `peer` is the other rank of a message
-    or a SYNC. Instructions of one rank that stand side by side with the same `group` >= 0 are one fused batch.
+    or a SYNC. Instructions of one rank in a row with the same `group` >= 0 are one fused batch.
     `other` is the stage at the other end of a message, where that is not the next one to `stage`.
     """
 

@@ -2,7 +2,7 @@
 
     proved optimal                                  no schedule is better: a checker derived the bound anew
     optimal on the word of CaDiCaL, not checked     an engine found nothing below, and no checker has followed it
-    best found                                      there is room above the bound, here or at another m it is for
+    best found                                      the bound is lower, here or at another m that it is for
 
 Always for one placement, costs, kind of backward, caps and release rule: its terms.
 """

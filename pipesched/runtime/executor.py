@@ -444,7 +444,7 @@ class Runtime:
     def _receive_ahead(self, index: int) -> None:
         """Post the receives that the list has up to here, and some of those after, each channel in its order.
 
-        Those of a batch are posted with it, those in line with others at their place, and none before these that stands
+        Those of a batch are posted with it, those in line with others at their place, and none before these that is
         behind.
         """
         while self._due < len(self._receives) and self._receives[self._due][0] <= index:

@@ -2,8 +2,8 @@
 
     begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
 
-A copy to host memory or back that has a pace lasts so long on an engine of its own, beside the computes: an O, and an I
-or B after its L, waits until it is over.
+A copy to host memory or back that has a pace lasts so long on an engine of its own, while the rank computes: an O, and
+an I or B after its L, waits until it is over.
 
     recorder = Recorder(runtime)              before the first step that is to be measured
     runtime.step(inputs, targets)             as often as you like; the first one warms up

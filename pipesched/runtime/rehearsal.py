@@ -108,7 +108,7 @@ def _forget(weights: Sequence[Tensor]) -> None:
 
 
 def _remember(weights: Sequence[Tensor]) -> None:
-    """Room for the gradients, which so is no part of what a compute takes."""
+    """Memory for the gradients, allocated first, so that it is no part of what a compute takes."""
     for weight in weights:
         weight.grad = torch.zeros_like(weight)
 

@@ -1,4 +1,4 @@
-"""The table of a trainer's keys: which releases have one, what its values are, and what stands in its place elsewhere.
+"""The table of a trainer's keys: which releases have one, what its values are, and what takes its place elsewhere.
 
 A key that its release does not know is an error where the trainer refuses it. Elsewhere only what is nearly the name of
 a key of the pipeline is: all else is not judged.
@@ -47,7 +47,7 @@ ANY = Kind("anything", lambda value: True)
 class Key:
     """A key. first, last: releases that have it. none: no release that is known has it.
 
-    elsewhere: what is to be written instead. optional: nothing may stand there.
+    elsewhere: what is to be written instead. optional: nothing may be there.
     """
 
     kind: Kind = ANY

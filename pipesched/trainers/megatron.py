@@ -206,7 +206,7 @@ def _batch(case: Case, found: Plan) -> Findings:
 
 
 def _sources_of_chunks(case: Case) -> Findings:
-    """One way of saying v at a time; no other beside a layout."""
+    """One way of saying v at a time; none with a layout."""
     settings = case.settings
     ways = [settings(key) for key in (PER_CHUNK, CHUNKS, LAYOUT) if settings(key).value is not None]
     if len(ways) > 1:

@@ -6,7 +6,7 @@
     {"zero_optimization": {"stage": 1}}    zero_optimization.stage = 1                   json
     --num-layers 12  a.b=2  ac:none        --num-layers = 12, a.b = 2, ac = none         words of a shell
 
-A script of the shell is not run: its options are read wherever they stand, variables that it sets are put in, and one
+A script of the shell is not run: its options are read wherever they are, variables that it sets are put in, and one
 that it does not set leaves a value open.
 """
 
@@ -247,7 +247,7 @@ def _words(source: Source, text: str, begin: int = 0, *, quoted: bool = False) -
     """Words, where each begins, and the number of its command; 0 of a word in brackets or in a text of options.
 
     Raises:
-        PipeschedError: PS870, options stand behind a backslash that does not continue its line.
+        PipeschedError: PS870, options follow a backslash that does not continue its line.
     """
     command, inside, continues, broken, over = 1, int(quoted), -1, -1, -1
     for found in _WORD.finditer(text):

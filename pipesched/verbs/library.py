@@ -91,7 +91,7 @@ def lists(sources: Iterable[Source]) -> frozenset[str]:
 
 
 def _takes(source: Source) -> tuple[str, ...] | None:
-    """The parameters that a file has; None for all, and where it cannot be read, which is told when it is loaded."""
+    """The parameters that a file has; None for all, and where it cannot be read: loading it says why."""
     if reader_of(source) is not PS:
         return None if isinstance(source, Call) else ("p", "m")
     try:

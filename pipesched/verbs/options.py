@@ -74,7 +74,7 @@ _COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a file, a number or a list by stage each."
 _COSTS = Option("costs", values.costs, _BY_STAGE, "FILE.toml", typed=values.costs_file)
 _RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
-_HELD = "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, beside --model."
+_HELD = "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, with --model."
 _MODEL = Option("model", values.model, "A transformer and its training, for memory in bytes.", "FILE.toml|NAME")
 _CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
 _DEVICE = Option("device", values.device, "With --model, costs in ms on a100, h100, h200, ...", "NAME|FILE.toml")
@@ -217,7 +217,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "overlap",
             values.fraction,
-            "Share of data parallelism's messages that may run beside compute [default: 1].",
+            "Share of data parallelism's messages that may overlap compute [default: 1].",
             "X",
         ),
         Option("executor", text, "Who works.", "processes[:N]|here|dask:ADDRESS", "processes", terminal=True),

@@ -119,7 +119,7 @@ class OneRank:
         head = [
             f"rehearsed  {self._title}   rank {rank} of {len(self.stream.ranks)} on {self.request.device}, "
             f"{len(instructions)} instructions",
-            f"    peak {_size(found.peak)} at instruction {found.at + 1} ({instructions[found.at]}), beside "
+            f"    peak {_size(found.peak)} at instruction {found.at + 1} ({instructions[found.at]}), not counting "
             f"{_size(found.weights)} of weights and their gradients",
             f"    {_size(found.predicted)} follow from one microbatch: {share:.1f} %",
         ]

@@ -206,7 +206,7 @@ def _hazards(way: str, rows: Sequence[Surveyed]) -> Iterator[Hazard]:
 
 
 def _where(rows: Iterable[Surveyed]) -> str:
-    """Their sizes: the ranks for which the same v and m are in question stand together."""
+    """Their sizes: the ranks for which the same v and m are in question are together."""
     by_rank: dict[int, dict[str, None]] = {}
     for one in rows:
         made = one.configuration

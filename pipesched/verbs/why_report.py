@@ -291,7 +291,7 @@ def _gaps(why: Why, every: bool) -> Iterator[str]:
 
 
 def _transfers(why: Why) -> str:
-    """What an idle rank waits for beside computes."""
+    """What an idle rank waits for besides computes."""
     return "messages" if why.analysis.timeline.copies is None else "messages and copies"
 
 

@@ -7,7 +7,7 @@ ratio  |                           and a line through its points in the order in
          peak memory
 
 A label is at the right of its mark, else at its left, above or below it, and covers no mark, no label and no frame.
-Where every series is one point there is no legend: a label that has no room there stands farther off, with a line to
+Where every series is one point there is no legend: a label that does not fit there is farther off, with a line to
 its mark, and points at one place share theirs. Elsewhere it is left out: the title under the mouse says which point
 that is.
 """
@@ -92,7 +92,7 @@ def plot(
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
     said = [line for note in notes for line in wrap(note, (WIDTH - _LEFT - _BARE) // _LETTER, subsequent_indent="  ")]
-    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # the more there are, the more room they have
+    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # the more there are, the more space they have
     frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
     across = axis([point.x for point in points], frame[0], frame[2])
     up = axis([point.y for point in points], frame[3], frame[1])
@@ -219,7 +219,7 @@ def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], l
 def labels(
     texts: Sequence[str], spots: Sequence[Spot], frame: Box, drawn: Iterable[tuple[Spot, Spot]] | None = None
 ) -> Iterator[str]:
-    """A text for each spot where one fits beside it, in the order of the spots. drawn: lines that no text covers; then
+    """A text for each spot where one fits next to it, in the order of the spots. drawn: lines that no text covers; then
     each spot has its text, if need be at the end of a line to it.
     """
     marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
@@ -232,9 +232,9 @@ def labels(
 
     for text, (x, y) in zip(texts, spots, strict=True):
         wide = _LETTER * len(text)
-        beside = [(x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)]
+        near = [(x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)]
         afar = [*_afar(x, y, wide)] if drawn is not None else []
-        for (left, base), end in (*((at, None) for at in beside), *afar):
+        for (left, base), end in (*((at, None) for at in near), *afar):
             box = (left, base - 9, left + wide, base + 2)
             if not text or not free(box) or (end and any(_meets((x, y), end, other) for other in taken)):
                 continue

@@ -6,7 +6,7 @@
           └──────────────────── time
 
 Time is cut into columns, and each shows the instant in it at which the rank holds most, from the start of an operation
-until the next one starts. In a terminal a kind is a letter; on a page the table by rank stands below.
+until the next one starts. In a terminal a kind is a letter; on a page the table by rank is below.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Layout:
 
     @cached_property
     def numbered(self) -> bool:
-        """Whether the longest slot has room for a letter and a digit."""
+        """Whether the longest slot holds a letter and a digit."""
         return int((self.chart.times.end - self.chart.times.start).max(initial=0)) >= 2 * self.axis.step
 
     def naming(self, *, stages: bool) -> int:
