@@ -24,7 +24,7 @@ from pipesched.model.ops import Op
 from pipesched.planning.prediction import Bound, Prediction, Refused, beyond, bound, predict
 from pipesched.planning.schedules import ROWS
 from pipesched.planning.search import ALIKE, Here, Search
-from pipesched.planning.space import LAYOUT, Choice, Space
+from pipesched.planning.space import LAYOUT, Choice, Space, refuses
 from pipesched.planning.stages import Problem
 from pipesched.transformer.config import Training, Transformer
 from pipesched.transformer.config import read as read_model
@@ -81,6 +81,25 @@ def test_a_row_knows_what_its_order_does_before_the_first_backward(row: Any) -> 
                 first = int(np.flatnonzero(made.op[own] != Op.F)[0])
                 ran = made.stage[own][:first].tolist()
                 assert tuple(ran.count(stage) for stage in stages) == row.before(p, v, m, rank)
+
+
+@pytest.mark.parametrize(("layers", "p"), [(6, 2), (61, 16), (80, 8), (126, 16), (5, 7)])
+def test_embedding_and_head_count_as_a_layer_each(layers: int, p: int) -> None:
+    """Where split is ends: layers and these two, dealt out evenly, more to the first stages, as torchtitan does; every
+    choice has all layers, and no stage between the ends is without one.
+    """
+    space = Space(replace(SMALL, layers=layers), Training(batch=64), p, 8, {"p": (p,), "zero": (0,), "b": (1,)})
+    seen = set[str]()
+    for choice in space:
+        stages, layout = choice.cut
+        if layout is not None:
+            counts = list(map(len, np.array_split(np.arange(layers + 2), stages)))
+            counts[0] -= 1
+            counts[-1] -= 1
+            assert list(layout) == counts and all(counts[1:-1])
+            assert not refuses(space, choice) or stages > layers + 2
+        seen.add(choice.split)
+    assert "ends" in seen
 
 
 def problem(gpus: int = 8, memory: float = 4e7, **only: tuple[Any, ...]) -> Problem:
@@ -162,14 +181,16 @@ def test_the_commands_of_a_row_run_and_say_the_same(files: Path, capsys: pytest.
     the milliseconds of the plan but for what is reduced after it.
     """
     rows = []
-    for zero in "0", "2", "3":
-        assert main(["plan", *SMALL_PLAN, "--only", f"zero={zero}", "--top", "1", "--json"]) == 0
+    for only in "zero=0", "zero=2", "zero=3", "p=2,v=4,t=2,split=ends":
+        assert main(["plan", *SMALL_PLAN, "--only", only, "--top", "1", "--json"]) == 0
         rows += json.loads(capsys.readouterr().out)["rows"]
-    assert len(rows) == 3
+    assert len(rows) == 4 and "layout=E|(t|)*6L" in rows[3]["commands"]["verify"]
     for row in rows:
         for verb, command in row["commands"].items():
             words = shlex.split(command)
             assert words[:2] == ["pipesched", verb]
+            if (verb, row["v"]) == ("optimize", 4):  # takes ten seconds
+                continue
             assert main([*words[1:], *(["--json"] if verb == "verify" else [])]) == 0, command
             told = capsys.readouterr().out
             if verb == "verify":
@@ -202,7 +223,13 @@ def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFix
 def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that fits by its terms, one that does not by the bytes of a rank, at each reason the one least over."""
     assert main(["plan", *SMALL_PLAN, "--explain", "p=4,t=2,schedule=1f1b,zero=0,b=1,recompute=none"]) == 0
-    assert "% slower: " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "% slower: " in told
+    *terms, step = re.findall(r"^\D+((?: +[-+]?\d+\.\d+){3})$", told.split("seconds  ")[-1], re.M)
+    columns = list(zip(*(map(float, row.split()) for row in terms), strict=True))
+    assert len(terms) > 2
+    for column, whole in zip(columns, map(float, step.split()), strict=True):
+        assert sum(column) == pytest.approx(whole, abs=1e-3 * len(terms))
     assert main(["plan", *SMALL_PLAN, "--mem-cap", "30MB", "--explain", "p=1,t=1,zero=0"]) == 0
     told = capsys.readouterr().out
     assert re.search(r"p=1, t=1, zero=0: none of \d+ choices fits", told)
@@ -261,7 +288,7 @@ def test_an_order_that_is_too_long_is_told(files: Path, capsys: pytest.CaptureFi
         "1GB",
         "--batch",
     ]
-    only = ["--only", "p=6", "--only", "schedule=zb_h1", "--only", "b=1,64", "--only", "recompute=full"]
+    only = ["--only", "p=6", "--only", "schedule=zb_h1", "--only", "b=1,64", "--only", "recompute=full,split=even"]
     assert main(["plan", *small, str(2**17), *only, "--top", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["refused"] == {"its order has more than 2,000,000 operations": 1}
@@ -335,7 +362,7 @@ def test_a_row_of_megatron_has_its_place(index: int) -> None:
     model = f"megatron-{name.replace(',', '')}b,gradient_bytes=2,optimizer_bytes=16"
     given: dict[str, Any] = {"gpus": int(gpus.replace(",", "")), "device": "a100", "batch": BATCHES[index]}
     for place, which in zip(places, ([f"v=1,{v}"], []), strict=True):
-        only = ["c=1", "recompute=full", "zero=0", "schedule=1f1b,interleaved", *which]
+        only = ["c=1", "recompute=full", "zero=0", "schedule=1f1b,interleaved", "split=even", *which]
         made = pipesched.plan(model=model, **given, only=only, top=int(place))
         assert [made.rows[-1].choice[size] for size in "tpd"] == [int(t), int(p), int(d)]
         assert len(made.rows) == int(place) and (not which or int(place) <= 3)

@@ -22,7 +22,7 @@ TERMS = {
     "experts": "messages to experts",
     "copies": "ZeRO's messages in every microbatch",
     "idle": "idle time",
-    "gradients": "gradient reduction",
+    "gradients": "messages between copies once a step",
 }
 
 

@@ -4,8 +4,9 @@
     B = d b m           a batch is m microbatches of b sequences on each of d copies
     S = p v             stages, v of them on a rank
 
-Of v those are tried that give all stages equally many layers, but for the first and the last, which may have one less
-(the embedding and the head are there; Llama 3 does so). Microbatches are of 1, 2, 4 and 8 sequences.
+Layers are cut evenly, where what does not divide is taken from the ends; or so that the embedding and the head count as
+a layer each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with that for the loss. Of
+v those are tried that give all stages but two equally much by one of these. Microbatches are of 1, 2, 4, 8 sequences.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from math import isqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.planning.schedules import SCHEDULES, Row
-from pipesched.transformer.config import Training, Transformer, faults
+from pipesched.transformer.config import Training, Transformer, faults, layers_of
 
 MICROBATCHES = (1, 2, 4, 8)
 RECOMPUTE = ("none", "selective", "full")
@@ -27,7 +28,15 @@ LETTERS = {"t": "tensor", "c": "context", "d": "data", "e": "expert", "b": "micr
 """What a choice calls the sizes of a training."""
 LAYOUT = ("p", "t", "c", "d", "e")
 """How GPUs are shared."""
-NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero")
+NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero", "split")
+SPLITS = ("even", "ends")
+
+
+class Cut(NamedTuple):
+    """Of layers into stages. layout: layers by stage, None where they are cut evenly."""
+
+    stages: int
+    layout: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -64,11 +73,19 @@ class Choice:
         """The parameters of the schedule's file."""
         return {"p": self.p, **({} if self.row.chunks else {"v": self.v}), "m": self.m}
 
+    @property
+    def cut(self) -> Cut:
+        """Its stages."""
+        return Cut(self.p * self.v, self.training.layout)
+
+    @property
+    def split(self) -> str:
+        """How layers are cut into them, one of `SPLITS`."""
+        return "even" if self.training.layout is None else "ends"
+
     def __getitem__(self, name: str) -> Any:
         """One of `NAMES`."""
-        return (
-            getattr(self.training, LETTERS.get(name, name)) if name not in ("schedule", "p", "v") else vars(self)[name]
-        )
+        return getattr(self if name in ("schedule", "p", "v", "split") else self.training, LETTERS.get(name, name))
 
     def to_json(self) -> dict[str, Any]:
         """All of `NAMES`, and m."""
@@ -85,6 +102,7 @@ class Choice:
             "b": (1, self["b"]),
             "recompute": ("none", self["recompute"]),
             "zero": (0, self["zero"]),
+            "split": ("even", self.split),
         }
         said = [f"{name}={x}" for name, (usual, x) in others.items() if x != usual]
         return " ".join([self.schedule, self.layout, *said])
@@ -121,8 +139,10 @@ class Space:
                 training = replace(
                     self.training, tensor=t, context=c, data=d, expert=e, microbatch=b, recompute=recompute, zero=zero
                 )
-                for v in self._chunks(SCHEDULES[schedule], p):
-                    yield Choice(schedule, p, v, training)
+                row = SCHEDULES[schedule]
+                for v in self._chunks(row, p):
+                    for layout in self._layouts(row, p * v):
+                        yield Choice(schedule, p, v, replace(training, layout=layout) if layout else training)
 
     def _recompute(self) -> list[str]:
         """Selective recomputation makes scores again, which flash attention does not keep."""
@@ -144,9 +164,33 @@ class Space:
     def _chunks(self, row: Row, p: int) -> list[int]:
         if row.chunks:
             return self._listed("v", [row.chunks])
-        layers = self.transformer.layers
-        even = [v for v in range(2, max(2, layers // p) + 1) if -(-layers // (p * v)) * p * v - layers <= 2]
-        return self._listed("v", even)
+        most = max(2, (self.transformer.layers + 2) // p)
+        return self._listed("v", [v for v in range(2, most + 1) if self._near(p * v)])
+
+    def _near(self, stages: int) -> list[str]:
+        """The splits by which all stages but two have the same, embedding and head counted where they are."""
+        counts = {"even": self.transformer.layers, "ends": self.transformer.layers + 2}
+        return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
+
+    def _layouts(self, row: Row, stages: int) -> list[tuple[int, ...] | None]:
+        """Of every split that is tried; of stages that are looped only what is nearly even."""
+        splits = self._listed("split", SPLITS if row.chunks or "split" in self.only else self._near(stages))
+        ends = _ends(self.transformer, stages) if stages > 1 else None
+        found = dict.fromkeys(ends if how == "ends" else None for how in splits)
+        if stages > self.transformer.layers and ends:
+            found.pop(None, None)
+        return list(found) or [None]
+
+
+@lru_cache(maxsize=4096)
+def _ends(a: Transformer, stages: int) -> tuple[int, ...] | None:
+    """Layers by stage where the embedding and the head count as one each, the first stages having more; None if there
+    is no layer for a stage between, or they are cut so anyway.
+    """
+    each, more = divmod(a.layers + 2, stages)
+    counts = tuple(each + (stage < more) - (stage in (0, stages - 1)) for stage in range(stages))
+    even = tuple(map(len, layers_of(a, Training(), stages))) if stages <= a.layers else ()
+    return None if each == 0 or counts == even else counts
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from pipesched.model.costs import Costs
-from pipesched.planning.space import Choice, Space
+from pipesched.planning.space import Choice, Cut, Space
 from pipesched.transformer import activations, flops, parameters, state, times, traffic
 from pipesched.transformer.config import Training, layers_of
 from pipesched.transformer.devices import HALF, Device
@@ -75,58 +75,63 @@ class Stages:
         found: Made = self.memo[key]
         return found
 
-    def _training(self, **sizes: Any) -> Training:
+    def _training(self, cut: Cut, **sizes: Any) -> Training:
         """Of one sequence, on one copy."""
         alone = {"microbatch": 1, "context": 1, "data": 1, "expert": 1, "zero": 0, "batch": None, "recompute": "none"}
-        return replace(self.problem.space.training, **{**alone, **sizes})
+        return replace(self.problem.space.training, **{**alone, "layout": cut.layout, **sizes})
 
-    def kinds(self, stages: int) -> tuple[int, ...]:
+    def layers(self, cut: Cut) -> tuple[range, ...]:
+        """Of each stage."""
+        x = self._training(cut)
+        return self._once(("layers", cut), lambda: layers_of(self.problem.space.transformer, x, cut.stages))
+
+    def kinds(self, cut: Cut) -> tuple[int, ...]:
         """For every stage the first one that has as many layers of each sort."""
 
         def make() -> tuple[int, ...]:
             a, seen, found = self.problem.space.transformer, dict[Hashable, int](), []
-            for stage, layers in enumerate(layers_of(a, self._training(), stages)):
-                sort = (len(layers), sum(map(a.has_experts, layers)), stage == 0, stage == stages - 1)
+            for stage, layers in enumerate(self.layers(cut)):
+                sort = (len(layers), sum(map(a.has_experts, layers)), stage == 0, stage == cut.stages - 1)
                 found.append(seen.setdefault(sort, stage))
             return tuple(found)
 
-        return self._once(("kinds", stages), make)
+        return self._once(("kinds", cut), make)
 
-    def _each(self, stages: int, of: Callable[[int], Made]) -> tuple[Made, ...]:
+    def _each(self, cut: Cut, of: Callable[[int], Made]) -> tuple[Made, ...]:
         """A figure of every stage, worked out for one of each kind."""
-        kinds = self.kinds(stages)
+        kinds = self.kinds(cut)
         made = {kind: of(kind) for kind in dict.fromkeys(kinds)}
         return tuple(made[kind] for kind in kinds)
 
-    def _parts(self, t: int, e: int, stages: int) -> tuple[tuple[parameters.Part, ...], ...]:
-        a, x = self.problem.space.transformer, self._training(tensor=t, expert=e)
-        return self._once(("parts", t, e, stages), lambda: parameters.by_stage(a, x, stages))
+    def _parts(self, t: int, e: int, cut: Cut) -> tuple[tuple[parameters.Part, ...], ...]:
+        a, x = self.problem.space.transformer, self._training(cut, tensor=t, expert=e)
+        return self._once(("parts", t, e, cut), lambda: parameters.by_stage(a, x, cut.stages))
 
-    def counts(self, t: int, e: int, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
+    def counts(self, t: int, e: int, cut: Cut) -> tuple[tuple[Fraction, Fraction], ...]:
         """Parameters on one rank, those of experts apart."""
 
         def make() -> tuple[tuple[Fraction, Fraction], ...]:
-            found = self._parts(t, e, stages)
-            return self._each(stages, lambda k: parameters.counts(found[k]))
+            found = self._parts(t, e, cut)
+            return self._each(cut, lambda k: parameters.counts(found[k]))
 
-        return self._once(("counts", t, e, stages), make)
+        return self._once(("counts", t, e, cut), make)
 
     def saved(self, choice: Choice) -> tuple[int, ...]:
         """Bytes that a stage keeps at least of one sequence whose tokens are not shared, on one rank."""
-        t, recompute, stages = choice.training.tensor, choice.training.recompute, choice.p * choice.v
-        a, x = self.problem.space.transformer, self._training(tensor=t, recompute=recompute)
+        t, recompute, cut = choice.training.tensor, choice.training.recompute, choice.cut
+        a, x = self.problem.space.transformer, self._training(cut, tensor=t, recompute=recompute)
 
         def make() -> tuple[int, ...]:
-            layers, dense = layers_of(a, x, stages), a.experts.dense_layers if a.experts else 0
-            ends = {0: activations.embedding(a, x), stages - 1: activations.head(a, x)}
+            layers, dense = self.layers(cut), a.experts.dense_layers if a.experts else 0
+            ends = {0: activations.embedding(a, x), cut.stages - 1: activations.head(a, x)}
 
             def stage(kind: int) -> int:
                 kept = sum(self._layer(x, min(layer, dense)) for layer in layers[kind])
                 return int(kept + ends.get(kind, 0))
 
-            return self._each(stages, stage)
+            return self._each(cut, stage)
 
-        return self._once(("saved", t, recompute, stages), make)
+        return self._once(("saved", t, recompute, cut), make)
 
     def _layer(self, x: Training, layer: int) -> Fraction:
         """Bytes of one sequence."""
@@ -135,23 +140,23 @@ class Stages:
 
     def state(self, choice: Choice) -> tuple[int, ...]:
         """Bytes of parameters, gradients and optimizer on one rank."""
-        x, stages = choice.training, choice.p * choice.v
+        x, cut = choice.training, choice.cut
 
         def make() -> tuple[int, ...]:
-            found = self._parts(x.tensor, x.expert, stages)
-            return self._each(stages, lambda k: int(state.state(self.problem.space.transformer, x, found[k]).total))
+            found = self._parts(x.tensor, x.expert, cut)
+            return self._each(cut, lambda k: int(state.state(self.problem.space.transformer, x, found[k]).total))
 
-        return self._once(("state", x.tensor, x.context * x.data, x.expert, x.zero, stages), make)
+        return self._once(("state", x.tensor, x.context * x.data, x.expert, x.zero, cut), make)
 
-    def _work(self, t: int, recompute: str, stages: int) -> tuple[tuple[float, ...], ...]:
+    def _work(self, t: int, recompute: str, cut: Cut) -> tuple[tuple[float, ...], ...]:
         """FLOPs of one sequence on one rank: of F, I and W, and those of I that run an F again."""
 
         def make() -> tuple[tuple[float, ...], ...]:
-            a, x = self.problem.space.transformer, self._training(tensor=t, recompute=recompute)
-            found = flops.by_stage(a, x, stages)
+            a, x = self.problem.space.transformer, self._training(cut, tensor=t, recompute=recompute)
+            found = flops.by_stage(a, x, cut.stages)
             return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
 
-        return self._once(("work", t, recompute, stages), make)
+        return self._once(("work", t, recompute, cut), make)
 
     def _sent(self, x: Training, layer: int) -> tuple[tuple[float, ...], ...]:
         """Seconds of what a layer's ranks send of a microbatch in F and in the backward: over t, over c, to experts."""
@@ -174,17 +179,17 @@ class Stages:
 
     def times(self, choice: Choice) -> Times:
         """Of every stage on its rank."""
-        x, stages, rank_of = choice.training, choice.p * choice.v, choice.ranks
+        x, cut = choice.training, choice.cut
         zero = (max(x.zero, 1), choice.row.fused and x.zero > 1)
-        key = (x.tensor, x.context, x.data, x.expert, x.microbatch, x.recompute, *zero, rank_of)
-        return self._once(("times", *key), lambda: self._times(choice, stages))
+        key = (x.tensor, x.context, x.data, x.expert, x.microbatch, x.recompute, *zero, choice.ranks, cut)
+        return self._once(("times", *key), lambda: self._times(choice, cut))
 
-    def _times(self, choice: Choice, stages: int) -> Times:
+    def _times(self, choice: Choice, cut: Cut) -> Times:
         problem, x, a = self.problem, choice.training, self.problem.space.transformer
         rate, overlap = float(problem.device.flops * problem.efficiency), float(problem.overlap)
         tokens = x.microbatch / x.context
-        work, counts = self._work(x.tensor, x.recompute, stages), self.counts(x.tensor, x.expert, stages)
-        layers, dense = layers_of(a, x, stages), a.experts.dense_layers if a.experts else 0
+        work, counts = self._work(x.tensor, x.recompute, cut), self.counts(x.tensor, x.expert, cut)
+        layers, dense = self.layers(cut), a.experts.dense_layers if a.experts else 0
 
         def make(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
             gather, scatter = map(float, traffic.each_microbatch(a, x, counts[kind], problem.device))
@@ -198,7 +203,7 @@ class Stages:
             parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)), sum(more))
             return _nano(forward + more[0], inputs + more[1], w + more[2]), parts
 
-        made = self._each(stages, make)
+        made = self._each(cut, make)
         forward, back, weights = zip(*(times for times, _ in made), strict=True)
         parts = tuple(map(sum, zip(*(parts for _, parts in made), strict=True)))
         return Times(forward, back, weights, self._messages(choice), parts)
@@ -210,20 +215,13 @@ class Stages:
         after = [float(size / link(x, device, *two)) for two in pairwise(choice.ranks)]
         return _nano(*map(max, [0.0, *after], [*after, 0.0]))
 
-    def layers(self, stages: int) -> tuple[int, ...]:
-        """How many each stage has, at least 1."""
-        a = self.problem.space.transformer
-        return self._once(
-            ("layers", stages), lambda: tuple(max(1, len(x)) for x in layers_of(a, self._training(), stages))
-        )
-
     def once(self, choice: Choice) -> tuple[Once, ...]:
         """What each stage sends once a step."""
-        x, stages, device = choice.training, choice.p * choice.v, self.problem.device
+        x, cut, device = choice.training, choice.cut, self.problem.device
 
         def make() -> tuple[Once, ...]:
-            a, counts = self.problem.space.transformer, self.counts(x.tensor, x.expert, stages)
-            beside, layers = float(self.problem.overlap), layers_of(a, self._training(), stages)
+            a, counts = self.problem.space.transformer, self.counts(x.tensor, x.expert, cut)
+            beside, layers = float(self.problem.overlap), self.layers(cut)
 
             def stage(kind: int) -> Once:
                 gather, scatter = (NANO * float(one) for one in traffic.between_copies(a, x, counts[kind], device))
@@ -232,9 +230,9 @@ class Stages:
                 alone = (gradients * (1 - beside) * (x.zero < 2), parameters * (1 - beside))
                 return Once(sent, alone, max(1, len(layers[kind])))
 
-            return self._each(stages, stage)
+            return self._each(cut, stage)
 
-        return self._once(("once", x.tensor, x.context, x.data, x.expert, x.zero, stages), make)
+        return self._once(("once", x.tensor, x.context, x.data, x.expert, x.zero, cut), make)
 
 
 def _nano(*seconds: float) -> tuple[int, ...]:

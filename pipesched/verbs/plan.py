@@ -13,7 +13,7 @@ from typing import Any
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.plan import Outcome, Request, outcome
 from pipesched.planning.schedules import SCHEDULES
-from pipesched.planning.space import LETTERS, NAMES, RECOMPUTE
+from pipesched.planning.space import LETTERS, NAMES, RECOMPUTE, SPLITS
 from pipesched.verbs import plan_page, plan_report
 
 MOST = 2**17
@@ -93,7 +93,7 @@ def _sizes(text: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def _value(name: str, text: str) -> Any:
-    known: Mapping[str, Sequence[str]] = {"schedule": tuple(SCHEDULES), "recompute": RECOMPUTE}
+    known: Mapping[str, Sequence[str]] = {"schedule": tuple(SCHEDULES), "recompute": RECOMPUTE, "split": SPLITS}
     if name in known and text in known[name]:
         return text
     if name in _WHOLE and text.isdecimal() and len(text) <= 6:

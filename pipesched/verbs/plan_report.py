@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from fractions import Fraction
+from itertools import groupby
 
 from pipesched import render
 from pipesched.model.numbers import gigabytes
 from pipesched.planning.plan import Outcome
 from pipesched.planning.prediction import Prediction
+from pipesched.planning.rules import TERMS
 from pipesched.planning.space import LETTERS
+from pipesched.planning.stages import stages_of
 from pipesched.transformer import flops, parameters
 from pipesched.transformer.config import Training
 from pipesched.transformer.devices import DEVICES, HALF
 from pipesched.verbs.tables import table
 
-_DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "b")
+_UNITS = {"GB": 10**9, "MB": 10**6, "B": 1}
+_DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "split", "b")
 _HEADERS = ("m", "recompute", "ZeRO", "step\nseconds", "tokens/s", "MFU\n%", "bubble\n%", "most\nof a GPU")
 
 _SENT = {
@@ -41,6 +45,7 @@ def text(plan: Outcome) -> str:
         lines += ["", _table(plan), "", *_commands(plan), "", *(f"- {one.text(plan.best)}" for one in plan.rules)]
     if plan.explained is not None and plan.best is not None:
         lines += ["", *plan.explained.text(plan.best)]
+        lines += ["", _terms(plan.explained.found, plan.best)] if plan.explained.found else []
     lines += ["", *(f"assumed: {said}" for said in assumed(plan))] if plan.rows else []
     lines += ["", *(render.text(found) for found in plan.diagnostics)] if plan.diagnostics else []
     return "\n".join(lines)
@@ -67,7 +72,8 @@ def headers(plan: Outcome) -> tuple[str, ...]:
 
 
 def _shown(plan: Outcome) -> list[str]:
-    return [name for name in _DIMENSIONS if name != "e" or plan.problem.space.transformer.experts]
+    used = {"e": plan.problem.space.transformer.experts, "split": any(one.choice.split != "even" for one in plan.rows)}
+    return [name for name in _DIMENSIONS if used.get(name, True)]
 
 
 def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
@@ -85,10 +91,23 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
         yield f"{float(days):.1f}", float(days)
 
 
+def _terms(asked: Prediction, best: Prediction) -> str:
+    """Of both what a step consists of; each column adds up to its step."""
+    digits = 3 if best.seconds >= 1 else 6
+    one, other = ({**asdict(each.terms), "step": float(each.seconds)} for each in (asked, best))
+    rows = [
+        [TERMS.get(name, name), *(f"{x:.{digits}f}" for x in (one[name], other[name])), f"{more + 0.0:+.{digits}f}"]
+        for name in one
+        if one[name] or other[name]
+        for more in [round(one[name] - other[name], digits)]
+    ]
+    return table(("seconds", "this", "the plan", "more"), rows, left=(0,))
+
+
 def _table(plan: Outcome) -> str:
     names = headers(plan)
     rows = [[str(number), *(shown for shown, _ in cells(plan, one))] for number, one in enumerate(plan.rows, 1)]
-    words = (index for index, name in enumerate(names, 1) if name in ("schedule", "recompute"))
+    words = (index for index, name in enumerate(names, 1) if name in ("schedule", "split", "recompute"))
     return table(("", *names), rows, left=words)
 
 
@@ -108,7 +127,9 @@ def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
     choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
     x, own = choice.training, plan.request.trained[1]
     given = {key: getattr(x, key) for key in (*LETTERS.values(), "zero", "recompute", "batch")}
-    others = (f"{key}={size}" for key, size in given.items() if size != getattr(own, key))
+    others = [f"{key}={size}" for key, size in given.items() if size != getattr(own, key)]
+    if x.layout != own.layout:
+        others.append(f"layout={_layout(stages_of(plan.problem).layers(choice.cut))}")
     model = shlex.quote(",".join([plan.request.model, *others]))
     order = f"{choice.schedule} {sizes}"
     timed = f"--model {model}{_device(plan)}"
@@ -117,6 +138,14 @@ def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
         "optimize": f"pipesched optimize {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
         "emit": f"pipesched emit {order} --target torch-csv",
     }
+
+
+def _layout(layers: Sequence[range]) -> str:
+    """Layers by stage in Megatron's letters: ``Et*4|(t*5|)*6t*4L``."""
+    *many, last = [f"t*{len(stage)}" if len(stage) > 1 else "t" * len(stage) for stage in layers]
+    runs = ((len(list(alike)), f"{stage}|") for stage, alike in groupby(many))
+    stages = "".join(f"({stage})*{count}" if count > 1 else stage for count, stage in runs)
+    return f"E{stages}{last}L" if not stages.startswith("(") else f"E{many[0]}|{_layout(layers[1:])[1:]}"
 
 
 def _device(plan: Outcome) -> str:
@@ -130,8 +159,7 @@ def _device(plan: Outcome) -> str:
 
 
 def _cap(cap: Fraction) -> str:
-    whole, rest = divmod(cap, 10**9)
-    return f"{cap}B" if rest else f"{whole}GB"
+    return next(f"{cap / size}{unit}" for unit, size in _UNITS.items() if cap % size == 0 or size == 1)
 
 
 def _commands(plan: Outcome) -> Iterator[str]:
@@ -164,7 +192,10 @@ def assumed(plan: Outcome) -> Iterator[str]:
             yield said
     split = "with" if x.sequence_parallel else "without"
     yield f"{split} sequence parallelism, {x.attention} attention, as the model's file says"
-    yield "layers are cut as evenly as possible; microbatches of 1, 2, 4 and 8 sequences are tried"
+    yield (
+        "layers are cut evenly, what does not divide comes off the ends; where split is ends, embedding and head count "
+        "as a layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
+    )
     yield "the optimizer's step, norms, dropout and data loading take no time"
 
 
