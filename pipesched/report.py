@@ -124,6 +124,22 @@ class InBytes:
             lines.append(f"host memory: {gigabytes(most)}, on rank {self.host.index(most)}")
         return [head, *lines, *(f"assumed: {said}" for said in self.assumed)]
 
+    def to_json(self) -> dict[str, object]:
+        """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
+        cap = self.cap or (None,) * len(self.ranks)
+        ranks = [
+            {
+                **{kind.replace(" ", "_"): size for kind, size in sizes.items()},
+                "total": most,
+                "cap": None if own is None else int(own),
+                "room": None if own is None else int(own) - most,
+                "at": at or None,
+            }
+            for sizes, most, own, at in zip(self.ranks, self.total, cap, self.at, strict=True)
+        ]
+        host = {} if self.host is None else {"host": list(self.host)}
+        return {"model": self.model, "ranks": ranks, **host, "assumed": list(self.assumed)}
+
 
 @dataclass(frozen=True, repr=False)
 class Time(Idle):
@@ -344,7 +360,7 @@ class Report:
             "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
             "communication": _communication_json(self.parts.communication),
             "memory": _memory_json(self.parts.memory),
-            **({"bytes": _bytes_json(self.parts.bytes)} if self.parts.bytes else {}),
+            **({"bytes": self.parts.bytes.to_json()} if self.parts.bytes else {}),
             "time": _time_json(self.parts.time),
             **({"permuted": _permuted_json(self.permuted)} if self.permuted else {}),
             "claims": [_claim_json(claim) for claim in self.claims],
@@ -520,23 +536,6 @@ def _memory_json(part: Memory | None) -> dict[str, object]:
     said = {name: None if row is None else list(row) for name, row in counts.items()}
     host = {} if part.host is None else exact(host=part.host)
     return {"release": part.release, "unit": part.unit, **exact(peak=part.peak, cap=cap), **said, **host}
-
-
-def _bytes_json(used: InBytes) -> dict[str, object]:
-    """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
-    cap = used.cap or (None,) * len(used.ranks)
-    ranks = [
-        {
-            **{kind.replace(" ", "_"): size for kind, size in sizes.items()},
-            "total": most,
-            "cap": None if own is None else int(own),
-            "room": None if own is None else int(own) - most,
-            "at": at or None,
-        }
-        for sizes, most, own, at in zip(used.ranks, used.total, cap, used.at, strict=True)
-    ]
-    host = {} if used.host is None else {"host": list(used.host)}
-    return {"model": used.model, "ranks": ranks, **host, "assumed": list(used.assumed)}
 
 
 def _time_json(part: Time | None) -> dict[str, object]:

@@ -6,9 +6,11 @@ import json
 from fractions import Fraction as Q
 
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched import PipeschedError, api
 from pipesched.__main__ import main
+from pipesched.assets import asset
 from pipesched.model.numbers import Bytes
 from pipesched.source import Source
 from pipesched.transformer.config import Training, Transformer
@@ -81,6 +83,17 @@ def test_what_cannot_fit_is_refused_by_rank(caps: tuple[int, int], code: str, sa
         api.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[Bytes(one) for one in caps])
 
 
+def test_schedules_are_compared_in_bytes() -> None:
+    """Those of `verify`, by rank; a row over the cap has its verdict, and the bound is that of any memory."""
+    given = {"p": 4, "m": 8, "model": "llama3-70b", "device": "h100", "mem_cap": "55GB"}
+    found = api.compare("1f1b", "zb_h1", **given)
+    for row, name in zip(found.rows, ("1f1b", "zb_h1"), strict=True):
+        alone = api.verify(name, **given)
+        assert row.bytes == alone.bytes.total and row.diagnostics == alone.diagnostics
+    assert found.exit_status == 1 and "PS502: rank 3 needs" in str(found) and "fullest rank" in str(found)
+    assert found.rows[0].bound == api.compare("1f1b", **{**given, "mem_cap": None}).rows[0].bound
+
+
 def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     """The fastest that fits 60 GB, with the bytes by rank, and from which side it is; a range of bytes is refused."""
     command = ["optimize", "--p", "4", "--m", "8", "--model", "llama3-70b", "--device", "h100", "--mem-cap"]
@@ -88,6 +101,12 @@ def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> Non
     told = capsys.readouterr().out
     assert "proved optimal" in told and "of cap 60 GB" in told and "an order just over these caps may fit" in told
     assert main([*command, "60GB", "--json"]) == 0
-    assert any("the cap is in bytes" in note for note in json.loads(capsys.readouterr().out)["notes"])
+    found = json.loads(answer := capsys.readouterr().out)
+    assert any("the cap is in bytes" in note for note in found["notes"])
+    schema = json.loads(asset("emit", "v1", "optimum.schema.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate(found)
+    given = {"model": "llama3-70b", "device": "h100", "mem_cap": "60GB"}
+    assert found["bytes"] == api.verify(Source("found.ps", found["source"]), **given).to_json()["bytes"]
+    assert api.verify(Source("found.json", answer)).ok
     assert main([*command, "40GB..60GB"]) == 2
     assert "one cap in bytes at a time" in capsys.readouterr().err

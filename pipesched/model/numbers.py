@@ -110,7 +110,7 @@ def no_bytes(cap: Fraction) -> PipeschedError:
     help = (
         f"{SHARE}:\ntake what {gigabytes(cap)} leaves after weights, gradients and optimizer, divide it by what\n"
         "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"
-        "or have `verify` or `optimize` count bytes: `--model FILE.toml`"
+        "or have `verify`, `compare` or `optimize` count bytes: `--model FILE.toml`"
     )
     return fail(Code.USAGE, f"{gigabytes(cap)} is no number of activations", help=help)
 

@@ -33,6 +33,7 @@ from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs.compare_report import Comparison, Row
 from pipesched.verbs.library import shared, trains_fully
+from pipesched.verbs.optimize_bytes import in_bytes
 
 if TYPE_CHECKING:
     from pipesched.optimizer.problem import Problem
@@ -119,6 +120,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         remarks=(*options.counted(loaded).remarks(kinds), *_kept(schedule, costs)),
         work=tuple(_work(schedule, report)),
         queued=report.parts.communication.makespan if report.parts.communication else None,
+        bytes=report.parts.bytes.total if report.parts.bytes else (),
     )
 
 
@@ -170,7 +172,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     from pipesched.optimizer.instance import Instance
 
     fused = not bool((schedule.op == Op.W).any())
-    caps = caps_by_rank(options.mem_cap, schedule.ranks)
+    caps = None if in_bytes(options.mem_cap, options.model) else caps_by_rank(options.mem_cap, schedule.ranks)
     problem = Instance(schedule.placement, costs, options.release, caps, fused, "makespan").problem()
     return problem.time(_all_bounds(problem) if len(schedule) <= _SEARCHED else _plain_bounds(problem))
 

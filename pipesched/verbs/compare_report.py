@@ -4,8 +4,9 @@ bubble         idle time of all ranks / (ranks x makespan); by span with the spa
 idle / work    the same idle time over the work of all ranks; half of the literature calls that the bubble fraction
 peak           most activations of any rank, in microbatches through 1/p of the model
 parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
+bytes          with a model: the most that a rank needs, as `verify` counts it
 lower bound    no order of these operations on this placement is faster, whatever memory it takes, or within the
-               caps that are asked for
+               caps of activations that are asked for
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, exit_status, fault_in
-from pipesched.model.numbers import Value, exact
+from pipesched.model.numbers import Value, exact, gigabytes
 from pipesched.verbs.tables import ratio, short, table
 from pipesched.views.plot import Point
 
@@ -44,7 +45,8 @@ class Row:
     own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
     what it follows from. remarks: that in words, and what else is to be said of the costs. work: what a schedule does
     not do that others do, and the ranks that do none of it. queued: the makespan where messages wait
-    for their turn under the model of communication that was named.
+    for their turn under the model of communication that was named. bytes: by rank the most that it needs, where a
+    model says so.
     """
 
     source: str
@@ -67,6 +69,7 @@ class Row:
     remarks: tuple[str, ...] = ()
     work: tuple[str, ...] = ()
     queued: Fraction | None = None
+    bytes: tuple[int, ...] = ()
 
     @property
     def fault(self) -> Diagnostic | None:
@@ -107,6 +110,10 @@ class Comparison:
             headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
             for row, figures in zip(self.rows, cells, strict=True):
                 figures.insert(1, short(row.queued))
+        if any(row.bytes for row in self.rows):
+            headers.insert(-3, "bytes of the\nfullest rank")
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures.insert(-3, gigabytes(max(row.bytes)) if row.bytes else "-")
 
         def part(begin: int, end: int) -> str:
             rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
@@ -200,6 +207,7 @@ def _row_json(row: Row) -> dict[str, object]:
         "work_remarks": list(row.work),
         **exact(makespan=row.makespan, span=row.span, idle=row.idle, bubble=row.bubble, span_bubble=row.span_bubble),
         **exact(queued_makespan=row.queued, bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
+        "bytes": list(row.bytes) or None,
         "messages": row.messages,
         **exact(parameters_per_rank=row.share, lower_bound=row.bound),
         "diagnostics": [render.as_json(diagnostic) for diagnostic in row.diagnostics],

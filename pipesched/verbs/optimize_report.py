@@ -223,9 +223,10 @@ class Optimum:
         """The published form, ``emit/v1/optimum.schema.json``; times and peaks are whole numbers or strings such as
         ``11/2``.
         """
-        own: dict[str, object] = {}
+        used = None if self.checked is None else self.checked.parts.bytes
+        own: dict[str, object] = {} if used is None else {"bytes": used.to_json()}
         if self.judged is None:
-            own = {"status": self.status, "proved": False, "verdict": self.verdict, **exact(lower_bound=self.least)}
+            own |= {"status": self.status, "proved": False, "verdict": self.verdict, **exact(lower_bound=self.least)}
             own |= {"proved_by": None, "told_by": None}
         return {
             **derived(self.instance, self.judged, self.spent, self.peak),

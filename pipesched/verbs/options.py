@@ -186,7 +186,8 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("cost_per", Choice("rank", "stage"), _SHARE, None, "rank"),
         Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
         *_ALL,
-        *_TIMED,
+        replace(_MODEL, help="For memory in bytes; with --device, the costs too."),
+        *_TIMED[1:],
         *_RESULTS,
     ),
     "survey": (

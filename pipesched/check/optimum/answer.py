@@ -18,7 +18,7 @@ from pipesched.model.numbers import exact
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import FOUND, Terms, Verdict
 
-NOT_JUDGED = ("found_by", "given", "known", "notes", "reason", "seed")
+NOT_JUDGED = ("bytes", "found_by", "given", "known", "notes", "reason", "seed")
 """What the search did, and schedules that are not there to be looked at."""
 
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
