@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,29 +19,22 @@ from pipesched.views.chart import Chart
 from tests import depth
 from tests.readers.browser import Page, browser, executable
 
-# Files that take longest, first: the others then fill the ends of all workers.
+# Files whose ranks are real processes. They mostly wait, and one worker takes them all: each other one would import
+# torch twice more, for the supervisor and for the server of forks.
+RANKS = frozenset(
+    path.name
+    for path in Path(__file__).parent.glob("test_*.py")
+    if re.search(r"import .*(ranks_of|Launcher)|one_supervisor|runtime.troubled", path.read_text("utf-8"))
+)
+# After those, files that take longest: the others then fill the ends of all workers.
 LONG = (
-    "test_torch_engine.py",
-    "test_runtime_deadlock.py",
-    "test_run.py",
-    "test_faults.py",
-    "test_guard.py",
-    "test_engines.py",
-    "test_optimize.py",
-    "test_deadlock_explorer.py",
-    "test_runtime_steps.py",
-    "test_runtime_gradients.py",
-    "test_runtime_trainers.py",
-    "test_runtime_variants.py",
-    "test_isolation.py",
-    "test_parser.py",
     "test_portfolio.py",
-    "test_cross_check.py",
-    "test_hostile.py",
-    "test_mutants.py",
-    "test_lowering.py",
-    "test_page_moves.py",
+    "test_optimize.py",
+    "test_engines.py",
     "test_page.py",
+    "test_page_moves.py",
+    "test_hostile.py",
+    "test_parser.py",
 )
 
 
@@ -53,17 +49,38 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadfile``: a file goes to one worker, and all files with ranks to one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneForRanks(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "ranks" if Path(file).name in RANKS else file
+
+    return OneForRanks(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Nothing that was collected will be garbage: the collector looks no more at its millions of objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``-m quick`` opens only files in which something is quick."""
-    if config.getoption("-m") == "quick" and collection_path.name.startswith("test_"):
-        return "pytest.mark.quick" not in collection_path.read_text("utf-8") or None
+    """``-m quick`` opens only files in which something is quick, and so does ``-m timed``."""
+    if (mark := config.getoption("-m")) in ("quick", "timed") and collection_path.name.startswith("test_"):
+        return f"pytest.mark.{mark}" not in collection_path.read_text("utf-8") or None
     return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first; what looks at a clock last."""
-    place = {name: at for at, name in enumerate(LONG)}
-    items.sort(key=lambda x: (x.get_closest_marker("timed") is not None, place.get(x.path.name, len(LONG))))
+    place = {name: at for at, name in enumerate((*sorted(RANKS), *LONG))}
+    items.sort(key=lambda x: (x.get_closest_marker("timed") is not None, place.get(x.path.name, len(place))))
 
 
 @pytest.fixture

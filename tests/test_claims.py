@@ -17,19 +17,20 @@ from tests.makers.grid import COSTS, SIZES, sized
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_claim_of_a_built_in_schedule_holds_where_it_applies(name: str) -> None:
-    """At 20 sizes and more, each with three sets of costs in turn, no claim fails, and each applies at many.
+    """At 20 sizes and more, each with a set of costs in turn, no claim fails, and each applies at some.
 
-    With ``--depth 2`` each with all of them.
+    With ``--depth 2`` each size with all of them, and each claim applies at many.
     """
+    thorough = deep(1) > 1
     assert len(SIZES[name]) >= 20
     applied: Counter[str] = Counter()
     for i, sizes in enumerate(SIZES[name]):
-        for costs in COSTS if deep(1) > 1 else (COSTS[(i + j) % len(COSTS)] for j in (0, 3, 5)):
+        for costs in COSTS if thorough else (COSTS[i % len(COSTS)],):
             report = sized(name, sizes, costs)
             assert report.ok, (sizes, costs, report.text())
             applied.update(claim.text for claim in report.claims if claim.holds)
     claims = {claim.text for claim in sized(name, SIZES[name][0]).claims}
-    assert claims == {text for text, times in applied.items() if times >= 10}
+    assert claims == {text for text, times in applied.items() if times >= (10 if thorough else 1)}
 
 
 GPIPE = """\

@@ -24,7 +24,7 @@ from tests.readers.cycles import closed, hops, shortest, stopped
 def test_cycles_of_random_orders() -> None:
     """PS306 exactly where a slow run stops; the labels close, and no shorter cycle of ranks is there."""
     found = 0
-    for seed in range(deep(200)):
+    for seed in range(deep(100)):
         schedule = strategies.shuffled_schedule(seed)
         report = pipesched.verify(schedule)
         stands, waits = stopped(schedule)
@@ -35,7 +35,7 @@ def test_cycles_of_random_orders() -> None:
             closed(cycle, stands, following)
             assert len(cycle) == shortest(waits)
             found += 1
-    assert found >= deep(40)
+    assert found >= deep(20)
 
 
 def crossed(seed: int, *, ranks: int = 4, microbatches: int = 4) -> Program:
@@ -56,7 +56,7 @@ def crossed(seed: int, *, ranks: int = 4, microbatches: int = 4) -> Program:
 def test_cycles_of_random_programs() -> None:
     """PS401 exactly where a slow rendezvous stops; the labels close, and no shorter cycle of ranks is there."""
     found = cured = 0
-    for seed in range(deep(300)):
+    for seed in range(deep(150)):
         program = crossed(seed)
         report = pipesched.verify(program)
         lists = [program.instructions(rank) for rank in range(program.ranks)]
@@ -69,7 +69,7 @@ def test_cycles_of_random_programs() -> None:
             assert all(partner[hop.rank, hop.step - 1] == (hop.other, hop.there - 1) for hop in cycle)
             assert len(cycle) == shortest({rank: {partner[rank, i][0]} for rank, i in at.items()})
             found, cured = found + 1, cured + _remedied(program, report)
-    assert found >= deep(75) and cured >= 3
+    assert found >= deep(36) and cured >= 2
 
 
 def _remedied(program: Program, report: Report) -> bool:
@@ -102,7 +102,7 @@ def test_cycles_under_the_other_models(model: str) -> None:
     What is behind something in a queue stands behind it in the list; every name is that of the instruction there.
     """
     labels, queued = 0, 0
-    for seed in range(deep(75)):
+    for seed in range(deep(40)):
         program = crossed(seed, ranks=3, microbatches=2)
         if int(np.prod(np.diff(program.start) + 1)) > 5_000:
             continue
@@ -119,4 +119,4 @@ def test_cycles_under_the_other_models(model: str) -> None:
             if match[7]:
                 assert lists[other][int(match[8]) - 1] == match[7] and int(match[8]) - 1 < there
             labels, queued = labels + 1, queued + bool(match[7])
-    assert labels >= (0 if model == "async" else 20) and (queued > 0) == model.endswith("stream")
+    assert labels >= (0 if model == "async" else 10) and (queued > 0) == model.endswith("stream")

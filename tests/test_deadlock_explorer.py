@@ -162,7 +162,7 @@ LARGER: dict[str, Callable[[], Iterator[Program]]] = {
 def test_every_program_of_a_small_shape(shape: str) -> None:
     """All programs of the shape, or of a large one every so many; `--exhaustive` leaves none out."""
     cases = list(SHAPES[shape]())
-    for case in cases[:: 1 + len(cases) // deep(175)]:
+    for case in cases[:: 1 + len(cases) // deep(90)]:
         assert not differences(case), told(case)
 
 

@@ -161,7 +161,7 @@ class PipelineScheduleSingle(_PipelineSchedule): ...
 class PipelineScheduleMulti(_PipelineSchedule): ...
 
 class ScheduleNew(PipelineScheduleMulti):
-    def __init__(self, stages, n_microbatches, loss_fn, twice: bool = False):
+    def __init__(self, stages, n_microbatches, loss_fn, twice: bool = False, defer_pp_recv: bool = False):
         ranks = range(stages[0].group_size)
         self.pipeline_order_with_comms = self.pipeline_order = {
             r: [_Action(r, k, i) for k in "FB" for i in range(n_microbatches)] * (1 + twice) for r in ranks
@@ -203,7 +203,8 @@ def test_what_it_needs_and_does_not_find_is_named(other_torch: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["lowered", "defer_pp_recv"])
-def test_what_is_neither_true_nor_false_is_refused(option: str) -> None:
+def test_what_is_neither_true_nor_false_is_refused(option: str, other_torch: Path) -> None:
     """A word is true to Python; nobody means that by `maybe`."""
-    (only,) = pipesched.verify("torch:Interleaved1F1B", p=2, v=2, m=2, **{option: "maybe"}).diagnostics
+    asked = {option: "maybe", "framework_path": str(other_torch)}
+    (only,) = pipesched.verify("torch:New", p=2, v=2, m=2, **asked).diagnostics
     assert only.code is Code.FRAMEWORK_NAME and f"{option} is true or false, not maybe" in only.message

@@ -79,7 +79,7 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
     peaks, of the device and of host memory, are those of the play by hand. Of no, some and all stages the forwards are
     run again, and of no, some and all activations of the others copies go out and in.
     """
-    many = deep(34 if offload else 60)
+    many = deep(17 if offload else 30)
     for seed in range(block * many, (block + 1) * many):
         made, rng = program(seed, recompute=recompute, offload=offload), random.Random(seed)
         frozen = frozen_of(rng, made)

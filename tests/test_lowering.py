@@ -210,17 +210,17 @@ def corrupted(rng: random.Random, program: Program) -> list[int]:
 
 
 def test_a_corrupted_clock_proves_nothing() -> None:
-    """1,000 corruptions: accepted exactly where the clock still is a certificate, which most are not."""
+    """500 corruptions: accepted exactly where the clock still is a certificate, which most are not."""
     rng = random.Random(11)
     refused = 0
-    for seed in range(200):
+    for seed in range(100):
         program = lowered(strategies.random_schedule(seed), Costs())
         for _ in range(5):
             clock = corrupted(rng, program)
             wrong = replace(program, clock=np.array(clock, dtype=np.int64))
             assert clock_proves(wrong, pair(wrong)) == certificate(program, clock)
             refused += not certificate(program, clock)
-    assert refused > 600
+    assert refused > 300
 
 
 def reordered(rng: random.Random, program: Program) -> Program:
@@ -235,10 +235,10 @@ def reordered(rng: random.Random, program: Program) -> Program:
 
 
 def test_an_old_clock_does_not_hide_a_deadlock() -> None:
-    """1,000 programs with changed lists and the clock of before: strict holds exactly if they meet; many do not."""
+    """500 programs with changed lists and the clock of before: strict holds exactly if they meet; many do not."""
     rng = random.Random(12)
     stuck = 0
-    for seed in range(200):
+    for seed in range(100):
         schedule = strategies.random_schedule(seed)
         program = lowered(schedule, Costs())
         for _ in range(5 if max(np.diff(program.start)) > 1 else 0):
@@ -247,10 +247,10 @@ def test_an_old_clock_does_not_hide_a_deadlock() -> None:
             assert meets(wrong, pair(wrong)) == ends
             assert meets(replace(wrong, clock=None), pair(wrong)) == ends
             stuck += not ends
-    assert stuck > 100
+    assert stuck > 50
 
 
-@pytest.mark.parametrize("first", range(0, 2000, 500))
+@pytest.mark.parametrize("first", range(0, deep(500), 500))
 def test_the_fast_strict_run_agrees_with_the_event_graph(first: int) -> None:
     """Random programs, batches or not: `meets` holds exactly if no rank stops in the event graph, or in rendezvous."""
     for seed in range(first, first + 500):
@@ -270,8 +270,8 @@ def test_what_is_accepted_becomes_a_right_program(schedule: Schedule) -> None:
 
 def test_both_verdicts_are_there_among_the_broken() -> None:
     """The law above is not empty: some of these are accepted, and most are not."""
-    good = sum(pipesched.verify(strategies.broken_schedule(seed)).ok for seed in range(400))
-    assert 10 <= good <= 200
+    good = sum(pipesched.verify(strategies.broken_schedule(seed)).ok for seed in range(150))
+    assert 4 <= good <= 75
 
 
 def test_a_cycle_of_computes_has_no_program() -> None:

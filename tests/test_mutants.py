@@ -42,7 +42,7 @@ from tests.oracles import simulate, symbolic
 
 ORDERS = Path(__file__).parent / "orders"
 HARMLESS = {"PS302", "PS303", "PS307", "PS309", "PS405", "PS602"}
-CASES, CHUNK = deep(500), 250
+CASES, CHUNK = deep(300), 300
 
 
 def built_in(name: str, **sizes: int) -> Callable[[], Schedule | Program]:

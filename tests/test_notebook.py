@@ -41,6 +41,7 @@ def displayed(code: str, names: dict[str, object]) -> object:
     return eval(compile(ast.Expression(last.value), "cell", "eval"), names) if isinstance(last, ast.Expr) else None
 
 
+@pytest.mark.usefixtures("one_supervisor")
 def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every code cell runs in order, and what it ends with is what the text before it promises, the run included."""
     names: dict[str, object] = {}

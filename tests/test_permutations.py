@@ -124,7 +124,7 @@ def test_a_bound_whatever_the_prices(seed: int) -> None:
         assert permutations._Prices(net).bound(price)[0] >= value
 
 
-@pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
+@pytest.mark.parametrize("name", ["1f1b", "zb_h1"][: deep(1)])
 def test_long_lists_are_bounded(name: str) -> None:
     """p=8, m=64, lengths with a long tail: not by more than a third."""
     schedule = load(read(name), Options({"p": 8, "m": 64})).schedule

@@ -25,6 +25,7 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.views import graph, html, svg, text, trace
 from pipesched.views.chart import Chart, chart
+from tests.depth import deep
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer
 from tests.oracles.explorer import MODELS
@@ -86,7 +87,7 @@ def mine_sends(link: Link, mine: list[Instruction]) -> bool:
     return next(x for x in mine if str(x) == end).op.send
 
 
-@pytest.mark.parametrize("first", range(0, 300, 100))
+@pytest.mark.parametrize("first", range(0, deep(100), 100))
 def test_what_runs_is_what_every_interleaving_runs(first: int) -> None:
     """On random programs under every model: the computes before the stop that the explorer finds, and its ranks."""
     for seed in range(first, first + 100):

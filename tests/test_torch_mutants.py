@@ -19,7 +19,7 @@ from tests.oracles.torch_runtime import Runtime
 
 FOLDER = Path(__file__).parent / "torch_fixtures"
 LOOP, VEE = (0, 1, 0, 1), (0, 1, 1, 0)
-MUTANTS = deep(37)
+MUTANTS = deep(20)
 
 BASES = {
     "ok_1f1b_comms": ((0, 1), 3, False),

@@ -43,11 +43,11 @@ class _Pipe(io.RawIOBase):
         return len(bytes(data))
 
 
-def typed(*arguments: str, stdin: bytes = b"") -> Typed:
-    """Runs `pipesched` with these arguments and this input; its output is no terminal and takes UTF-8."""
+def typed(*arguments: str, stdin: bytes = b"", encoding: str = "utf-8") -> Typed:
+    """Runs `pipesched` with these arguments and this input; its output is no terminal and has this encoding."""
     out, err, shown = bytearray(), bytearray(), bytearray()
-    stdout = io.TextIOWrapper(io.BufferedWriter(_Pipe(out, shown)), "utf-8", line_buffering=True)
-    stderr = io.TextIOWrapper(io.BufferedWriter(_Pipe(err, shown)), "utf-8", "backslashreplace", line_buffering=True)
+    stdout = io.TextIOWrapper(io.BufferedWriter(_Pipe(out, shown)), encoding, line_buffering=True)
+    stderr = io.TextIOWrapper(io.BufferedWriter(_Pipe(err, shown)), encoding, "backslashreplace", line_buffering=True)
     with (
         _input(stdin) as given,
         mock.patch.object(sys, "stdin", given),
