@@ -34,7 +34,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column, Ints
-from pipesched.model.grid import Grid, spread
+from pipesched.model.grid import Grid, alike, spread
 from pipesched.model.numbers import exact, number, plain, shown
 from pipesched.model.ops import COMPUTES, COPIES, LETTERS
 
@@ -270,7 +270,7 @@ class Costs:
         """
         for key, cost in self.given.items():
             _row(key, cost, stages, microbatches)
-        _scale([x for key in TIMES if key in self.given for x in _listed(self.given[key])], _COARSER)
+        _scale([x for key in TIMES if key in self.given for x in alike(_listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
         """The times as integers. microbatches: how many there are; None where they count alike.
@@ -281,14 +281,15 @@ class Costs:
         """
         self.require_fit(stages, microbatches)
         rows = {key: _row(key, self[key], stages, microbatches) for key in TIMES}
-        scale = _scale([x for row in rows.values() if row is not None for x in _listed(row)], _COARSER)
+        scale = _scale([x for row in rows.values() if row is not None for x in alike(_listed(row))], _COARSER)
 
         def whole(key: str) -> Ints:
             row = rows[key]
             assert row is not None
             if isinstance(row, Grid):
                 return row.whole * (scale // row.scale)
-            return np.array([int(x * scale) for x in row], dtype=np.int64)
+            few = alike(row)
+            return np.tile(np.array([int(x * scale) for x in few], dtype=np.int64), len(row) // max(1, len(few)))
 
         computes = [whole(key) for key in LETTERS]
         if any(table.ndim > 1 for table in computes):
@@ -322,7 +323,7 @@ class Costs:
     def _share(self, key: str, stages: int, microbatches: int | None) -> Grid:
         row = _row(key, self[key], stages, microbatches)
         assert row is not None
-        _scale(_listed(row), "rounder shares")
+        _scale(alike(_listed(row)), "rounder shares")
         return row if isinstance(row, Grid) else spread(row)
 
     def to_json(self) -> dict[str, object]:

@@ -147,9 +147,15 @@ def reduced(whole: Ints, scale: int) -> Grid:
     return Grid(whole if common == 1 else np.broadcast_to(rows // common, whole.shape), scale // common)
 
 
+def alike(numbers: Sequence[Fraction]) -> Sequence[Fraction]:
+    """The first alone, where all are the same."""
+    return numbers[:1] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers
+
+
 def spread(numbers: Sequence[Fraction]) -> Grid:
     """One number a stage, the same for all microbatches."""
-    return Grid.of([x] for x in numbers)
+    made = Grid.of([x] for x in alike(numbers))
+    return Grid(np.broadcast_to(made.whole, (len(numbers), 1)), made.scale)
 
 
 def _require_narrow(widest: float) -> None:
