@@ -344,13 +344,14 @@ def test_what_means_nothing_is_a_coded_error(
 
 
 ROW = re.compile(r"^\| ([\d.,]+) b \| ([\d,]+) \| \((\d+), (\d+), (\d+)\) \| (\d+) \| (\d+) \| (\d+) \|", re.M)
-TABLE = ROW.findall((Path(pipesched.__file__).parent / "planning" / "README.md").read_text("utf-8"))
+PAGE = (Path(pipesched.__file__).parent / "planning" / "README.md").read_text("utf-8")
+TABLE = ROW.findall(PAGE)
 BATCHES = (512, 512, 512, 1024, 1536, 1792, 2304, 2160, 2520, 3072)  # of the paper's table, like GPUs and (t, p, d)
 
 
-def test_the_table_has_ten_rows() -> None:
-    """With p t d GPUs."""
-    assert len(TABLE) == 10
+def test_the_tables_have_their_rows() -> None:
+    """Ten with p t d GPUs, and three."""
+    assert len(TABLE) == 10 and len(LLAMA) == 3
     for _, gpus, t, p, d, *_ in TABLE:
         assert int(gpus.replace(",", "")) == int(t) * int(p) * int(d)
 
@@ -366,6 +367,36 @@ def test_a_row_of_megatron_has_its_place(index: int) -> None:
         made = pipesched.plan(model=model, **given, only=only, top=int(place))
         assert [made.rows[-1].choice[size] for size in "tpd"] == [int(t), int(p), int(d)]
         assert len(made.rows) == int(place) and (not which or int(place) <= 3)
+
+
+LLAMA = re.findall(
+    r"^\| ([\d,]+) \| ([\d,]+) \| \((\d+), (\d+), (\d+), (\d+)\) \| (\d+ GB) \| (\d+) % \| ([\d.]+) % \| ([\d.]+) % \|",
+    PAGE,
+    re.M,
+)
+
+
+@pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
+@pytest.mark.parametrize("row", LLAMA, ids=lambda row: row[1])
+def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -> None:
+    """Dubey et al. 2024, table 4: within 3 points; the page names what is predicted, and what without overlap."""
+    gpus, sequence, *sizes, cap, printed, shown, alone = row
+    transformer, training = read_model("llama3-405b")
+    model = replace(transformer, sequence=int(sequence.replace(",", ""))), training
+    only = [*(f"{x}={size}" for x, size in zip("tcpd", sizes, strict=True)), "zero=2,recompute=none"]
+    for overlap, said in ((1, shown), (0, alone)):
+        made = pipesched.plan(
+            model=model,
+            gpus=int(gpus.replace(",", "")),
+            device="h100",
+            batch=2**24 // model[0].sequence,
+            mem_cap=cap.replace(" ", ""),
+            only=only,
+            overlap=overlap,
+            top=1,
+        )
+        found = float(made.rows[0].utilisation) * 100
+        assert f"{found:.1f}" == said and (not overlap or abs(found - float(printed)) < 3)
 
 
 @pytest.mark.timed

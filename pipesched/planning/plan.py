@@ -9,16 +9,20 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from pipesched.diagnostics import Code, Diagnostic, exit_status, fail
+from pipesched.model.numbers import gigabytes
 from pipesched.planning.prediction import Prediction
 from pipesched.planning.rules import Explained, Judged, explain, judge
 from pipesched.planning.search import Search, executor
 from pipesched.planning.space import LAYOUT, Space
 from pipesched.planning.stages import Problem
-from pipesched.transformer.config import Trained
+from pipesched.transformer import state
+from pipesched.transformer.config import Trained, Training
 from pipesched.transformer.devices import HALF, Device
+from pipesched.transformer.parameters import by_stage
 
 
 @dataclass(frozen=True)
@@ -117,10 +121,16 @@ def _dimensions(request: Request) -> str:
 
 
 def _nothing(search: Search) -> Diagnostic:
-    """PS245: what comes closest, and by what the choices fail."""
-    over = [one for one in search.example.values() if one.over]
+    """PS245: what comes closest, by what the choices fail, and how many GPUs hold the parameters alone."""
+    problem, over = search.problem, [one for one in search.example.values() if one.over]
     least = min(over, key=lambda one: one.over, default=None)
     reasons = [f"{number:,}: {kind}" for kind, number in search.reasons.most_common(6)]
     notes = ([f"least is over with {least.choice}: {least.reason}"] if least else []) + reasons
+    a, x = problem.space.transformer, problem.space.training
+    whole = Training(optimizer_bytes=x.optimizer_bytes, gradient_bytes=x.gradient_bytes)
+    alone = state.state(a, whole, by_stage(a, whole, 1)[0]).total
+    if (fewest := ceil(alone / problem.cap)) > problem.space.gpus:
+        shown = f"{gigabytes(alone)} in all, what {fewest:,} GPUs hold"
+        notes.append(f"parameters, gradients and optimizer are {shown}")
     many = f"none of {len(search.choices):,} choices fits"
     return Diagnostic(Code.NO_PLAN, many, (), tuple(notes), "more GPUs, a larger cap, or fewer restrictions by --only")

@@ -59,7 +59,8 @@ def slower(other: Prediction, best: Prediction) -> str:
     said = [f"{by:.3g} s more {TERMS[name]}" for name, by in found[:2] if by >= 5e-4]
     less = [f"{-by:.3g} s less {TERMS[name]}" for name, by in found[-1:] if by <= -5e-4]
     share = float(other.seconds / best.seconds - 1) * 100
-    return f"is {share:.2g} % slower: {', '.join([*said, *less]) or 'as fast, and needs more memory'}"
+    why = ", ".join([*said, *less]) or "as fast, and needs more memory"
+    return f"is {share:.{0 if share >= 10 else 1}f} % slower: {why}"
 
 
 def _node(search: Search) -> int:

@@ -72,4 +72,13 @@ ROWS = (
     ),
     Row("zb_v", 2, False, lambda s, p: min(s, 2 * p - 1 - s), _vee, _any),
 )
+_TWICE = "has more than one copy of every stage, on different ranks"
+UNTRIED: Mapping[str, str] = {
+    "dualpipe": _TWICE,
+    "chimera": _TWICE,
+    "chimera2": _TWICE,
+    "bitpipe": _TWICE,
+    "dualpipev": "gains by messages to experts beside compute, and a plan takes none to run so",
+}
+"""Schedules of the library that people ask for, and why a plan does not try them."""
 SCHEDULES: Mapping[str, Row] = {row.name: row for row in ROWS}

@@ -50,8 +50,9 @@ def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound
 
 @dataclass
 class Search:
-    """The choices of a problem. reasons: how many are refused, by kind, with an example of each. alive: those that no
-    bound excludes, by the least time that any order takes. known: what was found of those that were looked at closely.
+    """The choices of a problem. reasons: how many are refused, by kind; example: of each kind the one least over the
+    cap. alive: those that no bound excludes, by the least time that any order takes. known: what was found of those
+    that were looked at closely.
     """
 
     problem: Problem
@@ -75,7 +76,8 @@ class Search:
 
     def _refuse(self, found: Refused) -> None:
         self.reasons[found.kind] += 1
-        self.example.setdefault(found.kind, found)
+        if found.over < self.example.setdefault(found.kind, found).over:
+            self.example[found.kind] = found
 
     def possible(self) -> Iterator[Choice]:
         """Those that no bound excludes."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.plan import Outcome, Request, outcome
-from pipesched.planning.schedules import SCHEDULES
+from pipesched.planning.schedules import SCHEDULES, UNTRIED
 from pipesched.planning.space import LETTERS, NAMES, RECOMPUTE, SPLITS
 from pipesched.verbs import plan_page, plan_report
 
@@ -103,7 +103,8 @@ def _value(name: str, text: str) -> Any:
     what = (
         f"one of {', '.join(known[name])}" if name in known else "0 to 3" if name == "zero" else "a whole number from 1"
     )
-    raise fail(Code.CHOICE, f"{name} is {text[:60]!r}, not {what}")
+    untried = f"{text} {UNTRIED[text]}" if name == "schedule" and text in UNTRIED else None
+    raise fail(Code.CHOICE, f"{name} is {text[:60]!r}, not {what}", help=untried)
 
 
 def request(given: Mapping[str, Any]) -> Request:
@@ -121,7 +122,9 @@ def request(given: Mapping[str, Any]) -> Request:
         raise fail(Code.CLUSTER, f"{wrong[0]} is {wrong[1]}, not from 1 to {MOST:,}")
     batch = given["batch"] or trained[1].batch
     if batch is None:
-        raise fail(Code.USAGE, f"a plan needs --batch: {name} does not say how many sequences a step has")
+        raise fail(
+            Code.USAGE, f"a plan needs --batch: {name} does not say how many sequences a step has", help=_EXAMPLE
+        )
     if given["efficiency"] == 0:
         raise fail(Code.USAGE, "at an efficiency of 0 nothing is computed")
     shares = {key: given[key] for key in ("efficiency", "overlap") if given[key] is not None}

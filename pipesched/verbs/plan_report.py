@@ -59,9 +59,10 @@ def facts(plan: Outcome) -> Iterator[str]:
         f"{a.name} on {request.gpus:,} {device.name}, {device.node_size} a node; a step of {request.batch:,} sequences "
         f"of {a.sequence:,} tokens; at most {gigabytes(problem.cap)} a GPU"
     )
+    none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
     yield (
-        f"{counts['choices']:,} choices: {counts['none']:,} do not divide, {counts['over_the_cap']:,} are over the "
-        f"cap, {counts['slower_by_a_bound']:,} are slower by a bound; {counts['timed']:,} were timed"
+        f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}, {counts['over_the_cap']:,} are over "
+        f"the cap, {counts['slower_by_a_bound']:,} are slower by a bound; {counts['timed']:,} were timed"
     )
 
 
