@@ -69,8 +69,8 @@ def _files(folder: str) -> dict[str, bytes]:
     try:
         paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name[0] != ".")
         made = {path.name: _bytes(path) for path in paths}
-    except OSError as error:
-        reason = (error.strerror or "it cannot be read").lower()
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or "it cannot be read").lower()
         raise fail(Code.NO_RECORD, f"cannot read {folder}: {reason}", help=f"give a folder with {_KINDS}") from None
     if not made:
         raise fail(Code.NO_RECORD, f"{folder} has no files", help=f"give a folder with {_KINDS}")

@@ -65,7 +65,9 @@ def read(value: object) -> Sizes:
         return Sizes(tuple(_range(part.strip()) for part in value.split(",")))
     if isinstance(value, Sequence) and value and all(isinstance(x, Sequence) and not isinstance(x, str) for x in value):
         return Sizes((), tuple(tuple(map(whole, x)) for x in value))
-    return Sizes(tuple((one, one) for one in map(whole, value if isinstance(value, Iterable) else [value])))
+    if not (found := tuple((one, one) for one in map(whole, value if isinstance(value, Iterable) else [value]))):
+        raise Not(value, "a whole number, or a list of them")
+    return Sizes(found)
 
 
 def multiples(value: object) -> tuple[tuple[int, str], ...]:
@@ -168,8 +170,9 @@ def stages(value: object) -> tuple[int, ...]:
     from pipesched.model.placement import STAGES
 
     what = "stages such as 0,1 or 0..2"
+    given = value if isinstance(value, str) else tuple(listed(value, what))
     with suppress(ValueError):
-        found = read(value if isinstance(value, str) else tuple(listed(value, what)))
+        found = read(given) if given else Sizes(())
         if found.count <= STAGES and all(low >= 0 for low, _ in found.ranges):
             return tuple(sorted(set(found)))
     raise Not(value, what)

@@ -108,7 +108,9 @@ def significant(value: object) -> int:
 
 def instant(value: object) -> Fraction:
     """A time from 0 up, such as 12, 1.5 or 11/2."""
-    return _exact(value, "a time")
+    if (found := _exact(value, "a time")) >= 10**15:
+        raise Not(value, "a number of at most 15 digits")
+    return found
 
 
 def end(value: object) -> Fraction | str:
