@@ -54,16 +54,8 @@ def _annotation(text: str) -> str:
     return "%0A".join(part.replace("%", "%25") for part in lines)
 
 
-def _property(text: str) -> str:
-    return _annotation(text).replace(":", "%3A").replace(",", "%2C")
-
-
 def _text(text: str) -> str:
     return _DANGEROUS.sub(_REPLACED, text)
-
-
-def _xml(text: str) -> str:
-    return escape(_text(text))
 
 
 def _dot(text: str) -> str:
@@ -92,8 +84,8 @@ FORMS: dict[Form, Callable[[str], str]] = {
     "line": line,
     "terminal": _terminal,
     "annotation": _annotation,
-    "property": _property,
-    "xml": _xml,
+    "property": lambda text: _annotation(text).replace(":", "%3A").replace(",", "%2C"),
+    "xml": lambda text: escape(_text(text)),
     "text": _text,
     "dot": _dot,
     "json": _json,

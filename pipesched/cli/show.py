@@ -12,7 +12,7 @@ import click
 
 from pipesched import render
 from pipesched.cli import flags
-from pipesched.cli.terminal import Output, dumps, replace_file, wants_color
+from pipesched.cli.terminal import Output, dumps, replace_file, utf8, wants_color
 from pipesched.diagnostics import Code, fail
 from pipesched.views.views import COLUMNS
 
@@ -41,7 +41,7 @@ def show(file: str, **given: Any) -> int:
     how = replace(
         how,
         width=how.width or shutil.get_terminal_size((COLUMNS, 24)).columns,
-        ascii=how.ascii or (to_stdout and not _utf8()),
+        ascii=how.ascii or (to_stdout and not utf8(sys.stdout)),
         color=not given["json"] and wants_color(given["color"], sys.stdout if to_stdout else None),
     )
     with Output("json" if given["json"] else "text", given["color"], path, given["digits"]) as out:
@@ -62,8 +62,3 @@ def show(file: str, **given: Any) -> int:
             fault = render.concise(made.fault, source.name)
             out.complain(f"{fault}; drawn {far}, `pipesched verify` reports all")
         return made.exit_status
-
-
-def _utf8() -> bool:
-    """Whether what is printed can hold any character; files can."""
-    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"

@@ -39,10 +39,15 @@ def write(text: str, stream: TextIO | None) -> None:
     if stream is None:
         return
     text = safe(text, "terminal")
-    if (stream.encoding or "utf-8").lower().replace("-", "") != "utf8":
+    if not utf8(stream):
         text = render.plain(text)
     for at in range(0, len(text), _CHUNK):
         stream.write(text[at : at + _CHUNK])
+
+
+def utf8(stream: TextIO | None) -> bool:
+    """Whether what is written to a stream can hold any character."""
+    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
 
 
 def dumps(value: object) -> str:

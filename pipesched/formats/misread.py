@@ -82,12 +82,10 @@ def _index(text: str) -> str:
     return "".join(row[match.end() if match else 0 :] + "\n" for row, match in found) if whole else text
 
 
-def _stage_cells(i: int, line: str) -> str:
-    return re.sub(rf"(?<![\w.])({KIND})(\d+)(?![\w.])", rf"{i}\1\2", line)
-
-
-def _stage_words(i: int, line: str) -> str:
-    return re.sub(rf"(?<![\w.])({KIND})(\d+)(?![\w.(])", rf"\g<1>{i}.\2", line)
+def _staged(behind: str, new: str) -> Callable[[str], str]:
+    """Operations without a stage with that of their line; behind: what may not follow one."""
+    found = re.compile(rf"(?<![\w.])({KIND})(\d+)(?![{behind}])")
+    return _lines(lambda i, line: found.sub(new.format(i), line))
 
 
 def _apart(text: str) -> str:
@@ -137,7 +135,7 @@ CSV = (
     ),
     Shape("the letters are lower case", "torch's letters are upper case: 0F0", _sub(r"\b\d+[a-z_]+\d*\b", _upper)),
     Shape("the cells are those of an order", f"{_TORCH}: 0F1 for F0.1", _sub(r"\b(KIND)(\d+)\.(\d+)\b", r"\2\1\3")),
-    Shape("the cells name no stage", f"{_TORCH}: 0F1 for F1 on rank 0", _lines(_stage_cells)),
+    Shape("the cells name no stage", f"{_TORCH}: 0F1 for F1 on rank 0", _staged(r"\w.", r"{}\1\2")),
 )
 
 _HEAD = re.compile(r"(?:rank|stage|device|gpu|r)?[ _]?(\d+)[ ]?:", re.IGNORECASE)
@@ -173,7 +171,7 @@ ORDER = (
         "write F0.1 for stage 0, microbatch 1",
         _sub(r"\b(KIND)[(\[]?(\d+)[\])]?[(,:_][ \t]?(\d+)[)\]]?", r"\1\2.\3"),
     ),
-    Shape("the words name no stage", "write F0.1 for F1 on rank 0", _lines(_stage_words)),
+    Shape("the words name no stage", "write F0.1 for F1 on rank 0", _staged(r"\w.(", r"\g<1>{}.\2")),
 )
 
 

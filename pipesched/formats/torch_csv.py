@@ -170,7 +170,9 @@ def _exact_row(source: Source, line: int, row: str, version: TorchVersion, probl
         entries = read_cell(cell.text, version)
         if isinstance(entries, Bad):
             span = source.span(offset + cell.start, offset + cell.end)
-            problems.append(_bad_cell(entries, span, line, number))
+            message = f"{short(span.text)!r} is not an action: {entries.reason}"
+            label = Label(span, f"rank {line - 1}, cell {number}")
+            problems.append(Diagnostic(entries.code, message, (label,), (), entries.help))
             if len(problems) >= SHOWN:
                 break
             continue
@@ -193,11 +195,6 @@ def _odd_cells(row: str, version: TorchVersion) -> list[tuple[int, Cell]]:
     ]
 
 
-def _bad_cell(bad: Bad, span: Span, line: int, number: int) -> Diagnostic:
-    label = Label(span, f"rank {line - 1}, cell {number}")
-    return Diagnostic(bad.code, f"{short(span.text)!r} is not an action: {bad.reason}", (label,), (), bad.help)
-
-
 def _no_actions(source: Source, line: int, row: str) -> Diagnostic:
     offset = source.line_starts[line - 1]
     what = "a blank line" if not row.strip(" \t") else "a row of empty cells"
@@ -217,7 +214,8 @@ def _require_no_bubbles(source: Source) -> None:
         row = source.line(line)
         empty = next(((i, c) for i, c in enumerate(cells(row), 1) if not c.text), None) if _gap(row) else None
         if empty is not None and row:
-            problems.append(_empty_cell(source.span(*_comma_at(offset, row, empty[1].start)), line, empty[0]))
+            at = offset + min(empty[1].start, len(row) - 1)  # the comma that ends it, or the one before
+            problems.append(_empty_cell(source.span(at, at + 1), line, empty[0]))
     if problems:
         raise PipeschedError(problems[:SHOWN])
 
@@ -225,12 +223,6 @@ def _require_no_bubbles(source: Source) -> None:
 def _gap(row: str) -> bool:
     """Whether a row may have an empty cell: a cheap test that errs on the side of yes."""
     return ",," in row or row.endswith((",", " ", "\t")) or row.startswith((",", " ", "\t")) or " " in row or '"' in row
-
-
-def _comma_at(offset: int, row: str, at: int) -> tuple[int, int]:
-    """A range of one character at an empty cell: the comma that ends it, or the one before."""
-    at = min(at, len(row) - 1)
-    return offset + at, offset + at + 1
 
 
 def _empty_cell(span: Span, line: int, number: int) -> Diagnostic:
@@ -249,15 +241,11 @@ def _empty_cell(span: Span, line: int, number: int) -> Diagnostic:
 def pieces(order: Schedule | Program) -> Iterator[str]:
     """The rows, a rank at a time. SYNC and STEP are no actions of torch: who has them lowers them first."""
     for rank in range(order.ranks):
-        yield _row_text(order, rank)
-
-
-def _row_text(order: Schedule | Program, rank: int) -> str:
-    here = slice(int(order.start[rank]), int(order.start[rank + 1]))
-    op, microbatch = order.op[here], order.microbatch[here]
-    kinds, kind = numbered.distinct(op, numbered.parts(op, order.second[here]), order.stage[here])
-    number = np.where(microbatch >= 0, microbatch, -1)
-    return numbered.write([_cell(*row) for row in kinds], kind, number).removesuffix(",") + "\n"
+        here = slice(int(order.start[rank]), int(order.start[rank + 1]))
+        op, microbatch = order.op[here], order.microbatch[here]
+        kinds, kind = numbered.distinct(op, numbered.parts(op, order.second[here]), order.stage[here])
+        number = np.where(microbatch >= 0, microbatch, -1)
+        yield numbered.write([_cell(*row) for row in kinds], kind, number).removesuffix(",") + "\n"
 
 
 def _cell(op: int, part: int, stage: int) -> tuple[str, str]:

@@ -43,15 +43,12 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
         raise Unknown(f"{name} takes no {', '.join(strangers)}", f"it takes {', '.join(takes) or 'nothing'}")
     needed = [key for key, needs in takes.items() if needs and key not in given and key != rank]
     if missing := needed + ["p"] * (rank is not None and "p" not in given):
-        raise Unknown(f"{name} takes {missing[0]}, which is not given", f"give it: {_option(missing[0])}")
+        option = f"--{missing[0]} N" if missing[0] in ("p", "v", "m") else f"-D {missing[0]}=…"
+        raise Unknown(f"{name} takes {missing[0]}, which is not given", f"give it: `{option}`")
     if rank is None:
         return _recorded(function(**given), str(version), most)
     own = {key: value for key, value in given.items() if key in takes or every}
     return _recorded([function(**own, **{rank: r}) for r in range(given["p"])], str(version), most)
-
-
-def _option(name: str) -> str:
-    return f"`--{name} N`" if name in ("p", "v", "m") else f"`-D {name}=…`"
 
 
 def found(name: str) -> tuple[Any, Any]:

@@ -70,7 +70,7 @@ def for_input(saved: Saved, module: nn.Module) -> Gradients:
         return tuple(None for _ in saved.inputs)
     roots = [(r, a) for r, a in zip(saved.roots, saved.arrived, strict=True) if r.requires_grad]
     nodes = list(_nodes([r.grad_fn for r, _ in roots if r.grad_fn is not None]))
-    reason = saved.once or _unsplittable(nodes)
+    reason = saved.once or next((_WHOLE[node.name()] for node in nodes if node.name() in _WHOLE), None)
     if reason is None:
         reason = _split(saved, module, roots, nodes)
         if reason is None:
@@ -137,10 +137,6 @@ _WHOLE = {
     "CheckpointFunctionBackward": "reentrant activation checkpointing (use_reentrant=True) has one backward for all",
     "CompiledFunctionBackward": "a graph of torch.compile has one backward for all",
 }
-
-
-def _unsplittable(nodes: list[Node]) -> str | None:
-    return next((_WHOLE[node.name()] for node in nodes if node.name() in _WHOLE), None)
 
 
 @contextmanager

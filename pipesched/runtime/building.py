@@ -83,7 +83,11 @@ def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
             shared.setdefault(id(weight), []).append((stage, name))
     return {
         "unsupported": None,
-        "replicas": {_key(held): _replicas(module) for held, module in modules.items() if _trained(module)},
+        "replicas": {
+            _key(held): _replicas(module)
+            for held, module in modules.items()
+            if any(weight.requires_grad for weight in module.parameters())
+        },
         "weights": {
             _key(held): [
                 [name, list(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)])]
@@ -98,10 +102,6 @@ def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
 def _key(held: Held) -> str:
     route, stage = held
     return f"{route}/{stage}"
-
-
-def _trained(module: nn.Module) -> bool:
-    return any(weight.requires_grad for weight in module.parameters())
 
 
 def _replicas(module: nn.Module) -> int:

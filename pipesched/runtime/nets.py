@@ -149,11 +149,7 @@ class Net:
     @property
     def loss(self) -> Loss:
         """The mean loss of a microbatch."""
-        return _squared if self.name == "mlp" else _entropy
-
-
-def _squared(output: Tensor, target: Tensor) -> Tensor:
-    return torch.nn.functional.mse_loss(output, target)
+        return torch.nn.functional.mse_loss if self.name == "mlp" else _entropy
 
 
 def _entropy(output: Tensor, target: Tensor) -> Tensor:

@@ -189,8 +189,10 @@ def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float)
     """
     if ranks == 1:
         return Peers()
-    host = _address(rank, everybody({"machine": _machine(), "address": _own_address()}, group))
-    with socket.create_server((host, 0), family=_family(host), backlog=max(ranks, _STRANGERS)) as listener:
+    own = _towards(os.environ.get("MASTER_ADDR") or _NOWHERE)
+    host = _address(rank, everybody({"machine": _machine(), "address": own}, group))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family, backlog=max(ranks, _STRANGERS)) as listener:
         mine = {"host": host, "port": listener.getsockname()[1], "secret": secrets.token_hex(32) if rank == 0 else ""}
         cards = everybody(mine, group)
         secret = bytes.fromhex(cards[0]["secret"])
@@ -287,11 +289,6 @@ def _machine(there: str = "/proc") -> str:
         return f"{socket.gethostname()} {uuid.getnode()}"
 
 
-def _own_address() -> str:
-    """Of this process as others see it, if it can know that by itself."""
-    return _towards(os.environ.get("MASTER_ADDR") or _NOWHERE)
-
-
 def _address(rank: int, cards: Sequence[Mapping[str, str]]) -> str:
     """Where this rank listens: on the loopback where all are on one machine.
 
@@ -321,7 +318,3 @@ def _towards(host: str) -> str:
                 probe.connect(address)
                 return str(probe.getsockname()[0])
     return ""
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET

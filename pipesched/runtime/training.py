@@ -336,7 +336,8 @@ class Alive:
         self.now += 1
         self.peak = max(self.peak, self.now)
         weakref.finalize(token, self._free).atexit = False
-        hooks = saved_tensors_hooks(lambda tensor: (tensor.detach(), token), _unpack)  # an output holds its own graph
+        packed = lambda tensor: (tensor.detach(), token)  # noqa: E731  # an output holds its own graph
+        hooks = saved_tensors_hooks(packed, lambda found: found[0])
         hooks.__enter__()
         self._open.append(hooks)
 
@@ -345,7 +346,3 @@ class Alive:
 
     def _free(self) -> None:
         self.now -= 1
-
-
-def _unpack(packed: tuple[Tensor, _Token]) -> Tensor:
-    return packed[0]

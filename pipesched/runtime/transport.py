@@ -326,19 +326,16 @@ def _drop_done(sent: dict[Message, _Posted]) -> None:
 def _wait_in_order(queue: SimpleQueue[Message | None], sent: dict[Message, _Posted]) -> None:
     """The life of a thread: wait for each send, and let its tensors go."""
     while (message := queue.get()) is not None:
-        _wait_for(sent, message)
-
-
-def _wait_for(sent: dict[Message, _Posted], message: Message) -> None:
-    posted = sent[message]
-    assert posted.left is not None
-    try:
-        posted.wait()
-    except RuntimeError as error:  # for the rank's own thread to raise when it asks
-        posted.error = error
-    else:
-        del sent[message]
-    posted.left.release()
+        posted = sent[message]
+        assert posted.left is not None
+        try:
+            posted.wait()
+        except RuntimeError as error:  # for the rank's own thread to raise when it asks
+            posted.error = error
+        else:
+            del sent[message]
+        posted.left.release()
+        del posted  # its tensors, while the thread waits for the next
 
 
 def done(works: Sequence[dist.Work]) -> bool:

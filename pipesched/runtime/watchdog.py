@@ -167,13 +167,11 @@ class Watch(threading.Thread):
             self._exchange(min(self._period, SETTLE / 10))
             assert self.fault is not None
             self.fault = min([self.fault, *self._told.values()], key=_order)
-            there = [rank for rank in range(self._ranks) if rank != self._rank and self._is_there(rank)]
+            fresh = {rank for rank, seen in self._silence.seen.items() if self._now - seen < self._silence.fresh}
+            there = fresh - {self._rank, *self._peers.closed}
             if all(self._told.get(rank) == self.fault for rank in there):
                 break
         self._say()
-
-    def _is_there(self, rank: int) -> bool:
-        return rank not in self._peers.closed and self._now - self._silence.seen[rank] < self._silence.fresh
 
 
 def _order(fault: Fault) -> tuple[int, int, str]:

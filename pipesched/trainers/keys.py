@@ -122,11 +122,11 @@ def nearest(key: str, names: Collection[str], least: float) -> list[str]:
     """The name that a key is nearly, part by part."""
     parts = key.split(".")
     close = get_close_matches(key, names, 3, least)
-    return [name for name in close if len(parts) == name.count(".") + 1 and _alike(parts, name.split("."))][:1]
-
-
-def _alike(parts: list[str], others: list[str]) -> bool:
-    return all(get_close_matches(part, [other], 1, 0.8) for part, other in zip(parts, others, strict=True))
+    for name in close:
+        pairs = [*zip(parts, others, strict=True)] if len(others := name.split(".")) == len(parts) else []
+        if pairs and all(get_close_matches(part, [other], 1, 0.8) for part, other in pairs):
+            return [name]
+    return []
 
 
 def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses: str) -> Diagnostic:

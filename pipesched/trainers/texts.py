@@ -93,10 +93,6 @@ def _broken(source: Source, what: str, reason: str, line: int, column: int) -> P
     return toml.broken(source, Code.CONFIG_SYNTAX, what, reason, line, column)
 
 
-def _toml(source: Source) -> Made:
-    return *toml.read(source, Code.CONFIG_SYNTAX), []
-
-
 def _json(source: Source) -> Made:
     try:
         values = json.loads(source.text)
@@ -306,4 +302,9 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_READ: Mapping[str, Callable[[Source], Made]] = {"toml": _toml, "yaml": _yaml, "json": _json, "shell": _shell}
+_READ: Mapping[str, Callable[[Source], Made]] = {
+    "toml": lambda source: (*toml.read(source, Code.CONFIG_SYNTAX), []),
+    "yaml": _yaml,
+    "json": _json,
+    "shell": _shell,
+}

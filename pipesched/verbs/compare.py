@@ -169,19 +169,13 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
     if shorter or costs.by_microbatch or not trains_fully(schedule) or len(schedule) > _BOUNDED:
         return None
+    from pipesched.optimizer.bounds.lower_bound import lower_bound
     from pipesched.optimizer.instance import Instance
 
     fused = not bool((schedule.op == Op.W).any())
     caps = None if in_bytes(options.mem_cap, options.model) else caps_by_rank(options.mem_cap, schedule.ranks)
     problem = Instance(schedule.placement, costs, options.release, caps, fused, "makespan").problem()
-    return problem.time(_all_bounds(problem) if len(schedule) <= _SEARCHED else _plain_bounds(problem))
-
-
-def _all_bounds(problem: Problem) -> int:
-    """The best of the optimizer's bounds, in ticks."""
-    from pipesched.optimizer.bounds.lower_bound import lower_bound
-
-    return lower_bound(problem).value
+    return problem.time(lower_bound(problem).value if len(schedule) <= _SEARCHED else _plain_bounds(problem))
 
 
 def _plain_bounds(problem: Problem) -> int:

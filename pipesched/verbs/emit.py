@@ -73,7 +73,9 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     What is wrong is in the report: with the file, with what is made from it, or that the target cannot run it (PS814).
     """
     target = TARGETS[to]
-    own = replace(options, torch_version=_written_for(source), comm=None if target.blocks else options.comm)
+    waiting = "WAIT_" in source.text and reader_of(source) is TORCH_CSV  # so it is surely for a version that has them
+    version = first_with(Op.WAIT_SEND_F) if waiting else None
+    own = replace(options, torch_version=version, comm=None if target.blocks else options.comm)
     try:
         loaded = compile.load(source, own)
         target.require(loaded.schedule, loaded.program if target.messages else None)
@@ -99,12 +101,6 @@ def emit(source: Source, options: Options, to: str) -> Emission:
         if not whole.report.ok:
             return Emission(whole.report, to)
     return Emission(final.report, to, order, loaded.sizes, version or DEFAULT)
-
-
-def _written_for(source: Source) -> TorchVersion | None:
-    """The version of torch that a CSV is surely for: waits came late."""
-    waiting = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
-    return first_with(Op.WAIT_SEND_F) if waiting else None
 
 
 def _lowered(examined: Examination) -> Program | None:

@@ -72,7 +72,8 @@ def read(value: object) -> Sizes:
 
 def multiples(value: object) -> tuple[tuple[int, str], ...]:
     """Numbers of microbatches, some of them in the unit p: ``8,p,2p`` is ((8, ""), (1, "p"), (2, "p"))."""
-    parts = value.split(",") if isinstance(value, str) else [str(x) for x in _several(value)]
+    several = value if isinstance(value, Iterable) else [value]
+    parts = value.split(",") if isinstance(value, str) else map(str, several)
     found: list[tuple[int, str]] = []
     for part in map(str.strip, parts):
         if part.endswith("p"):
@@ -80,10 +81,6 @@ def multiples(value: object) -> tuple[tuple[int, str], ...]:
         else:
             found += [(m, "") for m in read(part)]
     return tuple(found)
-
-
-def _several(value: object) -> Iterable[object]:
-    return value if isinstance(value, Iterable) else [value]
 
 
 def _range(part: str) -> tuple[int, int]:

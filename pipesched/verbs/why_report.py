@@ -90,7 +90,7 @@ class Why:
 
     def to_json(self) -> dict[str, object]:
         """The published form, see ``emit/README.md``."""
-        made = self.analysis
+        made, grown, known = self.analysis, self.growth, self.known
         return {
             "ok": self.report.ok,
             "name": made.schedule.name,
@@ -101,11 +101,22 @@ class Why:
                 makespan=made.makespan, bubble=bubble(made.makespan, self.work()), work=self.work(), idle=self.idle()
             ),
             **exact(split=self.parts()),
-            "growth": None if self.growth is None else _growth_json(self.growth),
+            "growth": grown
+            and {
+                "microbatches": grown.more,
+                **exact(makespan=grown.makespan, idle=grown.idle, split=grown.parts),
+            },
             **exact(instead=self.instead),
             "critical_path": list(map(partial(_step_json, self), self.path, _spans(made.schedule, self.path))),
             "gaps": [_gap_json(self, gap) for gap in self.longest_first],
-            "recognized": None if self.known is None else _known_json(self.known, made.schedule),
+            "recognized": known
+            and {
+                "schedule": known.name,
+                "reading": known.like.reading,
+                "equal": known.like.whole,
+                **exact(common=known.like.common),
+                "text": known_text(known, made.schedule),
+            },
             "diagnostics": [render.as_json(diagnostic) for diagnostic in self.report.diagnostics],
         }
 
@@ -321,13 +332,6 @@ def _no_more(why: Why, rank: int) -> str:
     return f"has nothing left to do; {_called(why.analysis.schedule, why.path[-1])} ends last"
 
 
-def _growth_json(growth: Growth) -> dict[str, object]:
-    return {
-        "microbatches": growth.more,
-        **exact(makespan=growth.makespan, idle=growth.idle, split=growth.parts),
-    }
-
-
 def _step_json(why: Why, index: int, span: Span | None) -> dict[str, object]:
     made = why.analysis
     return {
@@ -350,14 +354,4 @@ def _gap_json(why: Why, gap: int) -> dict[str, object]:
         **exact(message=made.time(gaps.message[gap])),
         "waits_for": [{"rank": int(made.schedule.rank[i]), "op": made.schedule.slot(i)} for i in why.chain(gap)],
         "text": gap_text(why, gap),
-    }
-
-
-def _known_json(known: Known, schedule: Schedule) -> dict[str, object]:
-    return {
-        "schedule": known.name,
-        "reading": known.like.reading,
-        "equal": known.like.whole,
-        **exact(common=known.like.common),
-        "text": known_text(known, schedule),
     }

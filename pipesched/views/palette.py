@@ -129,13 +129,10 @@ def _channels(colour: str) -> list[int]:
 
 def ink(colour: str) -> str:
     """Black or white, whichever has more contrast (relative luminance, WCAG 2.2)."""
-    linear = [_linear(channel / 255) for channel in _channels(colour)]
+    light = [channel / 255 for channel in _channels(colour)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in light]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#fff"
-
-
-def _linear(channel: float) -> float:
-    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
 
 
 def paint(text: str, background: int, *, bold: bool = False) -> str:

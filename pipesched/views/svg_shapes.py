@@ -181,7 +181,8 @@ class Cells:
             begin, end = int(times.end[sender]), int(times.start[i])
             if end < 0:
                 continue
-            if self._visible(begin, end):
+            first, last = max(begin, self.frame.begin), min(end, self.frame.end)
+            if first < last or first == last == begin == end:  # one that takes no time may be at the edge
                 head = f' marker-end="url(#{scope}p)"' if end <= self.frame.end else ""
                 line = self._arrow(int(schedule.rank[sender]), begin, int(schedule.rank[i]), end)
                 yield f'<path class="{"f" if RESULT[schedule.op[i]] == Result.ACTIVATION else "g"}"{head} d="{line}"/>'
@@ -195,11 +196,6 @@ class Cells:
         y0 = top + Fraction(rise * (first - begin), whole)
         y1 = top + rise - Fraction(rise * (end - last), whole)
         return f"M{number(frame.x(first))} {number(y0)}L{number(frame.x(last))} {number(y1)}"
-
-    def _visible(self, begin: int, end: int) -> bool:
-        """Whether some of a message is in the viewport; one that takes no time may be at its edge."""
-        first, last = max(begin, self.frame.begin), min(end, self.frame.end)
-        return first < last or first == last == begin == end
 
     def curves(self) -> Iterator[str]:
         """What each rank holds, on one scale for all, and its peak at the right."""
