@@ -32,7 +32,8 @@ from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.readers import Loaded
-from pipesched.report import Claim, Communication, InBytes, Memory, Parts, Permuted, Report, Time
+from pipesched.report import Report
+from pipesched.report_parts import Claim, Communication, InBytes, Memory, Parts, Permuted, Time
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def test_a_costs_file_says_the_same(text: str, same: str) -> None:
 
 NO_FILES = (
     """F|F =|F = 1;F = 2|F = true|F = inf|F = nan|F = -1|F = 1e3|G = 1|[F];a = 1|F = [[[1]]]|F = 2020-01-01|F = {a = 1}
-F = [1, true]|F = \0|{"F": NaN}|{"F": 1, "F": 2}|{"F": null}|{"F": [{}]}|[1, 2]""".replace("\n", "|")
+F = [1, true]|F = \0|F = []|{"F": NaN}|{"F": 1, "F": 2}|{"F": null}|{"F": [{}]}|[1, 2]""".replace("\n", "|")
     .replace(";", "\n")
     .split("|")
 )

@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched.assets import asset
 from pipesched.diagnostics import Code, Diagnostic, Label
-from pipesched.report import Claim, Communication, Memory, Parts, Report, Time
+from pipesched.report import Report
+from pipesched.report_parts import Claim, Communication, Memory, Parts, Time
 from pipesched.source import Source
 
 pytestmark = pytest.mark.quick

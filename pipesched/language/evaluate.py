@@ -29,7 +29,8 @@ from pipesched.language.rank_programs import Programs
 from pipesched.language.scope import LONG, MANY
 from pipesched.language.typecheck import Checked, check_file
 from pipesched.model.columns import Column, Ints
-from pipesched.model.costs import Cost, Costs, least
+from pipesched.model.cost_values import Cost, least
+from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import Value, entries
 from pipesched.model.ops import Op

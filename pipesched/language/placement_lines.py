@@ -11,11 +11,13 @@ import numpy as np
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.typecheck import Checked, StageCode
+from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op, Result
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
 from pipesched.source import Span
 
 WIDEST_RANK = 2**31  # of columns
+_HELD = 64  # ranks with a stage that are listed
 
 
 @dataclass
@@ -88,10 +90,11 @@ def _frozen(checked: Checked, names: dict[str, Any], stages: int) -> tuple[int, 
 
 def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
     """PS215 for a rank with a program and no stage: more often than not, the ranks of all stages are off by one."""
-    held = np.unique(placement.rank_of)
-    first, last, node = int(held[0]), int(held[-1]), checked.stages[0].node
-    places = (Label(line.node.rank.span, f"of ranks {first} to {last}") for line in checked.stages)
-    message = f"rank {rank} has a program and no stage: the stages are on ranks {first} to {last}"
+    held = np.unique(placement.rank_of).tolist()
+    first, node = held[0], checked.stages[0].node
+    where = ("rank " if len(held) == 1 else "ranks ") + ranges(held[:_HELD]) + ", …" * (len(held) > _HELD)
+    places = (Label(line.node.rank.span, f"of {where}") for line in checked.stages)
+    message = f"rank {rank} has a program and no stage: the stages are on {where}"
     help = f"ranks count from 0: write `{_lowered(node.rank.span.text, first)}`" if first else "give it a stage"
     return fail(Code.PLACEMENT, message, *places, help=help)
 

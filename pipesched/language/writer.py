@@ -22,7 +22,8 @@ from pipesched.language.layout import WIDTH, Line, rendered
 from pipesched.language.sharing import Shared, shared
 from pipesched.language.spelling import BLANK, Words, linear, words
 from pipesched.language.tokens import LONGEST, too_long
-from pipesched.model.costs import KEYS, UNIT, Cost, Costs
+from pipesched.model.cost_values import Cost
+from pipesched.model.costs import KEYS, UNIT, Costs
 from pipesched.model.grid import Grid
 from pipesched.model.kernel import Kernel
 from pipesched.model.numbers import shown

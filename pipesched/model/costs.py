@@ -26,19 +26,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from math import lcm
 from operator import add, mul, sub
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column, Ints
+from pipesched.model.cost_values import (
+    Cost,
+    by_stage,
+    common_scale,
+    each,
+    in_json,
+    in_text,
+    least,
+    listed,
+    most,
+    parse,
+    read,
+)
 from pipesched.model.grid import Grid, alike, spread
-from pipesched.model.numbers import exact, number, plain, shown
+from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import COMPUTES, COPIES, LETTERS
-
-Cost: TypeAlias = Fraction | tuple[Fraction, ...] | Grid
 
 TIMES = (*LETTERS, "FB", "C")
 KEYS = (*TIMES, "M", "K")
@@ -48,11 +58,7 @@ _COPIES = frozenset(op.name for op in COPIES)
 _ALONE = {key: cost for key, cost in UNIT.items() if key not in _COPIES}
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "K": Fraction(0), "C": Fraction(0)}
 _COARSER = "a larger unit of time"
-_LISTED = 6  # entries of a list that are shown
-_WRITTEN = 40  # characters of an entry of a file
 _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets are inside
-_ROWS = re.compile(r"\[(?:\s*\[[^\[\]]*\]\s*,)*\s*\[[^\[\]]*\]\s*\]")
-_FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
 
 
 @dataclass(frozen=True)
@@ -104,19 +110,19 @@ def _copy(key: str) -> Callable[[Mapping[str, Cost]], Cost]:
 
 
 def _half(known: Mapping[str, Cost]) -> Cost:
-    return _each(mul, known["B"], Fraction(1, 2))
+    return each(mul, known["B"], Fraction(1, 2))
 
 
 RULES = (
-    Rule("I", "BW", "B - W", lambda known: _each(sub, known["B"], known["W"])),
+    Rule("I", "BW", "B - W", lambda known: each(sub, known["B"], known["W"])),
     Rule("I", "B", "B / 2", _half),
     Rule("I", "W", "W", _copy("W")),
     Rule("I", "F", "F", _copy("F")),
-    Rule("W", "BI", "B - I", lambda known: _each(sub, known["B"], known["I"])),
+    Rule("W", "BI", "B - I", lambda known: each(sub, known["B"], known["I"])),
     Rule("W", "B", "B / 2", _half),
     Rule("W", "I", "I", _copy("I")),
     Rule("W", "F", "F", _copy("F")),
-    Rule("B", "", "I + W", lambda known: _each(add, known["I"], known["W"])),
+    Rule("B", "", "I + W", lambda known: each(add, known["I"], known["W"])),
     Rule("F", "I", "I", _copy("I")),
     Rule("F", "", "B / 2", _half),
     Rule("R", "", "F", _copy("F")),
@@ -141,8 +147,10 @@ class Costs:
         """Raises PipeschedError: PS222, an unknown key, or what is neither a whole number nor a Fraction from 0 up."""
         for key, cost in self.given.items():
             _check_key(key, {})
-            listed: tuple[object, ...] = (least(cost),) if isinstance(cost, Grid) else _listed(cost)
-            for x in listed:
+            numbers: tuple[object, ...] = (least(cost),) if isinstance(cost, Grid) else listed(cost)
+            if not numbers:
+                raise fail(Code.COSTS, f"cost {key} lists no stages", help="give one number a stage, or one number")
+            for x in numbers:
                 if not isinstance(x, int | Fraction) or x < 0:
                     raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give an int or a Fraction from 0 up")
 
@@ -151,7 +159,7 @@ class Costs:
 
     def __str__(self) -> str:
         """As `parse` reads it; of long lists the ends, of a grid the least and the greatest."""
-        return ",".join(f"{key}={_shown(cost)}" for key, cost in self.given.items())
+        return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
         """The cost of F, I, W, B, R, O, L, FB, C, M or K; None for FB where it is the sum of its parts.
@@ -203,8 +211,9 @@ class Costs:
         """In words, that B and I + W are given and are not the same; else empty."""
         if not {"I", "W", "B"} <= self.given.keys():
             return ""
-        parts = _each(add, self.given["I"], self.given["W"])
-        if _zero(_each(sub, self.given["B"], parts)):
+        parts = each(add, self.given["I"], self.given["W"])
+        difference = each(sub, self.given["B"], parts)
+        if least(difference) == most(difference) == 0:
             return ""
         full, sum_of = (
             f" = {shown(cost)}" if isinstance(cost, Fraction | int) else "" for cost in (self.given["B"], parts)
@@ -250,7 +259,7 @@ class Costs:
     def _whole(self, key: str) -> Cost:
         """The cost, of an overlap pair the sum of its parts where it is not given."""
         cost = self[key]
-        return _each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
+        return each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
 
     def over(self, base: Costs) -> Costs:
         """These costs, and those of `base` for what is not given here."""
@@ -259,7 +268,7 @@ class Costs:
     def scaled(self, factor: Fraction) -> Costs:
         """All computes so many times as long; as every rule for what is not given is linear, that holds of it too."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
-        times = {key: _each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
+        times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
         return Costs({**self.given, **times})
 
     def require_fit(self, stages: int, microbatches: int | None = None) -> None:
@@ -269,8 +278,8 @@ class Costs:
             PipeschedError: PS222, as `ticks`.
         """
         for key, cost in self.given.items():
-            _row(key, cost, stages, microbatches)
-        _scale([x for key in TIMES if key in self.given for x in alike(_listed(self.given[key]))], _COARSER)
+            by_stage(key, cost, stages, microbatches)
+        common_scale([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
         """The times as integers. microbatches: how many there are; None where they count alike.
@@ -280,8 +289,8 @@ class Costs:
                 64 bits, or a cost that is not given and would be negative.
         """
         self.require_fit(stages, microbatches)
-        rows = {key: _row(key, self[key], stages, microbatches) for key in TIMES}
-        scale = _scale([x for row in rows.values() if row is not None for x in alike(_listed(row))], _COARSER)
+        rows = {key: by_stage(key, self[key], stages, microbatches) for key in TIMES}
+        scale = common_scale([x for row in rows.values() if row is not None for x in alike(listed(row))], _COARSER)
 
         def whole(key: str) -> Ints:
             row = rows[key]
@@ -321,9 +330,9 @@ class Costs:
         return self._share("K", stages, microbatches)
 
     def _share(self, key: str, stages: int, microbatches: int | None) -> Grid:
-        row = _row(key, self[key], stages, microbatches)
+        row = by_stage(key, self[key], stages, microbatches)
         assert row is not None
-        _scale(alike(_listed(row)), "rounder shares")
+        common_scale(alike(listed(row)), "rounder shares")
         return row if isinstance(row, Grid) else spread(row)
 
     def to_json(self) -> dict[str, object]:
@@ -332,7 +341,7 @@ class Costs:
         R, O, L and K too where they were given, and M where it is not 1.
         """
         left_out = (UNIT.keys() - BASE | {"K"}) - self.given.keys() | ({"M"} if self.scalar("M") == 1 else set())
-        return {key: _plain(self._whole(key)) for key in KEYS if key not in left_out}
+        return {key: in_json(self._whole(key)) for key in KEYS if key not in left_out}
 
     @classmethod
     def parse(cls, text: str) -> Costs:
@@ -347,13 +356,7 @@ class Costs:
             if not equals:
                 raise fail(Code.COSTS, f"a cost is KEY=NUMBER, not {entry!r}", help="for example F=1,I=1,W=1,C=0")
             _check_key(key, given)
-            if _ROWS.fullmatch(value):
-                rows = re.findall(r"\[([^\[\]]*)\]", value)
-                given[key] = grid([[number(x, f"cost {key}") for x in row.split(",")] for row in rows], f"cost {key}")
-            elif value.startswith("[") and value.endswith("]"):
-                given[key] = tuple(number(x, f"cost {key}") for x in value[1:-1].split(","))
-            else:
-                given[key] = number(value, f"cost {key}")
+            given[key] = parse(value, f"cost {key}")
         return cls(given)
 
     @classmethod
@@ -381,7 +384,7 @@ class Costs:
         given: dict[str, Cost] = {}
         for key, value in table.items():
             _check_key(key, {})
-            given[key] = _read(value, f"cost {key}")
+            given[key] = read(value, f"cost {key}")
         return cls(given)
 
 
@@ -392,42 +395,6 @@ def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
         _check_key(key, table)
         table[key] = value
     return table
-
-
-def _read(value: object, what: str) -> Cost:
-    """A cost as a file has it: a number, a list by stage, or for each stage a list by microbatch.
-
-    Raises:
-        PipeschedError: PS222, none of these.
-    """
-    if not isinstance(value, list):
-        return number(_text(value), what)
-    if not any(isinstance(row, list) for row in value):
-        return tuple(number(_text(x), what) for x in value)
-    rows = [[number(_text(x), what) for x in row] if isinstance(row, list) else [] for row in value]
-    return grid(rows, what)
-
-
-def grid(rows: Sequence[Sequence[Fraction]], what: str) -> Cost:
-    """A cost by stage and microbatch.
-
-    Raises:
-        PipeschedError: PS222, the rows are of several lengths, or empty.
-    """
-    lengths = [len(row) for row in rows]
-    if len(set(lengths)) != 1 or not lengths[0]:
-        message = f"{what} has rows of {' and '.join(map(str, sorted(set(lengths))))} numbers"
-        raise fail(Code.COSTS, message, help="give each stage one number, or each stage a list of one a microbatch")
-    made = Grid.of(rows)
-    return made.column if made.even else made
-
-
-def _text(value: object) -> str:
-    """What TOML or JSON read, as it is written there; what is too long for a number is cut."""
-    if isinstance(value, int) and abs(value) >= 10**15:
-        return "too large"
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= _WRITTEN else f"{text[:_WRITTEN]}…"
 
 
 def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
@@ -450,7 +417,7 @@ def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
         below = np.argwhere(cost.whole < 0)[:1].tolist()
         where = "".join(f" on stage {stage} for microbatch {microbatch}" for stage, microbatch in below)
     else:
-        below = [stage for stage, x in enumerate(_listed(cost)) if x < 0][:1]
+        below = [stage for stage, x in enumerate(listed(cost)) if x < 0][:1]
         where = f" on stage {below[0]}" if below and isinstance(cost, tuple) else ""
     if below:
         message = f"cost {key} is not given, and {rule.text} is negative{where}"
@@ -462,101 +429,3 @@ def _check_key(key: str, given: Mapping[str, Cost]) -> None:
         raise fail(Code.COSTS, f"no cost is called {key!r}", help=f"costs are {', '.join(KEYS)}")
     if key in given:
         raise fail(Code.COSTS, f"cost {key} is given twice")
-
-
-def _each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -> Cost:
-    """The function of two costs, stage by stage where one of them is a list, and microbatch by microbatch."""
-    if isinstance(a, Grid) or isinstance(b, Grid):
-        return _as_grid(a).each(function, _as_grid(b))
-    if not isinstance(a, tuple) and not isinstance(b, tuple):
-        return function(a, b)
-    length = min(len(x) for x in (a, b) if isinstance(x, tuple))
-    return tuple(map(function, _spread(a, length), _spread(b, length)))
-
-
-def _as_grid(cost: Cost) -> Grid:
-    return cost if isinstance(cost, Grid) else spread(_listed(cost))
-
-
-def least(cost: Cost) -> Fraction:
-    """The least of the numbers of a cost."""
-    return cost.least if isinstance(cost, Grid) else min(_listed(cost))
-
-
-def most(cost: Cost) -> Fraction:
-    """The greatest of the numbers of a cost."""
-    return cost.most if isinstance(cost, Grid) else max(_listed(cost))
-
-
-def _zero(cost: Cost) -> bool:
-    return cost.most_whole == 0 if isinstance(cost, Grid) else not any(_listed(cost))
-
-
-def _listed(cost: Cost) -> tuple[Fraction, ...]:
-    """Its numbers, one for each stage; of a grid the greatest, and one that is as fine as any."""
-    if isinstance(cost, Grid):
-        return (cost.most, Fraction(1, cost.scale))
-    return cost if isinstance(cost, tuple) else (cost,)
-
-
-def _spread(cost: Fraction | tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
-    return cost if isinstance(cost, tuple) else (cost,) * length
-
-
-def _row(key: str, cost: Cost | None, stages: int, microbatches: int | None) -> tuple[Fraction, ...] | Grid | None:
-    """The cost by stage, or by stage and microbatch."""
-    if cost is None:
-        return None
-    if isinstance(cost, Grid):
-        return _fitting(key, cost, stages, microbatches)
-    if isinstance(cost, tuple) and len(cost) != stages:
-        raise fail(
-            Code.COSTS,
-            f"cost {key} lists {len(cost)} stages; there are {stages}",
-            help="give one number a stage, or one number",
-        )
-    return _spread(cost, stages)
-
-
-def _fitting(key: str, cost: Grid, stages: int, microbatches: int | None) -> tuple[Fraction, ...] | Grid:
-    rows, columns = cost.whole.shape
-    if rows != stages:
-        message = f"cost {key} lists {rows} stages; there are {stages}"
-        raise fail(Code.COSTS, message, help="give a list for each stage, with one number a microbatch")
-    if microbatches is None and cost.even:
-        return cost.column
-    if microbatches is None:
-        message = f"cost {key} differs from microbatch to microbatch"
-        raise fail(Code.COSTS, message, help="here every microbatch costs the same: give one number a stage")
-    if columns != microbatches:
-        message = f"cost {key} lists {columns} microbatches; there are {microbatches}"
-        raise fail(Code.COSTS, message, help="give one number a microbatch, in a list for each stage")
-    return cost
-
-
-def _scale(numbers: Sequence[Fraction], larger: str) -> int:
-    """The ticks of the unit in which all of these are whole."""
-    scale = 1
-    for denominator in dict.fromkeys(x.denominator for x in numbers):
-        scale = lcm(scale, denominator)
-        if scale * max(numbers) >= _FINEST:
-            message = f"the costs need ticks of 1/{scale} or finer, too fine to add exactly in 64 bits"
-            raise fail(Code.COSTS, message, help=f"use fewer digits, or {larger}")
-    return scale
-
-
-def _plain(cost: Cost) -> object:
-    if isinstance(cost, Grid):
-        return cost.to_json()
-    if isinstance(cost, tuple):
-        return [_plain(x) for x in cost]
-    return plain(cost)
-
-
-def _shown(cost: Cost) -> str:
-    if isinstance(cost, Grid):
-        return str(cost)
-    if not isinstance(cost, tuple):
-        return shown(cost)
-    entries = [shown(x) for x in cost]
-    return f"[{','.join(entries if len(entries) <= _LISTED else [*entries[: _LISTED - 1], '…', entries[-1]])}]"

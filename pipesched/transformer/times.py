@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from pipesched.model.costs import Cost, Costs
+from pipesched.model.cost_values import Cost
+from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.placement import Placement
 from pipesched.transformer import activations, flops, parameters, traffic

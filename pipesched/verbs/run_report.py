@@ -19,7 +19,8 @@ from typing import Any
 from pipesched import render
 from pipesched.analysis.idle import bubble, split_length
 from pipesched.diagnostics import Code, Diagnostic, exit_status
-from pipesched.model.costs import Cost, Costs, most
+from pipesched.model.cost_values import Cost, most
+from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import LETTERS

@@ -20,7 +20,8 @@ from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.source import Source
 
 if TYPE_CHECKING:
-    from pipesched.model.costs import Cost, Costs
+    from pipesched.model.cost_values import Cost
+    from pipesched.model.costs import Costs
     from pipesched.model.release import Release
     from pipesched.transformer.config import Trained
     from pipesched.transformer.devices import Device
@@ -326,7 +327,7 @@ def _cost(name: object, cost: object) -> Cost:
     if isinstance(cost, Iterable) and not isinstance(cost, str | bytes | Mapping):
         entries = list(cost)
         if entries and all(isinstance(row, Iterable) and not isinstance(row, str) for row in entries):
-            from pipesched.model.costs import grid
+            from pipesched.model.cost_values import grid
 
             return grid([[_exact(one, f"cost {name}") for one in row] for row in entries], f"cost {name}")
         return tuple(_exact(one, f"cost {name}") for one in entries)

@@ -24,7 +24,8 @@ from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Verdict, engine_name
 from pipesched.readers import ANSWER, Loaded, reader_of
-from pipesched.report import Claim, Recording, Report
+from pipesched.report import Report
+from pipesched.report_parts import Claim, Recording
 from pipesched.source import Source
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from pipesched.analysis.timeline import timeline
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
 from pipesched.model.columns import Ints
-from pipesched.model.costs import Cost, Costs, Ticks
+from pipesched.model.cost_values import Cost
+from pipesched.model.costs import Costs, Ticks
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import whole
 from pipesched.schedule_analysis import Analysis

@@ -20,7 +20,7 @@ import numpy as np
 from pipesched.analysis.footprint import KINDS, Footprint
 from pipesched.model.columns import Ints
 from pipesched.model.numbers import gigabytes, shown
-from pipesched.report import InBytes
+from pipesched.report_parts import InBytes
 from pipesched.safe import safe
 from pipesched.views import caption
 from pipesched.views.axis import Viewport

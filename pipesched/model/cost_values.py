@@ -1,0 +1,168 @@
+"""The value of a cost: one number, a list by stage, or a grid by stage and microbatch; how it is read and written.
+
+    F=3/2    F=[1,2,2,1]    F=[[6,8,3,7],[6,8,3,7]]
+
+All numbers are exact: whole numbers over one scale, as large as 64 bits allow (`common_scale`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import lcm
+from typing import TypeAlias
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.grid import Grid, spread
+from pipesched.model.numbers import number, plain, shown
+
+Cost: TypeAlias = Fraction | tuple[Fraction, ...] | Grid
+
+_LISTED = 6  # entries of a list that are shown
+_WRITTEN = 40  # characters of an entry of a file
+_ROWS = re.compile(r"\[(?:\s*\[[^\[\]]*\]\s*,)*\s*\[[^\[\]]*\]\s*\]")
+_FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
+
+
+def parse(text: str, what: str) -> Cost:
+    """A cost as the command line has it: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` by microbatch too.
+
+    Raises:
+        PipeschedError: PS222, none of these.
+    """
+    if _ROWS.fullmatch(text):
+        return grid([[number(x, what) for x in row.split(",")] for row in re.findall(r"\[([^\[\]]*)\]", text)], what)
+    if text.startswith("[") and text.endswith("]"):
+        return tuple(number(x, what) for x in text[1:-1].split(","))
+    return number(text, what)
+
+
+def read(value: object, what: str) -> Cost:
+    """A cost as a file has it: a number, a list by stage, or for each stage a list by microbatch.
+
+    Raises:
+        PipeschedError: PS222, none of these.
+    """
+    if not isinstance(value, list):
+        return number(_text(value), what)
+    if not any(isinstance(row, list) for row in value):
+        return tuple(number(_text(x), what) for x in value)
+    rows = [[number(_text(x), what) for x in row] if isinstance(row, list) else [] for row in value]
+    return grid(rows, what)
+
+
+def grid(rows: Sequence[Sequence[Fraction]], what: str) -> Cost:
+    """A cost by stage and microbatch.
+
+    Raises:
+        PipeschedError: PS222, the rows are of several lengths, or empty.
+    """
+    lengths = [len(row) for row in rows]
+    if len(set(lengths)) != 1 or not lengths[0]:
+        message = f"{what} has rows of {' and '.join(map(str, sorted(set(lengths))))} numbers"
+        raise fail(Code.COSTS, message, help="give each stage one number, or each stage a list of one a microbatch")
+    made = Grid.of(rows)
+    return made.column if made.even else made
+
+
+def _text(value: object) -> str:
+    """What TOML or JSON read, as it is written there; what is too long for a number is cut."""
+    if isinstance(value, int) and abs(value) >= 10**15:
+        return "too large"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _WRITTEN else f"{text[:_WRITTEN]}…"
+
+
+def least(cost: Cost) -> Fraction:
+    """The least of the numbers of a cost."""
+    return cost.least if isinstance(cost, Grid) else min(listed(cost))
+
+
+def most(cost: Cost) -> Fraction:
+    """The greatest of the numbers of a cost."""
+    return cost.most if isinstance(cost, Grid) else max(listed(cost))
+
+
+def listed(cost: Cost) -> tuple[Fraction, ...]:
+    """Its numbers, one for each stage; of a grid the greatest, and one that is as fine as any."""
+    if isinstance(cost, Grid):
+        return (cost.most, Fraction(1, cost.scale))
+    return cost if isinstance(cost, tuple) else (cost,)
+
+
+def each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -> Cost:
+    """The function of two costs, stage by stage where one of them is a list, and microbatch by microbatch."""
+    if isinstance(a, Grid) or isinstance(b, Grid):
+        a, b = (x if isinstance(x, Grid) else spread(listed(x)) for x in (a, b))
+        return a.each(function, b)
+    if not isinstance(a, tuple) and not isinstance(b, tuple):
+        return function(a, b)
+    length = min(len(x) for x in (a, b) if isinstance(x, tuple))
+    return tuple(map(function, _spread(a, length), _spread(b, length)))
+
+
+def by_stage(key: str, cost: Cost | None, stages: int, microbatches: int | None) -> tuple[Fraction, ...] | Grid | None:
+    """The cost by stage, or by stage and microbatch."""
+    if cost is None:
+        return None
+    if isinstance(cost, Grid):
+        return _fitting(key, cost, stages, microbatches)
+    if isinstance(cost, tuple) and len(cost) != stages:
+        raise fail(
+            Code.COSTS,
+            f"cost {key} lists {len(cost)} stages; there are {stages}",
+            help="give one number a stage, or one number",
+        )
+    return _spread(cost, stages)
+
+
+def _fitting(key: str, cost: Grid, stages: int, microbatches: int | None) -> tuple[Fraction, ...] | Grid:
+    rows, columns = cost.whole.shape
+    if rows != stages:
+        message = f"cost {key} lists {rows} stages; there are {stages}"
+        raise fail(Code.COSTS, message, help="give a list for each stage, with one number a microbatch")
+    if microbatches is None and cost.even:
+        return cost.column
+    if microbatches is None:
+        message = f"cost {key} differs from microbatch to microbatch"
+        raise fail(Code.COSTS, message, help="here every microbatch costs the same: give one number a stage")
+    if columns != microbatches:
+        message = f"cost {key} lists {columns} microbatches; there are {microbatches}"
+        raise fail(Code.COSTS, message, help="give one number a microbatch, in a list for each stage")
+    return cost
+
+
+def _spread(cost: Fraction | tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
+    return cost if isinstance(cost, tuple) else (cost,) * length
+
+
+def common_scale(numbers: Sequence[Fraction], larger: str) -> int:
+    """The ticks of the unit in which all of these are whole."""
+    scale = 1
+    for denominator in dict.fromkeys(x.denominator for x in numbers):
+        scale = lcm(scale, denominator)
+        if scale * max(numbers) >= _FINEST:
+            message = f"the costs need ticks of 1/{scale} or finer, too fine to add exactly in 64 bits"
+            raise fail(Code.COSTS, message, help=f"use fewer digits, or {larger}")
+    return scale
+
+
+def in_json(cost: Cost) -> object:
+    """As programs read it: a number, a list, or a list of lists."""
+    if isinstance(cost, Grid):
+        return cost.to_json()
+    if isinstance(cost, tuple):
+        return [in_json(x) for x in cost]
+    return plain(cost)
+
+
+def in_text(cost: Cost) -> str:
+    """As `parse` reads it; of long lists the ends, of a grid the least and the greatest."""
+    if isinstance(cost, Grid):
+        return str(cost)
+    if not isinstance(cost, tuple):
+        return shown(cost)
+    entries = [shown(x) for x in cost]
+    return f"[{','.join(entries if len(entries) <= _LISTED else [*entries[: _LISTED - 1], '…', entries[-1]])}]"

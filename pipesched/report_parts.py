@@ -1,0 +1,328 @@
+"""The parts of a verdict: what a schedule costs and what was checked of it, each with its text and its JSON.
+
+    deadlock-free (strict, so under every model)                      Communication
+    peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]         Memory; in bytes, of a transformer: InBytes
+    makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)             Time
+
+`report` puts them together. The JSON is that of ``emit/v1/report.schema.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from pipesched.analysis.idle import Idle
+from pipesched.model.numbers import exact, gigabytes, percent, shown
+
+if TYPE_CHECKING:
+    from pipesched.analysis.footprint import Footprint
+    from pipesched.analysis.permutations import Worst
+
+_ROWS = 17  # of a table by rank that are printed
+_SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """The deadlock verdict under the named models.
+
+    model: the one asked for. holds, fails: names of models. capacity: the least number of buffered messages a channel
+    needs, 0 if strict holds, None if no number is enough. makespan: the end of the last rank where messages wait for
+    their turn under the model; None where no model was asked for, or it does not end.
+    """
+
+    model: str
+    holds: tuple[str, ...]
+    fails: tuple[str, ...]
+    capacity: int | None
+    makespan: Fraction | None = None
+
+    def __str__(self) -> str:
+        """``deadlock-free (…)``: under which models, and what the others need."""
+        if not self.fails:
+            strict = "strict, so " if self.model == "strict" else f"{self.model}; "
+            return f"deadlock-free ({strict}under every model)"
+        others = [name for name in self.holds if name != self.model]
+        also = f"; also under {', '.join(others)}" if others else ""
+        enough = f"; a buffer of {self.capacity} is enough" if self.capacity else ""
+        return f"deadlock-free ({self.model}{also}; not under {', '.join(self.fails)}{enough})"
+
+    def queued(self, ideal: Fraction) -> list[str]:
+        """``makespan 63 under one-stream, where messages queue: 10.5 % more``; nothing where no model was asked for."""
+        if self.makespan is None:
+            return []
+        more = f"{percent((self.makespan - ideal) / ideal)} more" if self.makespan > ideal > 0 else "no more"
+        return [f"makespan {shown(self.makespan)} under {self.model}, where messages wait for their turn: {more}"]
+
+    def to_json(self) -> dict[str, object]:
+        """The models by name."""
+        verdict = {"holds": list(self.holds), "fails": list(self.fails), "capacity": self.capacity}
+        return {"model": self.model, **verdict, **exact(makespan=self.makespan)}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
+
+    release: the rule that frees them. cap: by rank, in the same unit, or None. notes: what else takes memory.
+    received, unsent: by rank, where the file names its messages, the most that are received and not yet used, made and
+    not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
+    host: by rank, where activations are offloaded, the most in host memory at once, each from its O to its L.
+    """
+
+    release: str
+    unit: str
+    peak: tuple[Fraction, ...]
+    cap: tuple[Fraction, ...] | None = None
+    notes: tuple[str, ...] = ()
+    received: tuple[int, ...] | None = None
+    unsent: tuple[int, ...] | None = None
+    host: tuple[Fraction, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
+
+    def lines(self) -> list[str]:
+        """The peak against its cap, where, and every rank's."""
+        if not self.peak:
+            return []
+        first = self.peak.index(max(self.peak))
+        cap = "none" if self.cap is None else shown(self.cap[min(first, len(self.cap) - 1)])
+        rule = "" if self.release == "W" else f" (release {self.release})"
+        lines = [_most(f"peak {{}} of cap {cap}{rule}", self.peak)]
+        lines += [] if self.host is None else [_most("host memory {}", self.host)]
+        lines += self.notes
+        if self.received is not None and self.unsent is not None and any(self.received):
+            received, unsent = (_list_text([Fraction(x) for x in most]) for most in (self.received, self.unsent))
+            lines.append(
+                f"messages, not in the peak: received and not yet used {received}, made and not yet sent {unsent}"
+            )
+        return lines
+
+    def to_json(self) -> dict[str, object]:
+        """A cap that is the same everywhere is one number, else a list by rank."""
+        cap = self.cap[0] if self.cap and len(set(self.cap)) == 1 else self.cap
+        counts = {"received": self.received, "unsent": self.unsent}
+        listed = {name: None if row is None else list(row) for name, row in counts.items()}
+        host = {} if self.host is None else exact(host=self.host)
+        return {"release": self.release, "unit": self.unit, **exact(peak=self.peak, cap=cap), **listed, **host}
+
+
+@dataclass(frozen=True, slots=True)
+class InBytes:
+    """What every rank needs for a transformer when it needs most, in bytes.
+
+    model: its name. ranks: by rank the bytes of each kind, as `analysis.footprint` has them. at: by rank the operation
+    when it needs most, empty where it has none. cap: by rank, or None. assumed: in words, what the figures rest on.
+    host: by rank the most in host memory, where activations are offloaded.
+    """
+
+    model: str
+    ranks: tuple[Mapping[str, int], ...]
+    at: tuple[str, ...]
+    cap: tuple[Fraction, ...] | None
+    assumed: tuple[str, ...]
+    host: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
+        """What a footprint says."""
+        at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
+        return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
+
+    @property
+    def total(self) -> tuple[int, ...]:
+        """The most that each rank needs."""
+        return tuple(sum(kinds.values()) for kinds in self.ranks)
+
+    def lines(self) -> list[str]:
+        """The most against the cap, a table by rank, and what is assumed. Of many ranks the ends and the fullest."""
+        total, cap = self.total, self.cap or (None,) * len(self.ranks)
+        top = total.index(max(total))
+        limit = gigabytes(self.cap[top]) if self.cap else "none"
+        kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
+        rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]
+        for rank, (sizes, most, own, at) in enumerate(zip(self.ranks, total, cap, self.at, strict=True)):
+            free = [] if own is None else [gigabytes(own), gigabytes(own - most)]
+            rows.append([str(rank), *(gigabytes(sizes[kind]) for kind in kinds), gigabytes(most), *free, at])
+        if len(rows) > _ROWS:
+            kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
+            rows = [rows[0], *(rows[i] for i in kept)]
+        wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
+        head = f"{self.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
+        if self.host is not None:
+            most = max(self.host)
+            lines.append(f"host memory: {gigabytes(most)}, on rank {self.host.index(most)}")
+        return [head, *lines, *(f"assumed: {said}" for said in self.assumed)]
+
+    def to_json(self) -> dict[str, object]:
+        """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
+        cap = self.cap or (None,) * len(self.ranks)
+        ranks = [
+            {
+                **{kind.replace(" ", "_"): size for kind, size in sizes.items()},
+                "total": most,
+                "cap": None if own is None else int(own),
+                "room": None if own is None else int(own) - most,
+                "at": at or None,
+            }
+            for sizes, most, own, at in zip(self.ranks, self.total, cap, self.at, strict=True)
+        ]
+        host = {} if self.host is None else {"host": list(self.host)}
+        return {"model": self.model, "ranks": ranks, **host, "assumed": list(self.assumed)}
+
+
+@dataclass(frozen=True, repr=False)
+class Time(Idle):
+    """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
+
+    assumed: costs that were not given and are used, each with what it follows from. remarks: that, and what else is to
+    be said of the costs, in words.
+    """
+
+    costs: Mapping[str, object] = field(default_factory=dict)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Time makespan {shown(self.makespan)}, span {shown(self.span)}, idle {_list_text(self.idle)}>"
+
+    def to_json(self) -> dict[str, object]:
+        """The costs, and every time as it is and as a decimal."""
+        names = ("makespan", "span", "bubble", "span_bubble", "work", "idle", "span_idle")
+        said = {"assumed_costs": dict(self.assumed), "cost_remarks": list(self.remarks)}
+        return {**exact(costs=self.costs), **said, **exact(**{name: getattr(self, name) for name in names})}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a file says about itself. holds: None where its condition is false. detail: both sides, with numbers."""
+
+    text: str
+    holds: bool | None
+    detail: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        """The claim and its verdict."""
+        return {"text": self.text, "holds": "not applicable" if self.holds is None else self.holds}
+
+
+@dataclass(frozen=True, slots=True)
+class Permuted:
+    """The worst over all permutations of lists, or why they are not judged: then both are None.
+
+    peak: of the rank `rank`. values: the entries of each list, in their order.
+    """
+
+    lists: tuple[str, ...]
+    not_judged: str = ""
+    makespan: Worst | None = None
+    peak: Worst | None = None
+    rank: int = 0
+    values: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """``worst order of length: makespan 61 at 3,4,7,2; peak on rank 0 11 at 7,4,3,2``."""
+        names = ", ".join(self.lists)
+        if self.makespan is None or self.peak is None:
+            return f"other orders of {names} are not judged: {self.not_judged}"
+        row = self.values[self.lists[0]] if len(self.lists) == 1 else ()
+        said = []
+        for name, worst in (("makespan", self.makespan), (f"peak on rank {self.rank}", self.peak)):
+            at = f" at {','.join(str(row[i]) for i in worst.entries)}" if 0 < len(row) <= _SHOWN else ""
+            most = "" if worst.exact else f" (no order has more than {shown(worst.bound)})"
+            said.append(f"{name} {shown(worst.value)}{at}{most}")
+        return f"worst order of {names}: {'; '.join(said)}"
+
+    def to_json(self) -> dict[str, object]:
+        """What is found and no permutation exceeds, and by microbatch the entry that it has."""
+        made: dict[str, object] = {"lists": list(self.lists)}
+        made |= {"not_judged": self.not_judged} if self.not_judged else {}
+        for name, worst in (("makespan", self.makespan), ("peak", self.peak)):
+            numbers = {} if worst is None else exact(value=worst.value, bound=worst.bound)
+            made[name] = worst and {**numbers, "exact": worst.exact, "entries": list(worst.entries)}
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run, compared with the schedule. by: what recorded it. named: whether its messages have names; else
+    they are compared by count, order and size.
+    """
+
+    by: str
+    ranks: int
+    steps: int
+    messages: int
+    named: bool
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        how = "" if self.named else ", by their number, order and size"
+        notes = "".join(f"; {note}" for note in self.notes)
+        return (
+            f"recorded run ({self.by}): {self.ranks} ranks, {steps}, {self.messages:,} messages as planned{how}{notes}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """What was compared."""
+        counts = {"ranks": self.ranks, "steps": self.steps, "messages": self.messages}
+        return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a verdict measures, each None where a broken file leaves it unknown.
+
+    operations: parts of overlaps counted. slots: overlaps counted once. messages: between different ranks.
+    """
+
+    ranks: int | None = None
+    stages: int | None = None
+    microbatches: int | None = None
+    operations: int | None = None
+    slots: int | None = None
+    messages: int | None = None
+    communication: Communication | None = None
+    memory: Memory | None = None
+    bytes: InBytes | None = None
+    time: Time | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The verdict on messages, memory and times; with null or nothing in their keys where one is not known."""
+        return {
+            "communication": self.communication.to_json() if self.communication else _NO_COMMUNICATION,
+            "memory": self.memory.to_json() if self.memory else _NO_MEMORY,
+            **({"bytes": self.bytes.to_json()} if self.bytes else {}),
+            "time": self.time.to_json() if self.time else _NO_TIME,
+        }
+
+
+_NO_COMMUNICATION = {"model": None, "holds": [], "fails": [], "capacity": None, **exact(makespan=None)}
+_NO_MEMORY = {"release": None, "unit": None, **exact(peak=(), cap=None), "received": None, "unsent": None}
+_NO_TIME = {
+    **exact(costs={}),
+    "assumed_costs": {},
+    "cost_remarks": [],
+    **exact(makespan=None, span=None, bubble=None, span_bubble=None, work=(), idle=(), span_idle=()),
+}
+
+
+def _most(words: str, by_rank: tuple[Fraction, ...]) -> str:
+    """The largest of a row, where, and all of it."""
+    top = max(by_rank)
+    where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
+    return f"{words.format(shown(top))}, on {where}      {_list_text(by_rank)}"
+
+
+def _list_text(values: Sequence[Fraction]) -> str:
+    """``[4  3  2  1]``; a long list keeps both ends."""
+    texts = [shown(value) for value in values]
+    if len(texts) <= _SHOWN:
+        return f"[{'  '.join(texts)}]"
+    return f"[{'  '.join(texts[:3])} … {'  '.join(texts[-2:])}]"
