@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import os
 import random
 import sys
 import time
@@ -36,7 +35,7 @@ from pipesched.model.verdict import Terms
 from pipesched.optimizer.engines.lrat import refutation
 from pipesched.report import Report
 from pipesched.source import Source
-from pipesched.verbs.optimize_certify import certified, confirmed
+from pipesched.verbs.optimize_certify import confirmed
 from pipesched.verbs.optimize_report import Optimum
 from tests.depth import deep
 from tests.oracles.foreign import accepts, drat, installed
@@ -154,11 +153,11 @@ def answer(folder: Path) -> Optimum:
     return pipesched.optimize(**LOOP, certify=True, proof=str(folder / "x"))
 
 
-def judged(answer: Optimum, entry: object, name: str = "answer.json") -> Report:
+def judged(answer: Optimum, entry: object) -> Report:
     """An answer with another proof."""
     told = json.loads(json.dumps(answer.to_json()))
     told["certificate"]["refuted"]["proof"] = entry
-    return pipesched.verify(Source(name, json.dumps(told)))
+    return pipesched.verify(Source("answer.json", json.dumps(told)))
 
 
 def own(answer: Optimum) -> Any:
@@ -167,14 +166,14 @@ def own(answer: Optimum) -> Any:
 
 def test_what_rests_on_a_word_is_proved_when_asked(answer: Optimum) -> None:
     """With --certify it is proved, and verify says so of what was printed; without its proof it is not what is told."""
-    assert answer.proved and "followed one by one" in answer.proved_by and answer.beside is None
+    assert answer.proved and "followed one by one" in answer.proved_by
     verdict = judged(answer, own(answer)).verdict
     assert verdict is not None and verdict.proved
     assert "PS711" in str(judged(answer, None))
 
 
 def test_a_proof_that_is_damaged_proves_nothing(answer: Optimum) -> None:
-    """Cut short, empty, no text of this kind, with another entry, or in a file that is not there: each is named."""
+    """Cut short, empty, no text of this kind, or with another entry: each is named."""
     text = unpacked(b64decode(own(answer)["lrat"]))
     for lines, said in (
         (text.splitlines(keepends=True)[:-1], "does not end in the empty clause"),
@@ -187,25 +186,6 @@ def test_a_proof_that_is_damaged_proves_nothing(answer: Optimum) -> None:
         assert "PS710" in report and said in report
     for entry in ({}, {"lrat": "AAAA"}, {"lrat": "-"}, {**own(answer), "more": 1}, 7, []):
         assert "PS710" in str(judged(answer, entry))
-    for name in ("../x.lrat", "none", "", "."):
-        assert "PS710" in str(judged(answer, {"file": name, "sha256": ""}))
-
-
-def test_a_long_proof_lies_beside_the_answer(answer: Optimum, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its hash is in the answer: that file, as it was, proves it; another one, or none, does not."""
-    monkeypatch.setattr("pipesched.verbs.optimize_certify.INLINE", 0)
-    made = certified(answer.instance, Fraction(56), 0, "optimum", None)
-    assert made.beside is not None
-    name, packed = made.beside
-    path = str(folder / "answer.json")
-    assert "cannot be read" in str(judged(answer, made.entry, path))
-    (folder / name).write_bytes(packed)
-    verdict = judged(answer, made.entry, path).verdict
-    assert verdict is not None and verdict.proved
-    (folder / name).write_bytes(packed + b" ")
-    assert "is not what is in" in str(judged(answer, made.entry, path))
-    os.truncate(folder / name, 1 << 40)  # nothing reads so much to say so
-    assert "too long" in str(judged(answer, made.entry, path))
 
 
 def test_the_files_for_other_checkers_are_the_clauses_and_the_proof(answer: Optimum, folder: Path) -> None:

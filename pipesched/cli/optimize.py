@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipesched import files
 from pipesched.cli import flags
 from pipesched.cli.progress import Ticker
 from pipesched.cli.terminal import LINES, Output, dumps, replace_file, writable
@@ -60,8 +58,6 @@ def optimize(schedule: str | None, **given: Any) -> int:
             return _show(answer, out, given)
         with Ticker(out) as ticker:
             frontier = verb.frontier(asked, caps, ticker.state)
-        for _, answer in frontier.points:
-            _write_proof(answer, given["output"])
         if given["plot"]:
             replace_file(given["plot"], verb.frontier_plot(frontier))
         out.line(dumps(frontier.to_json()) if out.format == "json" else frontier.text())
@@ -81,7 +77,6 @@ def _sizes(given: dict[str, Any]) -> dict[str, Value]:
 def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
     """The verdict, and the schedule: in the file of -o, else below the verdict if it is short."""
     path, out.path = given["output"], None
-    _write_proof(answer, path)
     if path and path != "-" and answer.source:
         replace_file(path, answer.source)
     if out.format == "json":
@@ -98,13 +93,6 @@ def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
             short = answer.source.count("\n") <= SHOWN_LINES
             out.line("\n" + answer.source.rstrip("\n") if short else "\nwrite the schedule to a file with -o FILE")
     return _status(answer, given)
-
-
-def _write_proof(answer: Optimum, path: str | None) -> None:
-    """A long proof, beside the file of -o, else here."""
-    if answer.beside is not None:
-        name, packed = answer.beside
-        files.replace(os.path.join(os.path.dirname("" if path in (None, "-") else str(path)), name), [packed])
 
 
 def _status(answer: Optimum | Frontier, given: dict[str, Any]) -> int:

@@ -241,15 +241,14 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
         proof = _proof(request, instance, state)
         found = replace(found, notes=(*found.notes, proof.note))
         if judged.word and proof.entry:
-            found, written = replace(found, beside=proof.beside), certificate(instance, state, repeated, proof.entry)
-            judged = _judged(schedule, instance, written, repeated, proof.beside)
+            written = certificate(instance, state, repeated, proof.entry)
+            judged = _judged(schedule, instance, written, repeated)
     if request.certify and repeated is not None and not judged.everywhere:
         proof = _proof_for_every(request, instance, repeated)
         found = replace(found, notes=(*found.notes, proof.note))
         if proof.entry:
-            found = replace(found, beside=proof.beside)
             written = certificate(instance, state, repeated, least=proof.entry)
-            judged = _judged(schedule, instance, written, repeated, proof.beside)
+            judged = _judged(schedule, instance, written, repeated)
     if judged.value == judged.lower:
         agreed = confirmed(instance, judged.value, judged.lower - problem.time(1), asked=request.confirm)
         found = replace(found, notes=(*found.notes, agreed) if agreed else found.notes)
@@ -283,7 +282,7 @@ def _proof(request: Request, instance: Instance, state: State) -> Made:
     asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
     rank = asked[0] if asked else None
     try:
-        return certified(instance, state.problem.time(state.lower - 1), rank, request.name, request.limits.proof)
+        return certified(instance, state.problem.time(state.lower - 1), rank, request.limits.proof)
     except (KeyboardInterrupt, MemoryError) as error:
         return _none(error)
 
@@ -294,15 +293,15 @@ def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
     period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
     if request.objective == "span" or apart(whole(least), seam.every) < period:
-        return Made({}, None, "no proof for every m: paths alone do not keep its microbatches so far apart")
+        return Made({}, "no proof for every m: paths alone do not keep its microbatches so far apart")
     try:
-        return certified(least, problem.time(seam.value - 1), None, request.name, None)
+        return certified(least, problem.time(seam.value - 1), None, None)
     except (KeyboardInterrupt, MemoryError) as error:
         return _none(error)
 
 
 def _none(error: BaseException) -> Made:
-    return Made({}, None, f"no proof: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'out of memory'}")
+    return Made({}, f"no proof: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'out of memory'}")
 
 
 def _judged(
@@ -310,7 +309,6 @@ def _judged(
     instance: Instance,
     written: Mapping[str, object],
     repeated: Periodic | None,
-    beside: tuple[str, bytes] | None = None,
 ) -> Verdict:
     """What the checker says; a schedule that it refuses is none.
 
@@ -323,7 +321,7 @@ def _judged(
         problems = [instance.problem(first + n * step) for n in range(3)]
         return [convert.to_schedule(problem, repeated.seam.unrolled(problem)) for problem in problems]
 
-    judged = judge(schedule, instance, written, copies, lambda name: b"" if beside is None else beside[1])
+    judged = judge(schedule, instance, written, copies)
     if judged.verdict is None:
         raise PipeschedError(judged.findings)
     return judged.verdict

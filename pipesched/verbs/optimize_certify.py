@@ -1,6 +1,6 @@
 """A proof for what rests on an engine's word, which `verify` follows; and a second engine's word.
 
-    clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate, or a file beside the answer
+    clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate
                             └─> Z3: found at the objective, refuted a tick below
 
 First the clauses of the rank that the optimizer names alone, which are some of the same clauses, then all. The proof is
@@ -14,7 +14,6 @@ import time
 from base64 import b64encode
 from dataclasses import dataclass
 from fractions import Fraction
-from hashlib import sha256
 
 from pipesched import files
 from pipesched.check.optimum.clauses import MOST, Clauses, TooManyError
@@ -26,21 +25,17 @@ from pipesched.optimizer.instance import Instance
 
 SECONDS, ALONE = 60.0, 20.0  # of CPU, in all, and for one rank alone
 FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # clauses that Z3 is asked about unasked; its steps
-INLINE = 48_000  # bytes of a packed proof that is part of the certificate
 
 
 @dataclass(frozen=True)
 class Made:
-    """entry: `proof` of a certificate, empty where there is none. beside: name and content of a file. note: what was
-    done, or why it was not.
-    """
+    """entry: `proof` of a certificate, empty where there is none. note: what was done, or why it was not."""
 
     entry: dict[str, object]
-    beside: tuple[str, bytes] | None
     note: str
 
 
-def certified(instance: Instance, value: Fraction, rank: int | None, name: str, path: str | None) -> Made:
+def certified(instance: Instance, value: Fraction, rank: int | None, path: str | None) -> Made:
     """A proof that no objective is at most `value`; also as PATH.cnf and PATH.lrat, if there is a path.
 
     Raises:
@@ -51,24 +46,19 @@ def certified(instance: Instance, value: Fraction, rank: int | None, name: str, 
         ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
         clauses = Clauses(problem(instance), ticks)
     except TooManyError:
-        return Made({}, None, f"no proof {claim}: it is of more than {MOST:,} clauses")
+        return Made({}, f"no proof {claim}: it is of more than {MOST:,} clauses")
     text = None if rank is None else refutation(_alone(clauses, rank), clauses.count, now + ALONE)
     text = text or refutation(clauses.known, clauses.count, now + SECONDS)
     if text == b"":
-        return Made({}, None, f"no proof {claim}: its clauses do not exclude it")
+        return Made({}, f"no proof {claim}: its clauses do not exclude it")
     if text is None:
-        return Made({}, None, f"no proof {claim} was made in {SECONDS:g} s of CPU")
+        return Made({}, f"no proof {claim} was made in {SECONDS:g} s of CPU")
     if path is not None:
         write(path, clauses, text)
     packed = lzma.compress(text)
     size = f"{len(text.splitlines()):,} steps, {(len(packed) + 999) // 1000:,} kB"
     files_of = f", in {path}.cnf and {path}.lrat" if path is not None else ""
-    if len(packed) <= INLINE:
-        return Made({"lrat": b64encode(packed).decode("ascii")}, None, f"a proof {claim}: {size}{files_of}")
-    mark = sha256(packed).hexdigest()
-    file = f"{name}-{mark[:8]}.lrat.xz"
-    note = f"a proof {claim}: {size}, in {file}, which belongs beside the answer{files_of}"
-    return Made({"file": file, "sha256": mark}, (file, packed), note)
+    return Made({"lrat": b64encode(packed).decode("ascii")}, f"a proof {claim}: {size}{files_of}")
 
 
 def write(path: str, clauses: Clauses, refutation: bytes) -> None:

@@ -43,8 +43,7 @@ class Optimum:
     """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
 
     judged: what the checker says of the schedule, analysis: what follows from it, and checked: what every ordinary
-    check says of it; None where there is no schedule. beside: name and content of the file that belongs beside
-    the answer as JSON, where its proof is long. least, least_by: the lower bound of the search. given: the
+    check says of it; None where there is no schedule. least, least_by: the lower bound of the search. given: the
     schedule to improve on, which is then the first of `known`. Exit status 0, 3 (less is not excluded) or 1
     (infeasible).
     """
@@ -63,7 +62,6 @@ class Optimum:
     notes: tuple[str, ...] = ()
     source: str = ""
     certificate: Mapping[str, object] = field(default_factory=dict)
-    beside: tuple[str, bytes] | None = None
     checked: Report | None = None
 
     def __repr__(self) -> str:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipesched.check.optimum.entries import MOST_TEXT
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
@@ -30,7 +28,6 @@ from pipesched.source import Source
 
 if TYPE_CHECKING:
     from pipesched.analysis.recorded_run import Held
-    from pipesched.check.optimum.entries import Beside
     from pipesched.check.optimum.judge import Copies
     from pipesched.formats.answer_read import Answer
     from pipesched.model.verdict import Terms
@@ -119,13 +116,13 @@ def _verify_answer(source: Source, options: Options) -> Report:
     report = examine(own, replace(options, parameters={}, **_as_asked(answer, options))).report
     if not report.ok:
         return replace(report, source=source.name)
-    judged = judge(own.schedule, terms, answer.certificate, _copies(answer, terms, options), _beside(source))
+    judged = judge(own.schedule, terms, answer.certificate, _copies(answer, terms, options))
     found, verdict = list(judged.findings), judged.verdict
     if verdict is not None:
         said = own.unit.checked.file.documentation if own.unit else None
         found += check_answer(own.schedule, terms, judged, answer.entries, said)
     if options.proof is not None and not found:
-        _write_proof(options.proof, answer, terms, _copies(answer, terms, options), _beside(source))
+        _write_proof(options.proof, answer, terms, _copies(answer, terms, options))
     noted = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
     if noted:
         report = replace(report, notes=(*report.notes, noted))
@@ -140,7 +137,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
     return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
 
 
-def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies, beside: Beside) -> None:
+def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None:
     """PATH.cnf and PATH.lrat, for other checkers; of an answer for every m, at its least m.
 
     Raises:
@@ -163,7 +160,7 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies, beside
         help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
         raise fail(Code.NO_PROOF, "the answer holds no LRAT proof", help=help)
     try:
-        write(path, Clauses(problem(terms), bound), refuted.proof(beside))
+        write(path, Clauses(problem(terms), bound), refuted.proof())
     except (TooManyError, Unreadable) as error:
         raise fail(Code.CERTIFICATE, f"the certificate does not hold: {error}") from None
 
@@ -228,20 +225,6 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
         return [loaded.schedule for loaded in made]
 
     return copies
-
-
-def _beside(source: Source) -> Callable[[str], bytes]:
-    """The files in the folder of an answer; ValueError for one that is larger than a proof."""
-
-    def read(name: str) -> bytes:
-        path = Path(source.name).parent / name
-        if not path.is_file():
-            raise FileNotFoundError
-        if path.stat().st_size > MOST_TEXT:
-            raise ValueError
-        return path.read_bytes()
-
-    return read
 
 
 def _require_costs(loaded: Loaded, terms: Terms) -> None:

@@ -91,11 +91,11 @@ def look(name: str, one: Instance, best: int, to: Path | None) -> str:
     ranks = "" if too_busy(made, int(below * scale)) is None else "ranks alone too"
     bound = lower_bound(problem)  # where that is the value already, its rank is asked alone first
     began = time.process_time()
-    found = certified(one, below, bound.rank if problem.time(bound.value) == best else None, "proof", path)
+    found = certified(one, below, bound.rank if problem.time(bound.value) == best else None, path)
     took = time.process_time() - began
     if not found.entry:
         return f"{name:44} {took:6.2f}  {found.note}; {ranks}"
-    packed = b64decode(str(found.entry["lrat"])) if found.beside is None else found.beside[1]
+    packed = b64decode(str(found.entry["lrat"]))
     began = time.process_time()
     text = unpacked(packed)
     wrong = unproved(text, made, int(below * scale))

@@ -7,23 +7,23 @@
     order       y(q,i,t) -> y(q,i-1,t-work)                a line keeps the order of microbatches, which are alike
     chain       y(b,i,t) -> y(a,i,t-work-message)          a before b
     machine     y(q,i,t) and not y(q,i,t-work) -> run(q,t), and no two of a rank run at once
-    memory      at every t: taken by what has started <= freed by what has ended + the cap
-    W           at every t, where those of a rank are one line: started W <= ended I
+    memory      at every t: taken by what has started, and to be freed by what has not ended <= cap + all to be freed
+    W           at every t, where those of a rank are one line: started W + I that have not ended <= all I
     span        the first of a rank has started by t -> the last has ended by t + C
 
 So if they contradict each other there is no such schedule. All times are multiples of one tick, since a schedule starts
 everything as early as it can be; what takes no time takes no rank.
 
-Sums are unary numbers: (value, "it is at least that") for rising values, the first of which is sure. Of what is taken
-each literal follows from its value, of what is freed each implies it.
+Sums are unary numbers: (value, "it is at least that") for rising values, the first of which is sure; each literal
+follows from its value. So what is freed counts as what is not freed yet, and the limits are as much higher.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import TypeAlias
 
 from pipesched.check.optimum.problem import Line, Problem
@@ -147,21 +147,18 @@ class Clauses:
                     self._add(-one[t], -two[t])
 
     def _memory(self, lines: list[Line], cap: int | None) -> None:
-        gains, work = self.windows.gains, self.windows.work
-        if cap is None:
-            return
+        gains = self.windows.gains
+        freed = sum(max(0, -gains[line]) * self.windows.length[line] for line in lines)
         for t in range(self.until):
-            taken = [self._number(line, t, gains[line]) for line in lines if gains[line] > 0]
-            freed = [self._number(line, t - work[line], -gains[line]) for line in lines if gains[line] < 0]
-            if sum(x[-1][0] for x in taken) - sum(x[0][0] for x in freed) > cap:
-                self._at_most(self._sum(taken, self._taken), self._sum(freed, self._freed), cap)
+            if cap is not None:
+                self._at_most([self._number(line, t, gains[line]) for line in lines if gains[line]], cap + freed)
 
     def _merged(self, lines: list[Line]) -> None:
         for line in lines:
             inputs = self.windows.inputs.get(line, [])
             for t in range(self.until) if inputs else ():
-                ended = [self._number(one, t - self.windows.work[one], 1) for one in inputs]
-                self._at_most(self._number(line, t, 1), self._sum(ended, self._freed), 0)
+                parts = [self._number(line, t, 1), *(self._number(one, t, -1) for one in inputs)]
+                self._at_most(parts, self.windows.length[line])
 
     def _span(self, lines: list[Line]) -> None:
         for first in lines:
@@ -169,42 +166,40 @@ class Clauses:
                 self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
 
     def _number(self, line: Line, t: int, each: int) -> Number:
-        """So much for each operation that has started by t."""
-        sure = bisect_right(self.windows.high[line], t)
-        left = range(sure, bisect_right(self.windows.low[line], t))
-        return [(sure * each, TRUE), *(((i + 1) * each, self.base[line][i] + t) for i in left)]
+        """So much for each operation that has started by t; where it is less than nothing, as much for each that has
+        not ended.
+        """
+        t -= 0 if each > 0 else self.windows.work[line]
+        low, high = bisect_right(self.windows.high[line], t), bisect_right(self.windows.low[line], t)
+        if each > 0:
+            return [(low * each, TRUE), *(((i + 1) * each, self.base[line][i] + t) for i in range(low, high))]
+        left = [(n, self.windows.length[line] - n) for n in range(high - 1, low - 1, -1)]
+        sure = self.windows.length[line] - high
+        return [(-sure * each, TRUE), *((-n * each, -self.base[line][i] - t) for i, n in left)]
 
-    def _sum(self, parts: list[Number], joined: Callable[[Number, Number, dict[int, int]], None]) -> Number:
+    def _at_most(self, parts: list[Number], limit: int) -> None:
+        """The parts come to no more than the limit."""
+        if sum(part[-1][0] for part in parts) <= limit:
+            return
         total: Number = [(0, TRUE)]
-        for part in parts:
-            if len(total) == 1 or len(part) == 1:  # one of the two is known
-                total = [(u + v, min(x, y)) for u, x in total for v, y in part]
-                continue
-            values = sorted({u + v for u, _ in total for v, _ in part})
-            literal = {v: self._new() if n else TRUE for n, v in enumerate(values)}
-            joined(total, part, literal)
-            for low, high in pairwise(values):
-                self._add(-literal[high], literal[low])
-            total = [(v, literal[v]) for v in values]
-        return total
+        for part in parts[:-1]:
+            total = self._sum(total, part)
+        for u, x in total:
+            over = [y for v, y in parts[-1] if u + v > limit]
+            if over:
+                self._add(-x, -over[0])
 
-    def _taken(self, one: Number, two: Number, literal: dict[int, int]) -> None:
+    def _sum(self, one: Number, two: Number) -> Number:
         """At least u and at least v: at least u + v."""
-        for u, x in one:
-            for v, y in two:
-                self._add(-x, -y, literal[u + v])
-
-    def _freed(self, one: Number, two: Number, literal: dict[int, int]) -> None:
-        """Less than what follows u and less than what follows v: not more than u + v."""
-        more = dict(pairwise([*literal, 0]))
-        for (u, _), (_, x) in pairwise([*one, (0, -TRUE)]):
-            for (v, _), (_, y) in pairwise([*two, (0, -TRUE)]):
-                self._add(x, y, -literal[more[u + v]] if more[u + v] else TRUE)
-
-    def _at_most(self, one: Number, two: Number, more: int) -> None:
-        """The first is no more than the second and `more`."""
-        for value, x in one:
-            self._add(-x, next((y for v, y in two if v >= value - more), -TRUE))
+        if len(one) == 1 or len(two) == 1:  # one of the two is known
+            return [(u + v, min(x, y)) for u, x in one for v, y in two]
+        values = sorted({u + v for u, _ in one for v, _ in two})
+        literal = {v: self._new() if n else TRUE for n, v in enumerate(values)}
+        for (u, x), (v, y) in product(one, two):
+            self._add(-x, -y, literal[u + v])
+        for low, high in pairwise(values):
+            self._add(-literal[high], literal[low])
+        return [(v, literal[v]) for v in values]
 
 
 def _windows(problem: Problem, bound: int) -> Windows:

@@ -9,7 +9,7 @@
     refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; engine: who refuted it, `ranks`
                where that was a programme over counts (`ranks`); ranks null for all together;
                terms: what it is about, as `model.verdict.Terms`; proof: where one was made, {"lrat": text of LRAT,
-               packed by xz, in base64} or {"file": NAME, "sha256": of what is in it}: that file lies beside the answer
+               packed by xz, in base64}
     every      null, or what makes the schedule one for every m (`every`):
                {"microbatches": m0, "step": K, "value": 27, "growth": "3/2", "seam": 30, "starts": [[0, 1, …], …],
                 "bound": {…}, "proof": …}; growth: of the objective with each microbatch, so P = K growth; starts: by
@@ -23,19 +23,14 @@ from __future__ import annotations
 import lzma
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any
 
 _NUMBER = re.compile(r"-?\d{1,30}(/[1-9]\d{0,29})?", re.ASCII)
-_NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # of a file beside the answer
 _MOST = 2**60  # ticks
-MOST_TEXT = 100_000_000  # bytes of a proof
+_MOST_TEXT = 100_000_000  # bytes of a proof
 _MEMORY = 200_000_000
-
-Beside: TypeAlias = Callable[[str], bytes]
-"""What a file holds that lies beside the answer; OSError if it cannot be read."""
 
 
 class Unreadable(Exception):
@@ -86,27 +81,12 @@ class Entries:
         """Of what repeats."""
         return self._ticks("growth", self.time("growth") * self.whole("step"))
 
-    def proof(self, beside: Beside | None) -> bytes:
-        """The text of a proof, which is in the certificate or in a file beside the answer."""
-        given = self.part("proof")
-        given.only("lrat") if "lrat" in given else given.only("file", "sha256")
+    def proof(self) -> bytes:
+        """The text of a proof."""
         try:
-            return unpacked(given._packed(beside))
-        except OSError:
-            raise Unreadable(f"its proof is in {given.text('file')}, which cannot be read beside it") from None
+            return unpacked(b64decode(self.part("proof").only("lrat").text("lrat"), validate=True))
         except ValueError:
             raise Unreadable("its proof is no text of LRAT that is packed by xz, or too long") from None
-
-    def _packed(self, beside: Beside | None) -> bytes:
-        if "lrat" in self:
-            return b64decode(self.text("lrat"), validate=True)
-        name = self.text("file")
-        if beside is None or not _NAME.fullmatch(name):
-            raise Unreadable(f"its proof is in another file, {name[:40]!r}, and there is none")
-        packed = beside(name)
-        if sha256(packed).hexdigest() != self.text("sha256"):
-            raise Unreadable(f"its proof is not what is in {name}")
-        return packed
 
     def _ticks(self, name: str, time: Fraction) -> int:
         value = time * self.scale
@@ -129,9 +109,9 @@ def unpacked(packed: bytes) -> bytes:
     """
     reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:
-        text = reader.decompress(packed, MOST_TEXT + 1)
+        text = reader.decompress(packed, _MOST_TEXT + 1)
     except (lzma.LZMAError, EOFError):
         raise ValueError from None
-    if not reader.eof or len(text) > MOST_TEXT:
+    if not reader.eof or len(text) > _MOST_TEXT:
         raise ValueError
     return text

@@ -26,7 +26,7 @@ from typing import TypeAlias
 
 from pipesched.analysis.idle import Idle
 from pipesched.check.optimum.case import Case, FaultError, require, require_like, words
-from pipesched.check.optimum.entries import Beside, Entries, Unreadable
+from pipesched.check.optimum.entries import Entries, Unreadable
 from pipesched.check.optimum.every import Repeated
 from pipesched.check.optimum.lrat import unproved
 from pipesched.check.optimum.meetings import meetings
@@ -59,11 +59,9 @@ def judge(
     terms: Terms,
     certificate: Mapping[str, object],
     copies: Copies | None = None,
-    beside: Beside | None = None,
 ) -> Judgement:
     """PS710, what the certificate says does not hold; PS711, its verdict does not follow; PS715, it is not for every
-    m; and all that is wrong with the schedule itself. copies: needed for every m; beside: for a proof in a file of its
-    own.
+    m; and all that is wrong with the schedule itself. copies: needed for every m.
     """
     try:
         case = Case(schedule, terms)
@@ -71,11 +69,11 @@ def judge(
             return Judgement(tuple(case.wrong))
         told = Entries(certificate, case.scale)
         require("" if case.one_at_a_time else "it is about F, I and W, or F and B, one at a time")
-        verdict = _refuted(told, case, _formula(case, _bound(told, case.problem)), beside)
+        verdict = _refuted(told, case, _formula(case, _bound(told, case.problem)))
         if verdict.lower > verdict.value:
             require(f"nothing is below {shown(verdict.lower)}, and the {verdict.objective} is {shown(verdict.value)}")
         if "every" in told:
-            verdict = _for_every(told.part("every"), case, verdict, copies, beside)
+            verdict = _for_every(told.part("every"), case, verdict, copies)
         return Judgement(tuple(_different(told, case, verdict)), verdict, case.spent)
     except FaultError as found:
         return Judgement((found.finding,))
@@ -130,7 +128,7 @@ def _formula(case: Case, given: Work | None) -> Verdict:
     return Verdict(case.terms.objective, case.value, Fraction(lower, case.scale), why, by)
 
 
-def _refuted(told: Entries, case: Case, formula: Verdict, beside: Beside | None) -> Verdict:
+def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
     """What is out of reach by a proof, by a programme over counts, or by an engine's word."""
     if "refuted" not in told:
         require("" if "refuted" in told.entries else "it does not say what was refuted")
@@ -141,18 +139,18 @@ def _refuted(told: Entries, case: Case, formula: Verdict, beside: Beside | None)
     made = replace(formula, lower=Fraction((bound // tick + 1) * tick, case.scale))
     if made.lower <= formula.lower:
         return formula
-    if shown_by := _shown_by(given, case.problem, bound, case.scale, beside):
+    if shown_by := _shown_by(given, case.problem, bound, case.scale):
         return replace(made, shown_by=shown_by, by="a proof" if "proof" in given else "ranks taken one by one")
     alone = f", on rank {given.entries['ranks'][0]} alone" if "ranks" in given else ""  # type: ignore[index]
     why = f"{engine_name(engine)} refuted {shown(Fraction(bound, case.scale))}{alone}, which nobody checked"
     return replace(made, shown_by=why, by=engine_name(engine), word=engine)
 
 
-def _shown_by(given: Entries, problem: Problem, bound: int, scale: int, beside: Beside | None) -> str:
+def _shown_by(given: Entries, problem: Problem, bound: int, scale: int) -> str:
     """What shows that nothing is at most `bound` ticks; empty where that is an engine's word."""
     within = shown(Fraction(bound, scale))
     if "proof" in given:
-        text = given.proof(beside)
+        text = given.proof()
         require(unproved(text, problem, bound))
         steps = len(text.splitlines())
         return f"within {within} the rules of a schedule contradict each other: {steps:,} steps, followed one by one"
@@ -171,7 +169,7 @@ def _require_about(given: Entries, case: Case) -> None:
         raise Unreadable("what was refuted is about a rank that is not there")
 
 
-def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None, beside: Beside | None) -> Verdict:
+def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None) -> Verdict:
     """The same, and what is known of every other m."""
     given.only("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
     first, step, own = given.whole("microbatches"), given.whole("step"), case.schedule.placement.microbatches
@@ -190,7 +188,7 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None,
     if bound is not None and bound.value == part.value and part.grows(least.problem, bound):
         why = f"the bound is {shown(grown[0])}"
     elif part.grows(least.problem, None):
-        why = _shown_by(given, least.problem, part.value - 1, case.scale, beside)
+        why = _shown_by(given, least.problem, part.value - 1, case.scale)
     else:
         require("its proof is of one m, and not of every m" if "proof" in given else "")
         why = ""
