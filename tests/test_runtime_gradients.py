@@ -29,6 +29,7 @@ LIBRARY = (
     "looped_bfs",
     "interleaved_n",
     "interleaved_overlap",
+    "grouped_interleaved",
     "interleaved_zb",
     "chimera",
     "chimera2",

@@ -9,18 +9,21 @@ from collections.abc import Iterator
 import pytest
 
 from pipesched import stream as streams
-from pipesched.compile import load
+from pipesched.compile import load, read
 from pipesched.examine import Options
 from pipesched.source import Source
 from pipesched.verbs.emit import emit
 from tests.runtime import sliced
 from tests.runtime.harness import Ranks, ranks_of
 
-PROGRAMS = {
-    "seq1f1b": "rank r { let w = min(p - 2 - r + q, m)  repeat w { F }  repeat m - w { F  B }  repeat w { B } }",
-    "gpipe": "rank r { repeat m { F }  repeat m { B } }",
-    "split": "rank r { let w = min(p - 2 - r + q, m)  repeat w { F }  repeat m - w { F I }  repeat w { I W } drain W }",
-}
+SPLIT = """\
+schedule split(p, m, q)
+slices q
+stage s in 0 .. p on rank s
+rank r { let w = min(p - 2 - r + q, m)  repeat w { F }  repeat m - w { F I }  repeat w { I W } drain W }
+"""
+SOURCES = {name: read(name) for name in ("seq1f1b", "seq1f1b_i", "terapipe")} | {"split": Source("cut.ps", SPLIT)}
+SIZES = ((2, 4, 2), (2, 6, 3), (3, 8, 4), (4, 8, 2))
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +32,13 @@ def ranks() -> Iterator[Ranks]:
         yield made
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize(("p", "m", "q"), [(2, 4, 2), (2, 6, 3), (3, 8, 4), (4, 8, 2)])
+@pytest.mark.parametrize(
+    ("name", "p", "m", "q"),
+    [(name, *sizes) for name in SOURCES for sizes in SIZES if name != "seq1f1b_i" or sizes[0] % sizes[2] == 0],
+)
 def test_gradients_are_those_of_whole_sequences(ranks: Ranks, name: str, p: int, m: int, q: int) -> None:
     """With every slice attending to all before it in its sequence, and as many sequences in flight as there may be."""
-    text = f"schedule cut(p, m, q)\nslices q\nstage s in 0 .. p on rank s\n{PROGRAMS[name]}\n"
-    source, options = Source("cut.ps", text), Options({"p": p, "m": m, "q": q})
+    source, options = SOURCES[name], Options({"p": p, "m": m, "q": q})
     assert load(source, options).schedule.slices == q
     stream = streams.loads("".join(emit(source, options, "stream").pieces()))
     assert stream.slices == q
@@ -46,6 +50,5 @@ def test_in_another_order_they_are_not(ranks: Ranks) -> None:
     """The law above says something: where microbatches are no slices, backwards run along them, and what later slices
     ask of earlier ones is lost.
     """
-    text = f"schedule plain(p, m)\nstage s in 0 .. p on rank s\n{PROGRAMS['gpipe']}\n"
-    stream = streams.loads("".join(emit(Source("plain.ps", text), Options({"p": 2, "m": 4}), "stream").pieces()))
+    stream = streams.loads("".join(emit(read("gpipe"), Options({"p": 2, "m": 4}), "stream").pieces()))
     assert max(found["error"] for found in ranks.run(2, sliced.sequences, stream, 2)) > 1e-3

@@ -99,7 +99,7 @@ class _Page:
         self.foot = _TOP + self.pitch * ranks
         self.stop = Stop(chart, chart.analysis.standstill, self.frame) if chart.analysis.standstill else None
         tail = self.stop.width if self.stop else 0
-        least = 24 + 7 * len(self._cost()) if self.stop else 0  # a title that says what went wrong is not cut
+        least = 24 + (7 if self.stop else 6) * len(self._cost())  # of the title, which is not cut
         self.width = max(ceil(self.frame.x(self.end)) + tail + (40 if how.memory else 14), 420, least)
         self.key = list(self._placed())
         self.height = max((y for _, y, _, _ in self.key), default=self.foot + 12) + 24
