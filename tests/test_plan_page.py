@@ -10,44 +10,26 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from tests.readers.browser import Page
+from tests.test_plan import files
 
-MODEL = """[model]
-layers = 6
-hidden = 256
-heads = 8
-vocabulary = 1000
-sequence = 128
-
-[training]
-batch = 16
-"""
-DEVICE = """[device]
-flops = 1e12
-memory = 5e7
-node = 2e9
-network = 1e9
-host = 1e9
-node_size = 4
-"""
 GIVEN = {"gpus": 8, "only": ["c=1", "b=1", "t=1,2"], "explain": "p=2", "top": 4}
+__all__ = ["files"]
 
 
-def test_the_page_tells_what_the_plan_tells(folder: Path, tab: Page) -> None:
+def test_the_page_tells_what_the_plan_tells(files: Path, tab: Page) -> None:
     """Every cell, sorted by any column both ways; bars of bytes as wide as they are many; the timeline in its frame;
     nothing is asked of a network, and nothing complains.
     """
-    (folder / "model.toml").write_text(MODEL)
-    (folder / "device.toml").write_text(DEVICE)
     line = ["plan", "--model", "model.toml", "--device", "device.toml", "--gpus", "8", "--top", "4", "--explain", "p=2"]
     only = ["--only", "c=1", "--only", "b=1", "--only", "t=1,2"]
     assert main([*line, *only, "-o", "plan.html"]) == 0
-    assert sorted(path.name for path in folder.iterdir()) == ["device.toml", "model.toml", "plan.html"]
+    assert sorted(path.name for path in files.iterdir()) == ["device.toml", "model.toml", "plan.html"]
     made = pipesched.plan(model="model.toml", device="device.toml", **GIVEN)
-    assert made.html() == (folder / "plan.html").read_text("utf-8")
+    assert made.html() == (files / "plan.html").read_text("utf-8")
 
     tab.requests.clear()
     tab.complaints.clear()
-    tab.open(folder / "plan.html")
+    tab.open(files / "plan.html")
     tab.settle()
     told: Any = made.to_json()
     rows = told["rows"]
@@ -97,5 +79,5 @@ def test_the_page_tells_what_the_plan_tells(folder: Path, tab: Page) -> None:
     )
     assert drawn[0] and drawn[1:] == [True, True]
     assert tab.complaints == []
-    assert {x for x in tab.requests if x != "about:srcdoc"} == {(folder / "plan.html").resolve().as_uri()}
+    assert {x for x in tab.requests if x != "about:srcdoc"} == {(files / "plan.html").resolve().as_uri()}
     assert tab.evaluate("performance.getEntriesByType('resource').length") == 0

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
@@ -100,11 +100,30 @@ def _written(value: object, unit: str, rate: bool) -> Fraction | None:
 
 
 def read(path: str) -> Device:
-    """The device of a name in DEVICES, or of a TOML file.
+    """The device of a name in DEVICES, or of a TOML file; ``h100,node_size=4`` with other values of its keys.
 
     Raises:
         PipeschedError: PS240, no device has the name; PS241 to PS243, what is wrong with the file; PS809.
     """
+    name, *others = [path] if Path(path).exists() else path.split(",")
+    found = _named(name)
+    if not others:
+        return found
+    given = dict(map(_other, others))
+    return replace(found, **given, name=path, source=found.source if name.lower() in DEVICES else path)  # type: ignore[arg-type]
+
+
+def _other(text: str) -> tuple[str, Fraction | int]:
+    key, _, value = (part.strip() for part in text.partition("="))
+    if key not in _WHAT:
+        raise fail(_KEY, f"a device has no {key[:60]!r}", help=f"its keys are {', '.join(_WHAT)}")
+    made = _read(key, int(value) if value.isdecimal() and len(value) < 16 else value)
+    if made is None:
+        raise fail(_VALUE, f"{key} is {value[:60]!r}, not {_WHAT[key]}")
+    return key, made
+
+
+def _named(path: str) -> Device:
     name = path.lower()
     if name in DEVICES:
         return DEVICES[name]

@@ -150,11 +150,10 @@ def _layout(layers: Sequence[range]) -> str:
 
 
 def _device(plan: Outcome) -> str:
-    """Nothing where nodes are of another size than the device's row says."""
-    device = plan.request.device
-    if plan.problem.device.node_size != min(device.node_size, plan.request.gpus):
-        return ""
-    name = device.name if DEVICES.get(device.name) == device else device.source
+    device, size = plan.request.device, plan.problem.device.node_size
+    row = DEVICES.get(device.name.partition(",")[0])
+    name = device.name if row and row.source == device.source else device.source
+    name += "" if size == min(device.node_size, plan.request.gpus) else f",node_size={size}"
     given = "" if plan.problem.efficiency == HALF else f" --efficiency {plan.problem.efficiency}"
     return f" --device {shlex.quote(name)}{given}"
 
@@ -188,6 +187,8 @@ def assumed(plan: Outcome) -> Iterator[str]:
         f"{float(problem.overlap) * 100:g} % layer by layer, as in FSDP and with Megatron's --overlap-grad-reduce and "
         "--overlap-param-gather; what ranks of a layer, a sequence or of experts send, nothing"
     )
+    if problem.overlap != 1 and any(one.choice.training.zero > 1 for one in plan.rows):
+        yield "verify and optimize take all that ZeRO 2 and 3 send for a microbatch to run beside compute"
     for name, said in _SENT.items():
         if any(getattr(one.terms, name) > 0 for one in plan.rows):
             yield said
