@@ -29,8 +29,8 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.analysis.communication import Model
-from pipesched.analysis.pairing import Pairing, fresh, pair
-from pipesched.model.columns import Bools, Ints, among, computes
+from pipesched.analysis.pairing import Pairing, pair
+from pipesched.model.columns import Bools, Ints, among, computes, fresh, places
 from pipesched.model.ops import SAME, SHAPES, Does, Op
 from pipesched.model.schedule import Program
 
@@ -217,8 +217,8 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
     columns = program.microbatch[at], program.stage[at].astype(np.int64) * len(Op) + name[at], program.rank[at]
     order = np.lexsort(columns)
     at = at[order]
-    posted, place = _POSTED[program.op[at]] >= 0, np.arange(len(at))
-    begins = np.maximum.accumulate(np.where(fresh(*(column[order] for column in columns)), place, 0))
+    posted = _POSTED[program.op[at]] >= 0
+    begins = np.arange(len(at)) - places(fresh(*(column[order] for column in columns)))
     before: Ints = np.cumsum(posted) - posted  # of all names
     awaits = np.flatnonzero(~posted)
     reach: Ints = before[awaits] - before[begins[awaits]]

@@ -93,7 +93,10 @@ class Memory:
 
 
 def changes(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
-    """What stays, and what is there only while it runs: by kind and stage, shape (computes, S), in parts of size 1."""
+    """By kind and stage: what a compute takes or frees, and what it holds only while it runs; in parts of a size of 1.
+
+    Both have the shape (computes, S).
+    """
     parts = lcm(*(release.change(op).denominator for op in COMPUTES))
     trained, frozen = (
         np.array([[int(release.change(op, trained=t) * parts)] for op in COMPUTES], dtype=np.int64)
@@ -157,7 +160,10 @@ def memory(
 
 
 def of_size_1(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
-    """The same by operation, where an F that is run again keeps nothing."""
+    """By operation: what it takes or frees, and what it holds only while it runs, in parts of an F of size 1.
+
+    An F that is run again keeps nothing.
+    """
     (keeping, passing), at = changes(schedule, release), (schedule.op, schedule.stage)
     stays, passes = keeping[at], passing[at]
     forward, again = _run_again(schedule)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.columns import Column, Ints, fresh, places
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
 
@@ -72,15 +72,7 @@ def _sorted(index: Ints, key: Ints) -> tuple[Ints, Ints, Ints]:
     """The instructions by channel, in list order; their channels; their places on the channel."""
     order = np.argsort(_small(key), kind="stable")
     index, chosen = index[order], key[order]
-    at = np.arange(len(chosen))
-    return index, chosen, at - np.maximum.accumulate(np.where(fresh(chosen), at, 0)) if len(at) else at
-
-
-def fresh(*columns: Column) -> Bools:
-    """Where a row differs from the one before it, or is the first."""
-    found = np.ones(len(columns[0]), dtype=np.bool_)
-    found[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    return found
+    return index, chosen, places(fresh(chosen))
 
 
 def _small(key: Ints) -> Column:

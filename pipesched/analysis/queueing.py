@@ -43,7 +43,7 @@ def makespan(graph: EventGraph, ticks: Ticks, copies: Copies | None = None) -> i
 
 
 def _with(copies: Copies, index: Ints, graph: EventGraph) -> EventGraph:
-    """The same with a node more for each copy; index: of each compute, its instruction."""
+    """The graph, and one more node for each copy; index: of each compute, its instruction."""
     own, later = graph.nodes + np.arange(len(copies.op)), np.flatnonzero(~copies.first)
     begun, awaited = copies.after >= 0, copies.waits >= 0
     source = np.concatenate([graph.source, index[copies.after[begun]], own[later - 1], own[awaited]])

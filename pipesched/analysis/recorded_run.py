@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pipesched.model.columns import Bools, Column, Ints, among, rank_column
+from pipesched.model.columns import Bools, Column, Ints, among, fresh, places, rank_column
 from pipesched.model.ops import SENDS
 from pipesched.model.schedule import Program
 
@@ -83,10 +83,8 @@ def _sides(order: Program | Recorded, index: Ints, ranks: int) -> _Sides:
     key = 2 * ((order.communicator[index] * np.int64(ranks) + source) * ranks + target) + ~send
     key[(order.peer[index] < 0) | (order.peer[index] >= ranks)] = -1
     by = np.argsort(key, kind="stable")
-    ordered, at = key[by], np.arange(len(by))
-    fresh = np.append(True, ordered[1:] != ordered[:-1])[: len(by)]
     position = np.empty(len(by), dtype=np.int64)
-    position[by] = at - np.maximum.accumulate(np.where(fresh, at, 0)) if len(by) else at
+    position[by] = places(fresh(key[by]))
     return _Sides(index, key, position)
 
 
@@ -244,8 +242,7 @@ class Held:
         size = np.maximum(held[made.rank], 1)
         slot = np.minimum(begin[made.rank] + place % size, len(plan.index) - 1)
         group = self.program.group[plan.index]
-        fresh = (group < 0) | np.append(True, group[1:] != group[:-1])
-        batch = (place // size) * len(group) + np.cumsum(fresh)[slot]
+        batch = (place // size) * len(group) + np.cumsum((group < 0) | fresh(group))[slot]
         meant = np.lexsort((plan.key[slot], batch, made.rank))
         seen = np.lexsort((self.posted.key, batch, made.rank))
         wrong = seen[plan.key[slot][meant] != self.posted.key[seen]][::-1]

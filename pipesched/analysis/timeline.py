@@ -143,7 +143,7 @@ def _slots(schedule: Schedule, dependencies: Dependencies, ticks: Ticks) -> Slot
 
 
 def _with(copies: Copies, lengths: Ints, slots: Slots) -> Slots:
-    """The same with a slot more for each copy; each engine is a rank behind the others."""
+    """The slots, and one more for each copy; each engine counts as a rank after the others."""
     size, count = len(slots.cost), len(copies.op)
     own, absent, none = size + np.arange(count), size + count, np.zeros(count, dtype=np.int64)
     inputs = [

@@ -105,7 +105,8 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         again, first = repeats(schedule.key(at))
         found += [(i, before, "again") for i, before in rows(at[again], at[first])]
         parts = np.flatnonzero(among(schedule.op, op.parts) & dependencies.valid)
-        for i in parts[_ran(schedule, dependencies, op)[schedule.key(parts)]].tolist():
+        ran = np.isin(schedule.key(parts), schedule.key(at))
+        for i in parts[ran].tolist():
             found.append((i, _first(schedule, op, i), f"although {op.name} did it"))
     for (i, before, how), more in by_statement(sorted(found), schedule):
         labels = (label(schedule, i, f"runs here {how}"), label(schedule, before, "already runs here"))
@@ -115,13 +116,6 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         enough = op.kind.makes[0] in FOR_BACKWARDS
         help = f"keep one: one {op.name} is enough" if enough else "keep one: each microbatch adds its gradient once"
         yield Diagnostic(Code.TWICE, what, labels, notes(more), help)
-
-
-def _ran(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """By (stage, microbatch): whether an operation of this kind runs."""
-    ran = np.zeros(schedule.stages * schedule.microbatches, dtype=np.bool_)
-    ran[schedule.key(np.flatnonzero((schedule.op == op) & dependencies.valid))] = True
-    return ran
 
 
 def _first(schedule: Schedule, op: Op, like: int) -> int:

@@ -14,9 +14,9 @@ from pipesched.analysis.communication import Model
 from pipesched.analysis.cycle import Hop
 from pipesched.analysis.pairing import pair
 from pipesched.analysis.standstill import of_program, together
-from pipesched.analysis.termination import Verdicts, holds
+from pipesched.analysis.termination import holds
 from pipesched.check.channels import labels_of
-from pipesched.check.findings import label, notes
+from pipesched.check.findings import label
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.columns import RESULT, Ints
 from pipesched.model.schedule import Program
@@ -34,6 +34,7 @@ def check_deadlock(analysis: Analysis) -> Iterator[Diagnostic]:
     if stop is None or not stop.cycle:
         return
     hops = [link.hop for link in stop.cycle if link.hop is not None]
+    holds_under, fails_under = (", ".join(map(str, models)) for models in (verdicts.holds, verdicts.fails))
     yield Diagnostic(
         Code.DEADLOCK,
         f"deadlock: {together(stop.ranks)} under {model} communication",
@@ -41,17 +42,9 @@ def check_deadlock(analysis: Analysis) -> Iterator[Diagnostic]:
             label(program, hop.at, f"{f'waits for {link.needs}, ' * bool(link.needs)}{link.wait}")
             for link, hop in zip(stop.cycle, hops, strict=True)
         ),
-        notes(_models(verdicts)),
+        (f"holds under: {holds_under};  " * bool(holds_under) + f"fails under: {fails_under}",),
         _remedy(program, model, hops),
     )
-
-
-def _models(verdicts: Verdicts) -> str:
-    parts = []
-    if verdicts.holds:
-        parts.append("holds under: " + ", ".join(map(str, verdicts.holds)))
-    parts.append("fails under: " + ", ".join(map(str, verdicts.fails)))
-    return ";  ".join(parts)
 
 
 def _remedy(program: Program, model: Model, hops: list[Hop]) -> str:

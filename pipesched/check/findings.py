@@ -1,4 +1,4 @@
-"""How checks say what they find: labels at operations, the first few of a kind, notes that say something."""
+"""What all checks use to say what they find: labels at operations, and the first few findings of a kind."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows(*columns: Column) -> list[tuple[int, ...]]:
 
 
 def repeats(key: Ints) -> tuple[Ints, Ints]:
-    """Where a key is that was there before, ascending, and where each of those was first."""
+    """The indices of repeated keys, ascending, and the index of the first occurrence of each."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     again = np.flatnonzero(key[1:] == key[:-1]) + 1
@@ -62,5 +62,5 @@ def repeats(key: Ints) -> tuple[Ints, Ints]:
 
 
 def notes(*texts: str) -> tuple[str, ...]:
-    """The notes that say something."""
+    """The notes that are not empty."""
     return tuple(text for text in texts if text)

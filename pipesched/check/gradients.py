@@ -95,9 +95,10 @@ def _early(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnosti
     for (index, last), more in limited(found):
         stage, between = int(program.stage[index]), slice(index, last + 1)
         late = int(np.count_nonzero(makes(program.op[between], Result.WEIGHTS) & (program.stage[between] == stage)))
+        backwards = "the last backward" if late == 1 else f"the last {late} backwards"
         yield Diagnostic(
             Code.REDUCED_EARLY,
-            f"the gradients of stage {stage} are reduced before {_backwards(late)} of the stage",
+            f"the gradients of stage {stage} are reduced before {backwards} of the stage",
             (
                 label(program, index, f"reduced here, with {late} still to come"),
                 label(program, last, "the last backward of the stage"),
@@ -105,7 +106,3 @@ def _early(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnosti
             notes("what comes after the reduction is neither divided nor summed over data-parallel copies", more),
             f"move {program[index]} after {program[last]}",
         )
-
-
-def _backwards(count: int) -> str:
-    return "the last backward" if count == 1 else f"the last {count} backwards"

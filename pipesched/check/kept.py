@@ -25,14 +25,10 @@ def check_kept(order: Program | Schedule, kept: Sequence[Sequence[Kept]]) -> Ite
     """PS865, the first on each rank that is put where another one still is; kept: by rank."""
     for rank, spans in enumerate(kept):
         ordered = sorted(spans, key=lambda one: (one[1], one[0], one[3]))
-        early = [(one, then) for one, then in pairwise(ordered) if _meet(one, then)]
+        early = [(one, then) for one, then in pairwise(ordered) if one[:2] == then[:2] and then[3] < one[5]]
         early.sort(key=lambda pair: pair[1][3])
         for (one, then), more in limited(early, 1):
             yield _finding(order, rank, one, then, ordered, more)
-
-
-def _meet(one: Kept, then: Kept) -> bool:
-    return one[:2] == then[:2] and then[3] < one[5]
 
 
 def _finding(

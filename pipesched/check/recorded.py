@@ -204,7 +204,9 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
         message = f"{step}: {_root_words(held, waits, root)}{_waiting(others)}"
         help = f"look at {_rank(held, root)} first: its log, its stack, its device"
     labels = tuple(found for rank in shown if rank in waits for found in _label(held, waits[rank]))
-    yield Diagnostic(Code.RUN_STOPS, message, labels, notes(_unposted(held), _unstarted(held)), help)
+    scheduled = np.count_nonzero(held.recorded.state == SCHEDULED)
+    unstarted = f"{scheduled:,} messages were posted and never started" if scheduled else ""
+    yield Diagnostic(Code.RUN_STOPS, message, labels, notes(_unposted(held), unstarted), help)
 
 
 def _root(waits: dict[int, Wait], rank: int) -> int:
@@ -265,8 +267,3 @@ def _unposted(held: Held) -> str:
     ]
     more = [f"{len(behind) - LISTED} more ranks"] if len(behind) > LISTED else []
     return f"never posted in the step: {'; '.join(said + more)}"
-
-
-def _unstarted(held: Held) -> str:
-    waiting = int(np.count_nonzero(held.recorded.state == SCHEDULED))
-    return f"{waiting:,} messages were posted and never started" if waiting else ""

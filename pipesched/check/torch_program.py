@@ -25,7 +25,7 @@ import numpy as np
 
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import Column, Ints
+from pipesched.model.columns import Column, Ints, fresh
 from pipesched.model.ops import COMPUTES, Op
 from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import ACTIONS, VERSIONS, WAITS, TorchVersion, first_with
@@ -95,7 +95,7 @@ def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
     """The first wrong pair of each key, by the entry that comes second (or last, before the end of the list)."""
-    first = np.append(True, key[1:] != key[:-1])
+    first = fresh(key)
     last = np.append(first[1:], True)
     before = np.where(first, EDGE, np.roll(event, 1))
     enter = np.flatnonzero(~ALLOWED[before, event])
@@ -158,7 +158,7 @@ def _send_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
     key = _message(program, index)
     order = np.argsort(key, kind="stable")
     index, key = index[order], key[order]
-    begin = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    begin = np.flatnonzero(fresh(key))
     size = np.diff(begin, append=len(key))
     send = np.append(program.sends[index], False)
     wrong = np.flatnonzero((size != 2) | ~send[begin] | send[begin + 1])

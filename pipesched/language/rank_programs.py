@@ -29,7 +29,7 @@ _LATER = {
 }
 """What a rule of `greedy` cannot follow yet: why, and what happens there."""
 
-PLACES = 2  # so many times the operations that may be written are written again to find places
+PLACES = 2  # to find places, programs are run again for at most so many times --max-ops operations
 
 
 @dataclass

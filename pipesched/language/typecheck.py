@@ -73,7 +73,7 @@ class Checked:
 
 @lru_cache(maxsize=256)
 def check_text(source: Source, words: int = WORDS) -> Checked:
-    """The same for a text of so many words at most, once, whatever the number of sizes.
+    """A text of at most so many words, parsed, checked and compiled: once, for all the sizes at which it is run.
 
     Raises:
         PipeschedError: PS1xx, all mistakes; PS2xx, everything that is wrong whatever the sizes.

@@ -55,6 +55,19 @@ RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op
 """By kind of instruction: what it takes, sends, receives or waits for."""
 
 
+def fresh(*columns: Column) -> Bools:
+    """Where a row differs from the one before it, or is the first."""
+    found = np.ones(len(columns[0]), dtype=np.bool_)
+    found[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return found
+
+
+def places(begins: Bools) -> Ints:
+    """By entry, how many there are since the last one that begins a run."""
+    at = np.arange(len(begins))
+    return np.asarray(at - np.maximum.accumulate(np.where(begins, at, 0))) if len(at) else at
+
+
 def rank_column(start: Ints) -> Column:
     """The rank of every entry, from the cut."""
     return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))

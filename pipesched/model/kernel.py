@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipesched.model.columns import Column, Ints, packed
+from pipesched.model.columns import Column, Ints, fresh, packed, places
 from pipesched.model.schedule import Schedule
 
 
@@ -97,9 +97,6 @@ def _in_order(op: Column, stage: Column) -> Column:
     """The microbatch of every operation where those of a kind and a stage run in microbatch order."""
     key = packed(stage, op)
     by_key = np.argsort(key, kind="stable")
-    first = np.flatnonzero(np.diff(key[by_key], prepend=-1))
-    at = np.arange(len(key))
-    number = at - np.repeat(at[first], np.diff(np.append(first, len(key))))
     microbatch = np.empty(len(key), dtype=np.int32)
-    microbatch[by_key] = number
+    microbatch[by_key] = places(fresh(key[by_key]))
     return microbatch

@@ -3,8 +3,8 @@
 A million operations carry no spans. The order keeps what is needed to find the place of the one operation that a
 diagnostic points at: a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
 
-Pictures, graphs and tables of an order are made in layers above it. `pipesched.api`, which sees both, enters here who
-makes them.
+Pictures, graphs and tables of an order are made in layers above it. `pipesched.api`, which sees both, registers here
+the functions that make them.
 """
 
 from __future__ import annotations
@@ -123,20 +123,20 @@ _makers: dict[str, Callable[..., Any]] = {}
 
 
 def provide(**makers: Callable[..., Any]) -> None:
-    """Who makes what; each takes the object, and the costs and the release rule to draw it at, or None."""
+    """Registers functions by name; each takes the object, and the costs and the release rule to draw it at, or None."""
     _makers.update(makers)
 
 
 def known(name: str) -> bool:
-    """Whether somebody makes it."""
+    """Whether a function of this name is registered."""
     return name in _makers
 
 
 def make(name: str, *arguments: object) -> Any:
-    """What is made of the arguments.
+    """What the function of this name makes of the arguments.
 
     Raises:
-        PipeschedError: PS820, nobody makes it: `pipesched.api` was never imported.
+        PipeschedError: PS820, there is no such function: `pipesched.api` was never imported.
     """
     if name not in _makers:
         raise fail(Code.NEEDS, f"nothing here makes a {name}", help="import pipesched.api first")

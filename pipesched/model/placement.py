@@ -158,7 +158,7 @@ class Placement:
         return tuple(sorted({int(r) for r in self.rank_of[:, stage] if r >= 0}))
 
     def meetings(self, stage: int) -> list[tuple[int, int]]:
-        """The pairs of its copies that sum what they have, one after the other; then all have the sum of all.
+        """The pairs of ranks that add up their gradients of a stage, in order; then every copy has the sum of all.
 
         Of 2 copies the two; of 4 first 0 and 1, 2 and 3, then 0 and 2, 1 and 3; none unless they are a power of two.
         """
