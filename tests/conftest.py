@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[depth.VARIABLE] = str(config.getoption("--depth"))
+    os.environ["OMP_NUM_THREADS"] = "1"  # of torch here, which is not imported yet: cores are for other tests
     if hasattr(config.option, "loadscopereorder"):  # of xdist: our order is better than that by number of tests
         config.option.loadscopereorder = False
 

@@ -38,7 +38,7 @@ QUICK = (
     "a rank that is half",
     "names that nobody knows",
     "10 MB of signs",
-    "CSV of ends of lines",
+    "CSV of zeros",
     "order of brackets",
     "JSON of brackets",
     "/dev/zero",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections import Counter
@@ -20,7 +21,7 @@ from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program
 from pipesched.runtime.executor import forwards as forwards_of
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.makers.random_programs import random_program
 from tests.runtime import evaluated
 from tests.runtime.harness import Ranks, ranks_of
@@ -49,9 +50,9 @@ def ranks() -> Iterator[Ranks]:
         yield made
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["of a training", "forward only"])
-@pytest.mark.parametrize("scored", [True, False], ids=["scored", "outputs alone"])
-@pytest.mark.parametrize("given", SIZES)
+@pytest.mark.parametrize(
+    ("given", "scored", "alone"), some(list(itertools.product(SIZES, (True, False), (False, True))), 3)
+)
 def test_outputs_are_those_of_the_undivided_model(ranks: Ranks, given: str, scored: bool, alone: bool) -> None:
     """With the stream of a training, which trains right before and after, and with a stream of forwards alone.
 

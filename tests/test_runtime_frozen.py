@@ -19,6 +19,7 @@ from pipesched.inputs import read
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
+from tests.depth import some
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import published
@@ -65,7 +66,7 @@ def cases_of() -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
         yield from ((name, p, m, frozen) for frozen in frozen_of(stages).values())
 
 
-@pytest.mark.parametrize(("name", "p", "m", "frozen"), list(cases_of()))
+@pytest.mark.parametrize(("name", "p", "m", "frozen"), some(list(cases_of()), 4))
 def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int, frozen: tuple[int, ...]) -> None:
     """Gradients and loss are those of undivided training with the same weights frozen, which get none.
 

@@ -16,6 +16,7 @@ from pipesched.model.release import AT_W
 from pipesched.runtime.messages import Message, Tags
 from pipesched.source import Source
 from pipesched.stream import Stream
+from tests.depth import some
 from tests.runtime import skips
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import published
@@ -91,7 +92,7 @@ def text_of(name: str, back: str, frozen: tuple[int, ...] = ()) -> str:
     return TEXTS[name] + "".join(f"frozen {stage}\n" for stage in frozen) + order
 
 
-@pytest.mark.parametrize(("name", "p", "back", "frozen", "agreed"), CASES)
+@pytest.mark.parametrize(("name", "p", "back", "frozen", "agreed"), some(CASES, 5))
 def test_gradients_and_live_activations(
     ranks: Ranks, name: str, p: int, back: str, frozen: tuple[int, ...], agreed: bool
 ) -> None:
