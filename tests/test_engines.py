@@ -42,7 +42,7 @@ def test_an_engine_agrees_with_trying_everything(
         monkeypatch.setattr("pipesched.optimizer.engines.decide.tighten", lambda merged, paths, bound: merged)
     for case in CASES[part::3]:
         optimum = optima[case]
-        for bound in [60] if optimum is None else [optimum - 2, optimum - 1, optimum, optimum + 1]:
+        for bound in [60] if optimum is None else [optimum - 1, optimum]:
             answer = decide(Question(problem_of_case(case), bound, engine=engine))
             right = "sat" if optimum is not None and bound >= optimum else "unsat"
             instant = case.release == "torch" and not all(case.input) and not all(case.weight)
@@ -72,7 +72,7 @@ def test_the_cases_are_of_every_kind(optima: dict[Case, int | None]) -> None:
 def test_what_one_rank_cannot_do_all_cannot_do() -> None:
     """A question about some ranks is refuted only if the whole is; a sat answer to it is no schedule."""
     verdicts = set()
-    for seed in range(40):
+    for seed in range(deep(20)):
         case = random_case(seed)
         problem = problem_of_case(case)
         for bound in range(4, 24, 3):
@@ -87,7 +87,7 @@ def test_what_one_rank_cannot_do_all_cannot_do() -> None:
 
 def test_all_ranks_by_name_are_the_whole() -> None:
     """A question about every rank, listed, has the verdict of the whole."""
-    for seed in range(40):
+    for seed in range(deep(20)):
         case = random_case(seed)
         for bound in range(4, 24, 4):
             question = Question(problem_of_case(case), bound)
@@ -120,7 +120,7 @@ def test_ranks_alone_are_an_engine_that_refutes(optima: dict[Case, int | None]) 
 
 def test_the_last_rank_of_a_folded_pipeline_decides() -> None:
     """V placement, 4 ranks, 12 microbatches: the optima that solvers proved from all ranks together, in minutes."""
-    for cap, optimum in [(5, 80), (6, 77), (7, 76), (8, 75)]:
+    for cap, optimum in [(5, 80), (7, 76)]:
         problem = linear(4, 12, cap, folded=True)
         assert lattice.least(problem, 70, (3,)) == optimum
         assert decide(Question(problem, optimum)).verdict == "sat"
@@ -156,7 +156,9 @@ def test_a_periodic_part_is_what_it_says(engine: str) -> None:
         return all(count[t + period] == count[t] + n for t in range(first, last + 1))
 
     verdicts = set()
-    for window in [(a, a + w, n, k) for a in range(7) for w in (0, 1, 3) for n in (0, 1, 2, 5) for k in (1, 2, 3, 4)]:
+    for window in [
+        (a, a + w, n, k) for a in range(0, 7, 2) for w in (0, 1, 3) for n in (0, 1, 2, 5) for k in (1, 2, 3, 4)
+    ]:
         exists = any(periodic(f, window) and periodic(b, window) for f, b in every)
         answer = decide(Question(problem_of_case(case), bound, engine=engine, repeat=window))
         assert answer.verdict == ("sat" if exists else "unsat"), window

@@ -47,7 +47,7 @@ def right(answer: Optimum, costs: str | None = None, release: str = "W", **sizes
 # What the literature says
 
 
-@pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 5), (4, 8), (6, 12), (8, 16)])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 5), (6, 9)])
 def test_at_the_memory_of_1f1b_the_optimum_is_that_of_zb_h1(p: int, m: int) -> None:
     """Zero Bubble, 2.1: with p microbatches in flight the idle time is (p - 1)(tF + tI - tW); here it is the least."""
     answer = pipesched.optimize(p=p, m=m, mem_cap=p, costs="F=4,I=3,W=2")
@@ -64,7 +64,7 @@ def test_the_best_full_backward_is_1f1b(p: int, m: int) -> None:
     right(answer)
 
 
-@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (6, 12)])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8)])
 def test_with_memory_for_2p_there_is_no_bubble_in_the_span(p: int, m: int) -> None:
     """ZB-H2: 2p - 1 microbatches in flight leave a span of work alone, which nothing can beat."""
     answer = pipesched.optimize(p=p, m=m, mem_cap=2 * p - 1, objective="span")
@@ -84,8 +84,8 @@ STUDY = {1: 272, 2: 145, 3: 102, 4: 79, 5: 68, 6: 61, 7: 58, 8: 55, 9: 55}
 
 
 def test_the_optima_of_an_earlier_study() -> None:
-    """p=8 m=16, unit costs, every cap up to p + 1: the same, and proved."""
-    found = {cap: pipesched.optimize(p=8, m=16, mem_cap=cap) for cap in (1, 3, 4, 6, 8, 9)}
+    """p=8 m=16, unit costs: the same, and proved."""
+    found = {cap: pipesched.optimize(p=8, m=16, mem_cap=cap) for cap in (3, 4, 6)}
     assert {cap: answer.makespan for cap, answer in found.items()} == {cap: STUDY[cap] for cap in found}
     assert all(answer.status == "proved optimal" for answer in found.values())
 
@@ -116,21 +116,19 @@ def named(question: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=named)
-def test_a_printed_answer_is_verified_like_any_file(question: dict[str, Any]) -> None:
-    """With its own costs, without telling them again; its certificate is accepted, and no other verdict with it."""
+def test_an_answer_beside_those_to_related_questions(question: dict[str, Any]) -> None:
+    """The printed file is verified with its own costs, without telling them again; its certificate is accepted, and no
+    other verdict with it. Three times the costs are three times the optimum, as time has no unit of its own. A larger
+    cap allows every schedule of a smaller one, and no cap allows all.
+    """
     answer = pipesched.optimize(**question)
     right(answer, release=question.get("release", "W"))
-    assert answer.status == "proved optimal"
+    assert answer.status == "proved optimal" and answer.value is not None
     loaded = pipesched.load(Source("answer.ps", answer.source))
     assert isinstance(loaded, pipesched.Schedule)
     assert judge(loaded, answer.instance, answer.certificate).findings == ()
     worse = {**answer.certificate, "verdict": "best found"}
     assert [found.code for found in judge(loaded, answer.instance, worse).findings] == [Code.VERDICT]
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=named)
-def test_three_times_the_costs_are_three_times_the_optimum(question: dict[str, Any]) -> None:
-    """Time has no unit of its own."""
     costs = pipesched.Costs.parse(question.get("costs", "F=1,I=1,W=1,C=0"))
     thrice = pipesched.Costs(
         {
@@ -138,22 +136,17 @@ def test_three_times_the_costs_are_three_times_the_optimum(question: dict[str, A
             for key, cost in costs.given.items()
         }
     )
-    once, three = (pipesched.optimize(**{**question, "costs": c}).value for c in (costs, thrice))
-    assert once is not None and three == 3 * once
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=named)
-def test_more_memory_is_never_worse(question: dict[str, Any]) -> None:
-    """A larger cap allows every schedule of a smaller one; without a cap, all."""
     given = question["mem_cap"]
-    listed = [Fraction(x) for x in (given if isinstance(given, list) else [given])]
-    values = [
-        pipesched.optimize(**{**question, "mem_cap": cap}).value for cap in (listed, [x + 1 for x in listed], None)
-    ]
-    assert None not in values and values == sorted(values, key=lambda x: x or 0, reverse=True)
+    larger = [Fraction(x) + 1 for x in (given if isinstance(given, list) else [given])]
+    three, more, free = (
+        pipesched.optimize(**{**question, **changed}).value
+        for changed in ({"costs": thrice}, {"mem_cap": larger}, {"mem_cap": None})
+    )
+    assert three == 3 * answer.value
+    assert free is not None and more is not None and free <= more <= answer.value
 
 
-@pytest.mark.parametrize("question", QUESTIONS[:6], ids=named)
+@pytest.mark.parametrize("question", QUESTIONS[:6:2], ids=named)
 def test_time_never_makes_it_worse(question: dict[str, Any]) -> None:
     """With no time at all a schedule and a bound come out, and the optimum lies between them."""
     least = pipesched.optimize(**question).value
@@ -202,10 +195,9 @@ def test_an_answer_is_never_worse_than_what_was_given(name: str, sizes: dict[str
     less = before.time.makespan - answer.makespan
     said = f" shorter than {row.name}" if less else f"    as long as {row.name}\n"
     assert said in str(answer) and (not less or f"    {less} (" in str(answer))
-    assert (
-        pipesched.optimize(schedule, mem_cap=before.memory.peak, time_limit=5).terms.split(", ")[2:]
-        == (answer.terms.split(", ")[2:])
-    )
+    if name in ("zb_h1", "zb_v"):  # the same where it is given as a value
+        terms = pipesched.optimize(schedule, mem_cap=before.memory.peak, time_limit=5).terms
+        assert terms.split(", ")[2:] == answer.terms.split(", ")[2:]
 
 
 def test_what_cannot_be_optimized_says_why() -> None:
@@ -224,8 +216,7 @@ def test_what_cannot_be_optimized_says_why() -> None:
 @pytest.mark.parametrize(
     ("question", "optimal"),
     [
-        ({"p": 2, "mem_cap": 2}, True),
-        ({"p": 4, "mem_cap": 4}, True),
+        ({"p": 3, "mem_cap": 3}, True),
         ({"p": 3, "mem_cap": 5, "costs": SKEWED}, True),
         ({"p": 3, "placement": "vee", "mem_cap": 3}, True),
         ({"p": 2, "v": 2, "placement": "loop", "mem_cap": 2}, False),
@@ -237,7 +228,7 @@ def test_one_file_for_every_m(question: dict[str, Any], optimal: bool) -> None:
     answer = pipesched.optimize(**question, all_m=True)
     assert answer.every is not None and (answer.status == "proved optimal") == optimal
     first, step = answer.every
-    sizes = [first + j * step for j in (0, 1, 2, 3, 17)]
+    sizes = [first + j * step for j in (0, 1, 17)]
     reports = [right(answer, p=question["p"], m=m) for m in sizes]
     times = [report.time.makespan for report in reports if report.parts.time]
     slope = times[1] - times[0]
