@@ -200,6 +200,14 @@ def test_an_answer_is_never_worse_than_what_was_given(name: str, sizes: dict[str
         assert terms.split(", ")[2:] == answer.terms.split(", ")[2:]
 
 
+def test_an_answer_that_holds_more_says_how_to_ask_for_less() -> None:
+    """Without a cap it may hold more than what was given; with that peak as its cap it does not, and says nothing."""
+    held = "    v_half holds less, 2: --mem-cap 2 asks for the best under that\n"
+    free, capped = (pipesched.optimize("v_half", p=3, m=4, mem_cap=cap) for cap in (None, 2))
+    assert held in str(free) and max(free.peak) > 2
+    assert "holds less" not in str(capped) and max(capped.peak) == 2
+
+
 def test_what_cannot_be_optimized_says_why() -> None:
     """Overlap slots at their place in the file; a schedule that only goes forward."""
     with pytest.raises(PipeschedError) as caught:

@@ -48,7 +48,7 @@ LARGEST = ALL[2::3]
 ONCE: list[tuple[str, dict[str, int]]] = [
     *((name, {"p": 2, "m": 4}) for name in ("naive", "gpipe_reversed", "eager_1f1b", "capped")),
     *((name, {"p": 2, "m": 4}) for name in ("1f1b_v", "v_half", "v_min", "v_zb")),
-    *((name, {"p": 2, "v": 2, "m": 4}) for name in ("looped_bfs", "interleaved_zb", "hanayo")),
+    *((name, {"p": 2, "v": 2, "m": 4}) for name in ("looped_bfs", "interleaved_zb", "grouped_interleaved", "hanayo")),
     ("interleaved_n", {"p": 2, "v": 2, "m": 5, "n": 3}),
     ("interleaved_overlap", {"p": 2, "v": 2, "m": 4}),
 ]
