@@ -84,6 +84,31 @@ def test_steps_take_the_predicted_time(ranks: Ranks, p: int, m: int, costs: str)
             assert spent[fast] < spent[slow], (fast, slow, spent, makespan)
 
 
+@pytest.mark.parametrize(
+    ("name", "sizes", "costs", "without"),
+    [
+        ("mario", {"p": 2, "m": 4}, "F=1,B=2", ("1f1b", {"p": 2, "m": 4}, "F=1,B=2")),
+        ("pipeoffload", {"p": 2, "m": 4}, "F=1,B=2,O=3", ("pipeoffload", {"p": 2, "m": 4}, "F=1,B=2,O=0")),
+        ("seq1f1b", {"p": 2, "m": 4}, "F=1,B=2", ("1f1b", {"p": 2, "m": 2}, "F=2,B=4")),
+    ],
+)
+def test_recomputation_offload_and_slices_take_the_predicted_time_and_memory(
+    name: str, sizes: dict[str, int], costs: str, without: tuple[str, dict[str, int], str]
+) -> None:
+    """Within 10 % of the makespan, from which that without R, copies or slices is further away; the peak exactly."""
+    other = pipesched.verify(without[0], **without[1], costs=without[2]).makespan
+    least = float("inf")
+    for slower in SLOWER[1:]:
+        found = pipesched.run(name, **sizes, costs=costs, pace=20 * slower)
+        time, peak = found.to_json()["time"], found.to_json()["peak"]
+        assert peak["counted"] == peak["predicted"]
+        assert abs(other / time["makespan_decimal"] - 1) > TOLERANCE
+        least = min(least, abs(time["measured"] / time["predicted"] - 1))
+        if least <= TOLERANCE:
+            break
+    assert least <= TOLERANCE
+
+
 @pytest.mark.parametrize("costs", list(COSTS))
 @pytest.mark.parametrize(("p", "m"), SIZES)
 @pytest.mark.parametrize("name", SCHEDULES)
