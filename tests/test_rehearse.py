@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.analysis.footprint import CHANGING
 from pipesched.runtime.allocated import OnHost
 from pipesched.runtime.rehearsal import Part, rehearse
 from pipesched.runtime.stage_bytes import predicted
@@ -205,7 +206,9 @@ def test_a_place_that_takes_no_file_is_told_before_anything_runs(
 
 
 def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Words on the first rank, hidden vectors on the others, and random words for the loss of the last one."""
+    """Words on the first rank, hidden vectors on the others, and random words for the loss of the last one. What it
+    says of the bytes stands beside them; costs of other stages stay as they are given.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text(
         "[model]\nlayers = 2\nhidden = 16\nheads = 2\nvocabulary = 11\nsequence = 8\n[training]\nmicrobatch = 3\n"
@@ -215,10 +218,16 @@ def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "def stage(stage, stages):\n"
         "    return nn.Linear(16, 11) if stage else nn.Embedding(11, 16)\n"
     )
+    costs = None
     for number in (0, 1):
-        made = pipesched.rehearse("1f1b", "alone.py:stage", p=2, m=2, rank=number, steps=1, model="small.toml")
+        way = {"p": 2, "m": 2, "rank": number, "steps": 1, "model": "small.toml", "costs": costs}
+        made = pipesched.rehearse("1f1b", "alone.py:stage", **way)
         assert made.stages[number].entering == number * 3 * 8 * 16 * FLOAT
         assert bool(made.notes) == bool(number)
+        said = pipesched.verify("1f1b", p=2, m=2, model="small.toml").bytes.ranks[number]
+        assert made.by_model == sum(said[kind] for kind in CHANGING)
+        assert costs is None or made.costs["F"][0] == costs["F"][0]
+        costs = made.costs
 
 
 def test_a_rank_that_is_not_there_is_refused() -> None:

@@ -7,14 +7,15 @@
         return module, inputs                    one microbatch of what enters: a tensor or a tuple of them
         return module, inputs, loss              of what the last stage makes, a number
 
-Costs are in milliseconds. A stage that is on another rank costs what the nearest one costs that was measured.
+Costs are in milliseconds. A stage that is on another rank has its costs in `--costs`, as the rehearsal of that rank
+wrote them, or those of the nearest one that was measured.
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipesched.analysis.footprint import CHANGING
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
@@ -61,12 +63,14 @@ class Request:
 
 @dataclass(frozen=True)
 class OneRank:
-    """What the list of a rank took. notes: what was assumed."""
+    """What the list of a rank took. notes: what was assumed. given: costs by stage. by_model: bytes, by a model."""
 
     stream: Stream
     request: Request
     found: Rehearsed
     notes: tuple[str, ...]
+    given: Mapping[str, Sequence[Fraction]]
+    by_model: int | None
 
     def __repr__(self) -> str:
         return f"<OneRank {self.request.rank} of {self.stream.name}: {self.found.peak:,} bytes>"
@@ -89,9 +93,11 @@ class OneRank:
         made: dict[str, list[str]] = {}
         for kind in _KINDS:
             known = {s: x for s in self.found.stages if (x := self.found.median(kind, s)) is not None}
-            if known:
-                near = [min(known, key=lambda s: (abs(s - stage), s)) for stage in range(self.stream.stages)]
-                made[kind] = [plain(rounded(Fraction(known[s] * 1000), DIGITS)) for s in near]
+            row = dict(enumerate(self.given.get(kind, ())))
+            row |= {stage: Fraction(rounded(Fraction(seconds * 1000), DIGITS)) for stage, seconds in known.items()}
+            if row:
+                near = [min(row, key=lambda s: (abs(s - stage), s)) for stage in range(self.stream.stages)]
+                made[kind] = [plain(rounded(row[s], DIGITS)) for s in near]
         return made
 
     def toml(self) -> str:
@@ -101,7 +107,8 @@ class OneRank:
         lines = [
             f"# rehearsed by pipesched: rank {rank} of {self._title} on {self.request.device}, "
             f"{self.request.steps} steps of {self.stream.microbatches} microbatches",
-            f"# unit: 1 millisecond, {DIGITS} significant digits; measured on stages {measured}, of others the nearest",
+            f"# unit: 1 millisecond, {DIGITS} significant digits; measured on stages {measured}, "
+            f"of others {'as in --costs' if self.given else 'the nearest'}",
             *(f"# {note}" for note in self.notes),
             *(f"{key} = [{', '.join(row)}]" for key, row in self._rows().items()),
         ]
@@ -120,9 +127,11 @@ class OneRank:
             f"rehearsed  {self._title}   rank {rank} of {len(self.stream.ranks)} on {self.request.device}, "
             f"{len(instructions)} instructions",
             f"    peak {_size(found.peak)} at instruction {found.at + 1} ({instructions[found.at]}), not counting "
-            f"{_size(found.weights)} of weights and their gradients",
+            f"{_size(found.weights)} of weights, and as much of their gradients",
             f"    {_size(found.predicted)} follow from one microbatch: {share:.1f} %",
         ]
+        if self.by_model is not None and found.peak:
+            head.append(f"    {_size(self.by_model)} is what the model says: {100 * self.by_model / found.peak:.1f} %")
         headers = ("stage", "message\nin", "message\nout", "kept\nafter F", "kept\nafter I", "most\nin a backward")
         rows = [
             [
@@ -152,6 +161,7 @@ class OneRank:
             "peak_bytes": found.peak,
             "peak_instruction": found.at,
             "predicted_bytes": found.predicted,
+            "model_bytes": self.by_model,
             "weight_bytes": found.weights,
             "stages": [
                 {
@@ -203,7 +213,11 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
         from pipesched.verbs.run import diagnostic
 
         raise PipeschedError([diagnostic(error.fault)]) from None
-    return OneRank(stream, request, found, tuple(dict.fromkeys(notes)))
+    asked = options.costs.given if options.costs else {}
+    given = {kind: row for kind, row in asked.items() if isinstance(row, tuple) and len(row) == stream.stages}
+    used = made.report.parts.bytes
+    by_model = None if used is None else sum(used.ranks[request.rank][kind] for kind in CHANGING)
+    return OneRank(stream, request, found, tuple(dict.fromkeys(notes)), given, by_model)
 
 
 def _require(device: str) -> None:
