@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache, wraps
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from pipesched.model.costs import Costs
-from pipesched.planning.space import Choice, Cut, Space
+from pipesched.planning.space import Choice, Space
 from pipesched.transformer import activations, flops, parameters, state, times, traffic
-from pipesched.transformer.config import Training, layers_of
+from pipesched.transformer.config import Training, Transformer, layers_of
 from pipesched.transformer.devices import HALF, Device
 from pipesched.transformer.times import link
 
@@ -62,148 +63,136 @@ class Once:
     layers: int
 
 
+def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[[Stages, Choice], Made]]:
+    """Works a figure out once for all choices that have these sizes alike."""
+    of = attrgetter("cut.stages", *sizes)
+
+    def once(make: Callable[[Stages, Choice], Made]) -> Callable[[Stages, Choice], Made]:
+        def found(self: Stages, choice: Choice) -> Made:
+            key = make, of(choice)
+            if key not in self.memo:
+                self.memo[key] = make(self, choice)
+            made: Made = self.memo[key]
+            return made
+
+        return wraps(make)(found)
+
+    return once
+
+
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """The stages of the choices of a problem; each figure is worked out once."""
+    """The stages of the choices of a problem."""
 
     problem: Problem
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
-    def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        if key not in self.memo:
-            self.memo[key] = make()
-        found: Made = self.memo[key]
-        return found
+    @property
+    def model(self) -> Transformer:
+        return self.problem.space.transformer
 
-    def _training(self, cut: Cut, **sizes: Any) -> Training:
-        """Of one sequence, on one copy."""
-        alone = {"microbatch": 1, "context": 1, "data": 1, "expert": 1, "zero": 0, "batch": None, "recompute": "none"}
-        return replace(self.problem.space.training, **{**alone, "layout": cut.layout, **sizes})
-
-    def layers(self, cut: Cut) -> tuple[range, ...]:
+    @_kept("cut")
+    def layers(self, choice: Choice) -> tuple[range, ...]:
         """Of each stage."""
-        x = self._training(cut)
-        return self._once(("layers", cut), lambda: layers_of(self.problem.space.transformer, x, cut.stages))
+        return layers_of(self.model, choice.training, choice.cut.stages)
 
-    def kinds(self, cut: Cut) -> tuple[int, ...]:
+    @_kept("cut")
+    def _kinds(self, choice: Choice) -> tuple[int, ...]:
         """For every stage the first one that has as many layers of each sort."""
+        seen, found, last = dict[Hashable, int](), [], choice.cut.stages - 1
+        for stage, layers in enumerate(self.layers(choice)):
+            sort = (len(layers), sum(map(self.model.has_experts, layers)), stage == 0, stage == last)
+            found.append(seen.setdefault(sort, stage))
+        return tuple(found)
 
-        def make() -> tuple[int, ...]:
-            a, seen, found = self.problem.space.transformer, dict[Hashable, int](), []
-            for stage, layers in enumerate(self.layers(cut)):
-                sort = (len(layers), sum(map(a.has_experts, layers)), stage == 0, stage == cut.stages - 1)
-                found.append(seen.setdefault(sort, stage))
-            return tuple(found)
-
-        return self._once(("kinds", cut), make)
-
-    def _each(self, cut: Cut, of: Callable[[int], Made]) -> tuple[Made, ...]:
+    def _each(self, choice: Choice, of: Callable[[int], Made]) -> tuple[Made, ...]:
         """A figure of every stage, worked out for one of each kind."""
-        kinds = self.kinds(cut)
+        kinds = self._kinds(choice)
         made = {kind: of(kind) for kind in dict.fromkeys(kinds)}
         return tuple(made[kind] for kind in kinds)
 
-    def _parts(self, t: int, e: int, cut: Cut) -> tuple[tuple[parameters.Part, ...], ...]:
-        a, x = self.problem.space.transformer, self._training(cut, tensor=t, expert=e)
-        return self._once(("parts", t, e, cut), lambda: parameters.by_stage(a, x, cut.stages))
+    @_kept("cut", "training.tensor", "training.expert")
+    def _parts(self, choice: Choice) -> tuple[tuple[parameters.Part, ...], ...]:
+        return parameters.by_stage(self.model, choice.training, choice.cut.stages)
 
-    def counts(self, t: int, e: int, cut: Cut) -> tuple[tuple[Fraction, Fraction], ...]:
+    @_kept("cut", "training.tensor", "training.expert")
+    def _counts(self, choice: Choice) -> tuple[tuple[Fraction, Fraction], ...]:
         """Parameters on one rank, those of experts apart."""
+        found = self._parts(choice)
+        return self._each(choice, lambda kind: parameters.counts(found[kind]))
 
-        def make() -> tuple[tuple[Fraction, Fraction], ...]:
-            found = self._parts(t, e, cut)
-            return self._each(cut, lambda k: parameters.counts(found[k]))
-
-        return self._once(("counts", t, e, cut), make)
-
+    @_kept("cut", "training.tensor", "training.recompute")
     def saved(self, choice: Choice) -> tuple[int, ...]:
         """Bytes that a stage keeps at least of one sequence whose tokens are not shared, on one rank."""
-        t, recompute, cut = choice.training.tensor, choice.training.recompute, choice.cut
-        a, x = self.problem.space.transformer, self._training(cut, tensor=t, recompute=recompute)
+        a, x, layers = self.model, _alone(choice.training), self.layers(choice)
+        each = [activations.layer(a, x, index) for index in self._sorts]
+        ends = {0: activations.embedding(a, x), len(layers) - 1: activations.head(a, x)}
 
-        def make() -> tuple[int, ...]:
-            layers, dense = self.layers(cut), a.experts.dense_layers if a.experts else 0
-            ends = {0: activations.embedding(a, x), cut.stages - 1: activations.head(a, x)}
+        def stage(kind: int) -> int:
+            return int(sum(each[a.has_experts(layer)] for layer in layers[kind]) + ends.get(kind, 0))
 
-            def stage(kind: int) -> int:
-                kept = sum(self._layer(x, min(layer, dense)) for layer in layers[kind])
-                return int(kept + ends.get(kind, 0))
+        return self._each(choice, stage)
 
-            return self._each(cut, stage)
+    @property
+    def _sorts(self) -> tuple[int, int]:
+        """A layer without experts, and one with them, where there are such."""
+        return 0, self.model.experts.dense_layers if self.model.experts else 0
 
-        return self._once(("saved", t, recompute, cut), make)
-
-    def _layer(self, x: Training, layer: int) -> Fraction:
-        """Bytes of one sequence."""
-        make = partial(activations.layer, self.problem.space.transformer, x, layer)
-        return self._once(("layer", x.tensor, x.recompute, layer), make)
-
+    @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def state(self, choice: Choice) -> tuple[int, ...]:
         """Bytes of parameters, gradients and optimizer on one rank."""
-        x, cut = choice.training, choice.cut
+        found = self._parts(choice)
+        return self._each(choice, lambda kind: int(state.state(self.model, choice.training, found[kind]).total))
 
-        def make() -> tuple[int, ...]:
-            found = self._parts(x.tensor, x.expert, cut)
-            return self._each(cut, lambda k: int(state.state(self.problem.space.transformer, x, found[k]).total))
-
-        return self._once(("state", x.tensor, x.context * x.data, x.expert, x.zero, cut), make)
-
-    def _work(self, t: int, recompute: str, cut: Cut) -> tuple[tuple[float, ...], ...]:
+    @_kept("cut", "training.tensor", "training.recompute")
+    def _work(self, choice: Choice) -> tuple[tuple[float, ...], ...]:
         """FLOPs of one sequence on one rank: of F, I and W, and those of I that run an F again."""
+        found = flops.by_stage(self.model, _alone(choice.training), choice.cut.stages)
+        return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
 
-        def make() -> tuple[tuple[float, ...], ...]:
-            a, x = self.problem.space.transformer, self._training(cut, tensor=t, recompute=recompute)
-            found = flops.by_stage(a, x, cut.stages)
-            return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
+    @_kept("training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
+    def _sent(self, choice: Choice) -> list[list[tuple[float, ...]]]:
+        """Seconds of what the ranks of a layer of each sort send of a microbatch, in F and in the backward: over t,
+        over c, to experts.
+        """
+        x, names = choice.training, [one.name for one in fields(traffic.NONE)]
 
-        return self._once(("work", t, recompute, cut), make)
+        def seconds(found: traffic.Traffic) -> tuple[float, ...]:
+            alone = (replace(traffic.NONE, **{name: getattr(found, name)}) for name in names)
+            return tuple(float(traffic.seconds(x, self.problem.device, one)) for one in alone)
 
-    def _sent(self, x: Training, layer: int) -> tuple[tuple[float, ...], ...]:
-        """Seconds of what a layer's ranks send of a microbatch in F and in the backward: over t, over c, to experts."""
-
-        def make() -> tuple[tuple[float, ...], ...]:
-            a, device, made = self.problem.space.transformer, self.problem.device, []
-            for found in (traffic.forward(a, x, layer), traffic.backward(a, x, layer)):
-                alone = (replace(traffic.NONE, **{one.name: getattr(found, one.name)}) for one in fields(found))
-                made.append(tuple(float(traffic.seconds(x, device, one)) for one in alone))
-            return tuple(made)
-
-        return self._once(("sent", x.tensor, x.context, x.expert, x.microbatch, x.recompute, layer), make)
+        ways = (traffic.forward, traffic.backward)
+        return [[seconds(way(self.model, x, index)) for way in ways] for index in self._sorts]
 
     def costs(self, choice: Choice) -> Costs:
         """Of its timeline, in milliseconds: those of a device."""
-        problem, x = self.problem, choice.training
-        return times.costs(
-            problem.space.transformer, x, problem.device, choice.ranks, problem.efficiency, overlap=problem.overlap
-        )
+        problem = self.problem
+        way = choice.training, problem.device, choice.ranks, problem.efficiency
+        return times.costs(self.model, *way, overlap=problem.overlap)
 
+    @_kept(
+        *("cut", "ranks", "row.fused", "training.tensor", "training.context", "training.data", "training.expert"),
+        *("training.microbatch", "training.recompute", "training.zero"),
+    )
     def times(self, choice: Choice) -> Times:
         """Of every stage on its rank."""
-        x, cut = choice.training, choice.cut
-        zero = (max(x.zero, 1), choice.row.fused and x.zero > 1)
-        key = (x.tensor, x.context, x.data, x.expert, x.microbatch, x.recompute, *zero, choice.ranks, cut)
-        return self._once(("times", *key), lambda: self._times(choice, cut))
-
-    def _times(self, choice: Choice, cut: Cut) -> Times:
-        problem, x, a = self.problem, choice.training, self.problem.space.transformer
+        problem, x, layers, sent = self.problem, choice.training, self.layers(choice), self._sent(choice)
         rate, overlap = float(problem.device.flops * problem.efficiency), float(problem.overlap)
-        tokens = x.microbatch / x.context
-        work, counts = self._work(x.tensor, x.recompute, cut), self.counts(x.tensor, x.expert, cut)
-        layers, dense = self.layers(cut), a.experts.dense_layers if a.experts else 0
+        work, counts, tokens = self._work(choice), self._counts(choice), x.microbatch / x.context
 
-        def make(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-            gather, scatter = map(float, traffic.each_microbatch(a, x, counts[kind], problem.device))
+        def stage(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+            gather, scatter = map(float, traffic.each_microbatch(self.model, x, counts[kind], problem.device))
             f, i, w, again = (one * tokens / rate for one in work[kind])
-            sent = [self._sent(x, min(layer, dense)) for layer in layers[kind]]
-            there, back = (tuple(sum(one[side][k] for one in sent) for k in range(3)) for side in (0, 1))
+            mine = [sent[self.model.has_experts(layer)] for layer in layers[kind]]
+            there, back = (tuple(sum(one[side][k] for one in mine) for k in range(3)) for side in (0, 1))
             forward, inputs = f + sum(there), i + sum(back)
-            *more, whole = traffic.waits((gather, scatter), (forward, inputs, w), len(sent), overlap)
+            *more, whole = traffic.waits((gather, scatter), (forward, inputs, w), len(mine), overlap)
             if choice.row.fused:
                 more[1:] = whole, 0.0
             parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)), sum(more))
             return _nano(forward + more[0], inputs + more[1], w + more[2]), parts
 
-        made = self._each(cut, make)
+        made = self._each(choice, stage)
         forward, back, weights = zip(*(times for times, _ in made), strict=True)
         parts = tuple(map(sum, zip(*(parts for _, parts in made), strict=True)))
         return Times(forward, back, weights, self._messages(choice), parts)
@@ -211,28 +200,30 @@ class Stages:
     def _messages(self, choice: Choice) -> tuple[int, ...]:
         """Of each stage the longer of those to the stage after it and to the one before it."""
         x, device = choice.training, self.problem.device
-        size = activations.boundary(self.problem.space.transformer, x)
+        size = activations.boundary(self.model, x)
         after = [float(size / link(x, device, *two)) for two in pairwise(choice.ranks)]
         return _nano(*map(max, [0.0, *after], [*after, 0.0]))
 
+    @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def once(self, choice: Choice) -> tuple[Once, ...]:
         """What each stage sends once a step."""
-        x, cut, device = choice.training, choice.cut, self.problem.device
+        x, counts, layers = choice.training, self._counts(choice), self.layers(choice)
+        beside = float(self.problem.overlap)
 
-        def make() -> tuple[Once, ...]:
-            a, counts = self.problem.space.transformer, self.counts(x.tensor, x.expert, cut)
-            beside, layers = float(self.problem.overlap), self.layers(cut)
+        def stage(kind: int) -> Once:
+            found = traffic.between_copies(self.model, x, counts[kind], self.problem.device)
+            gather, scatter = (NANO * float(one) for one in found)
+            gradients, parameters = scatter + gather * (x.zero == 0), gather * (x.zero in (1, 2))
+            sent = (gradients * beside, parameters * beside)
+            alone = (gradients * (1 - beside) * (x.zero < 2), parameters * (1 - beside))
+            return Once(sent, alone, max(1, len(layers[kind])))
 
-            def stage(kind: int) -> Once:
-                gather, scatter = (NANO * float(one) for one in traffic.between_copies(a, x, counts[kind], device))
-                gradients, parameters = scatter + gather * (x.zero == 0), gather * (x.zero in (1, 2))
-                sent = (gradients * beside, parameters * beside)
-                alone = (gradients * (1 - beside) * (x.zero < 2), parameters * (1 - beside))
-                return Once(sent, alone, max(1, len(layers[kind])))
+        return self._each(choice, stage)
 
-            return self._each(cut, stage)
 
-        return self._once(("once", x.tensor, x.context, x.data, x.expert, x.zero, cut), make)
+def _alone(x: Training) -> Training:
+    """Of one sequence, whose tokens are not shared."""
+    return replace(x, microbatch=1, context=1, data=1, expert=1, zero=0, batch=None)
 
 
 def _nano(*seconds: float) -> tuple[int, ...]:

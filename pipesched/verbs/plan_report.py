@@ -130,7 +130,7 @@ def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
     given = {key: getattr(x, key) for key in (*LETTERS.values(), "zero", "recompute", "batch")}
     others = [f"{key}={size}" for key, size in given.items() if size != getattr(own, key)]
     if x.layout != own.layout:
-        others.append(f"layout={_layout(stages_of(plan.problem).layers(choice.cut))}")
+        others.append(f"layout={_layout(stages_of(plan.problem).layers(choice))}")
     model = shlex.quote(",".join([plan.request.model, *others]))
     order = f"{choice.schedule} {sizes}"
     timed = f"--model {model}{_device(plan)}"
