@@ -8,8 +8,9 @@ follows from the codes of its findings, by the table `STATUS`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pipesched.safe import line as safe
 from pipesched.source import Span
@@ -261,14 +262,33 @@ class Diagnostic:
         return "warning" if self.code.warning else "error"
 
 
-def fault_in(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
-    """The first error."""
-    return next((found for found in diagnostics if found.severity == "error"), None)
-
-
 def exit_status(found: Iterable[Diagnostic]) -> int:
     """How a command ends that found these: the worst of their statuses."""
     return max((diagnostic.code.status for diagnostic in found), default=0)
+
+
+class Judged:
+    """What has `diagnostics`: the verdict that follows from them."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def diagnostics(self) -> Sequence[Diagnostic]: ...
+
+    @property
+    def fault(self) -> Diagnostic | None:
+        """The first error."""
+        return next((found for found in self.diagnostics if found.severity == "error"), None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; warnings leave the verdict as it is."""
+        return self.fault is None
+
+    @property
+    def exit_status(self) -> int:
+        """0 holds, 1 something is wrong inside the file, 2 the command line or the file itself is at fault."""
+        return exit_status(self.diagnostics)
 
 
 class PipeschedError(Exception):

@@ -23,26 +23,34 @@ def read(target: str) -> Source:
     Raises:
         PipeschedError: PS809 unreadable, PS810 neither a file nor a built-in schedule.
     """
+    there = os.path.exists(target)
+    if target == "":
+        help = "`pipesched list` shows the built-in schedules"
+        raise fail(Code.UNREADABLE, "the name of a file is empty", help=help)
+    if not there and (called := call(target)) is not None:
+        return called
+    if target == "-" or there or "/" in target or "\0" in target or Path(target).suffix:
+        return _text(target, schedule=True)
+    return library(target)
+
+
+def _text(path: str, *, schedule: bool = False) -> Source:
+    """The text of a path or of stdin; schedule: whether a remedy may speak of schedules.
+
+    Raises:
+        PipeschedError: PS809.
+    """
     try:
-        if target == "-":
+        if path == "-":
             return Source("<stdin>", _stdin().decode("utf-8"))
-        path = Path(target)
-        if target == "":
-            raise fail(
-                Code.UNREADABLE, "the name of a file is empty", help="`pipesched list` shows the built-in schedules"
-            )
-        called = None if path.exists() else call(target)
-        if called is not None:
-            return called
-        if path.exists() or "/" in target or path.suffix:
-            return Source(target, files.read(target).decode("utf-8"))
+        return Source(path, files.read(path).decode("utf-8"))
     except files.NotText as error:
-        message = f"{'<stdin>' if target == '-' else target} {error}"
-        raise fail(Code.UNREADABLE, message, help="a schedule is UTF-8 text: .ps, torch CSV, order, JSON") from None
+        help = "a schedule is UTF-8 text: .ps, torch CSV, order, JSON" if schedule else None
+        raise fail(Code.UNREADABLE, f"{'<stdin>' if path == '-' else path} {error}", help=help) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise fail(Code.UNREADABLE, f"cannot read {target}: {reason.lower()}", help=_meant(target)) from None
-    return library(target)
+        help = _meant(path) if schedule else None
+        raise fail(Code.UNREADABLE, f"cannot read {path}: {reason.lower()}", help=help) from None
 
 
 def library(target: str) -> Source:
@@ -65,7 +73,7 @@ def read_path(path: str) -> Source:
     """
     if path != "-" and not os.path.exists(path):
         raise fail(Code.UNREADABLE, f"no such file: {path}")
-    return read(path)
+    return _text(path)
 
 
 def _stdin() -> bytes:

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 from pipesched import render
 from pipesched.analysis.idle import headline
-from pipesched.diagnostics import Diagnostic, PipeschedError, exit_status, fault_in
+from pipesched.diagnostics import Diagnostic, Judged, PipeschedError
 from pipesched.model import lists
 from pipesched.model.numbers import Value, gigabytes, ranges, share, shown
 from pipesched.model.verdict import Verdict
@@ -48,7 +48,7 @@ class _Known(Generic[Part]):
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Judged):
     """All that `verify` found out about one schedule at one size.
 
     A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
@@ -106,21 +106,6 @@ class Report:
             PipeschedError: what is wrong with a file that is no order.
         """
         return self.memory.peak
-
-    @property
-    def ok(self) -> bool:
-        """Whether no diagnostic is an error; warnings leave the verdict as it is."""
-        return all(diagnostic.severity != "error" for diagnostic in self.diagnostics)
-
-    @property
-    def fault(self) -> Diagnostic | None:
-        """The first error."""
-        return fault_in(self.diagnostics)
-
-    @property
-    def exit_status(self) -> int:
-        """0 holds, 1 something is wrong inside the file, 2 the command line or the file itself is at fault."""
-        return exit_status(self.diagnostics)
 
     def __str__(self) -> str:
         return self.text()

@@ -181,6 +181,16 @@ def test_a_mistake_ends_with_status_2_a_code_and_a_hint(
     assert not value["ok"] and value["diagnostics"]
 
 
+@pytest.mark.parametrize("command", ["check", "calibrate", "fmt"])
+def test_a_remedy_is_of_the_kind_of_file_that_was_asked_for(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who names a folder in the place of a trace or a configuration is not sent to the list of schedules."""
+    assert main([command, str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert "is a directory" in said and "pipesched list" not in said
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pipesched import render
 from pipesched.compile import Options, examine, load
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
+from pipesched.diagnostics import Code, Diagnostic, Judged, PipeschedError, fail
 from pipesched.inputs import read_path
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source
@@ -36,7 +36,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Checked:
+class Checked(Judged):
     """What is said of a configuration. assumed: ``release``, ``torch``, where they were not given.
 
     command: how to verify its schedule, or why that is not known.
@@ -58,16 +58,6 @@ class Checked:
 
     def __str__(self) -> str:
         return self.text()
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong; a warning leaves that as it is."""
-        return all(found.severity != "error" for found in self.diagnostics)
-
-    @property
-    def exit_status(self) -> int:
-        """0 right, 1 something is wrong in the file, 2 the command line or the file itself is at fault."""
-        return exit_status(self.diagnostics)
 
     def text(self, *, color: bool = False) -> str:
         """The diagnostics with their places, what holds, a line a fact, and the schedule on the last line."""

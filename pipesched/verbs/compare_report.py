@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from pipesched import render
-from pipesched.diagnostics import Code, Diagnostic, exit_status, fault_in
+from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
 from pipesched.model.numbers import Value, exact, gigabytes
-from pipesched.verbs.tables import ratio, short, table
+from pipesched.verbs.tables import grouped, ratio, short, table
 from pipesched.views.plot import Point
 
 _HEADERS = (
@@ -40,7 +40,7 @@ _MILLISECONDS = "milliseconds, of each stage as it is cut"
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Judged):
     """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
     own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
     what it follows from. remarks: that in words, and what else is to be said of the costs. work: what a schedule does
@@ -70,11 +70,6 @@ class Row:
     work: tuple[str, ...] = ()
     queued: Fraction | None = None
     bytes: tuple[int, ...] = ()
-
-    @property
-    def fault(self) -> Diagnostic | None:
-        """The first error."""
-        return fault_in(self.diagnostics)
 
     @property
     def refused(self) -> bool:
@@ -158,10 +153,7 @@ class Comparison:
         x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
         points = self.points()
         one_size = len(points) == len({point.series for point in points})
-        left_out: dict[str, list[str]] = {}
-        for row in self.rows:
-            if why := self.apart(row):
-                left_out.setdefault(why, []).append(row.name)
+        left_out = grouped((why, row.name) for row in self.rows if (why := self.apart(row)))
         notes = [f"not drawn: {', '.join(dict.fromkeys(names))}: {why}" for why, names in left_out.items()]
         notes += [f"{row.name}: {remark}" for row in self.rows if not self.apart(row) for remark in row.remarks]
         words = points[0].note.split() if points else []
@@ -188,10 +180,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
         yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
-    said: dict[str, list[str]] = {}
-    for row in comparison.rows:
-        for remark in (*row.remarks, *row.work):
-            said.setdefault(remark, []).append(row.name)
+    said = grouped((remark, row.name) for row in comparison.rows for remark in (*row.remarks, *row.work))
     for remark, names in said.items():
         yield render.clean(f"{', '.join(dict.fromkeys(names))}: {remark}")
 

@@ -31,6 +31,7 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.source import Source
 from pipesched.verbs.diff_report import Alone, Difference, Move
 from pipesched.verbs.library import shared
+from pipesched.verbs.tables import grouped
 
 
 def diff(a: Source, b: Source, options: Options) -> Difference:
@@ -118,14 +119,8 @@ def _batches(program: Program) -> Named:
 
 
 def _missing(order: Schedule | Program, mine: Named, other: Named) -> tuple[Alone, ...]:
-    by_rank: dict[int, list[tuple[str, int]]] = {}
-    for (rank, name), at in mine.items():
-        if (rank, name) not in other:
-            by_rank.setdefault(rank, []).append((name, order.step(at)))
-    return tuple(
-        Alone(rank, tuple(name for name, _ in found), tuple(step for _, step in found))
-        for rank, found in by_rank.items()
-    )
+    missing = ((rank, (name, order.step(at))) for (rank, name), at in mine.items() if (rank, name) not in other)
+    return tuple(Alone(rank, *zip(*found, strict=True)) for rank, found in grouped(missing).items())
 
 
 def _facts(a: Schedule, b: Schedule) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipesched import render
 from pipesched.analysis.idle import bubble, split_length
-from pipesched.diagnostics import Code, Diagnostic, exit_status
+from pipesched.diagnostics import Code, Diagnostic, Judged
 from pipesched.model.cost_values import Cost, most
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
@@ -87,7 +87,7 @@ def _cost(value: Any) -> Cost:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class Rehearsal(Judged):
     """A run that ended well. counted, peak: the peaks that were measured and predicted, in microbatches through 1/p of
     the model. measured: seconds of a step, or None. trace: when each instruction began and ended, as Chrome's trace
     events, where that was asked for.
@@ -119,11 +119,6 @@ class Rehearsal:
             "the order is verified, so look at the stages: other weights, random numbers, buffers, an in-place change"
         )
         return [*warnings, Diagnostic(Code.GRADIENTS_DIFFER, what, (), (note,), help)]
-
-    @property
-    def exit_status(self) -> int:
-        """1 where a gradient is wrong."""
-        return exit_status(self.diagnostics)
 
     @property
     def ok(self) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pipesched import render
 from pipesched.analysis.standstill import Standstill
 from pipesched.compile import examined
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail, fault_in
+from pipesched.diagnostics import Code, Diagnostic, Judged, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import exact
@@ -63,7 +63,7 @@ def request(given: Mapping[str, Any], suffix: str = "") -> Request:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Picture(Judged):
     """A chart as it was drawn, and what is wrong with what it shows.
 
     drawn: a text; the bytes of a PDF or a PNG as what UTF-8 makes of them, with surrogates for the rest (PEP 383).
@@ -88,16 +88,6 @@ class Picture:
         """How a notebook shows a figure, or a graph."""
         return self.drawn if self.written == "svg" else None
 
-    @property
-    def fault(self) -> Diagnostic | None:
-        """The first error."""
-        return fault_in(self.diagnostics)
-
-    @property
-    def exit_status(self) -> int:
-        """That of the findings."""
-        return exit_status(self.diagnostics)
-
     def to_json(self) -> dict[str, object]:
         """The published form, see ``emit/README.md``."""
         made = self.chart
@@ -107,7 +97,7 @@ class Picture:
         )
         measured = {} if self.run is None else {"measured": _measured(self.run)}
         return {
-            "ok": self.fault is None,
+            "ok": self.ok,
             "name": made.identifier,
             "title": made.schedule.title or None,
             "source": self.source,

@@ -24,7 +24,7 @@ from pipesched.frameworks.frameworks import FRAMEWORKS, Call
 from pipesched.model.numbers import require_counts
 from pipesched.readers import answered
 from pipesched.verbs.sizes import Sizes
-from pipesched.verbs.tables import short, table
+from pipesched.verbs.tables import grouped, short, table
 
 MOST = 20_000
 MODELS = tuple(map(str, (STRICT, ONE_STREAM, PAIR_STREAM, ASYNC)))
@@ -110,10 +110,7 @@ class Survey:
         return tuple(hazard for way, rows in self._ways().items() for hazard in _hazards(way, rows))
 
     def _ways(self) -> dict[str, list[Surveyed]]:
-        made: dict[str, list[Surveyed]] = {}
-        for one in self.found:
-            made.setdefault(one.configuration.way, []).append(one)
-        return made
+        return grouped((one.configuration.way, one) for one in self.found)
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -147,19 +144,13 @@ class Survey:
         return "\n".join([*lines, *self._remarks()])
 
     def _remarks(self) -> Iterator[str]:
-        for said, rows in self._refusals().items():
+        refused = [one for one in self.found if one.refused is not None]
+        for said, rows in grouped((f"{one.refused} ({one.configuration.way})", one) for one in refused).items():
             yield f"refused, {len(rows)}: {said}: {_where(rows)}"
         if self.absent:
             yield f"left out: {self.absent} of sizes that a schedule does not have"
         yield "buffer: the least number of messages a channel must hold for all to end where a send blocks"
         yield from self.notes
-
-    def _refusals(self) -> dict[str, list[Surveyed]]:
-        made: dict[str, list[Surveyed]] = {}
-        for one in self.found:
-            if one.refused is not None:
-                made.setdefault(f"{one.refused} ({one.configuration.way})", []).append(one)
-        return made
 
     def to_json(self) -> dict[str, object]:
         """The published form, see ``emit/README.md``."""
@@ -212,21 +203,14 @@ def _where(rows: Iterable[Surveyed]) -> str:
         made = one.configuration
         rest = "".join(f" {name}={size}" for name, size in made.sizes.items() if name not in ("p", "m"))
         by_rank.setdefault(made.sizes.get("p", 0), {})[f"{rest} m={made.times}"] = None
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for rank, sizes in by_rank.items():
-        alike.setdefault(_short(sizes), []).append(rank)
+    alike = grouped((_short(sizes), rank) for rank, sizes in by_rank.items())
     return "; ".join(f"p={','.join(map(str, ranks))}{'; '.join(sizes)}" for sizes, ranks in alike.items())
 
 
 def _short(sizes: Iterable[str]) -> tuple[str, ...]:
     """`` v=2 m=p`` and `` v=2 m=2p`` as `` v=2 m=p,2p``; likewise v, where the m are the same."""
-    by_first: dict[str, list[str]] = {}
-    for one in sizes:
-        first, _, last = one.rpartition(" m=")
-        by_first.setdefault(first, []).append(last)
-    by_last: dict[str, list[str]] = {}
-    for first, many in by_first.items():
-        by_last.setdefault(",".join(many), []).append(first)
+    by_first = grouped((one.rpartition(" m=")[0], one.rpartition(" m=")[2]) for one in sizes)
+    by_last = grouped((",".join(many), first) for first, many in by_first.items())
     return tuple(
         f"{first[0]}{''.join(',' + other.rpartition('=')[2] for other in first[1:])} m={last}"
         for last, first in by_last.items()

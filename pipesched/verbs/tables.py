@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 from pipesched.model import numbers
 from pipesched.render import clean
 
 _WIDEST = 100_000
+Key = TypeVar("Key")
+Entry = TypeVar("Entry")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
@@ -28,6 +31,14 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterab
     console = Console(file=stream, width=_WIDEST, color_system=None, legacy_windows=False, highlight=False)
     console.print(made)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip("\n").split("\n"))
+
+
+def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
+    """The entries of each key, in their order."""
+    made: dict[Key, list[Entry]] = {}
+    for key, entry in pairs:
+        made.setdefault(key, []).append(entry)
+    return made
 
 
 def ratio(value: Fraction | None) -> str:
