@@ -54,7 +54,7 @@ ROWS = (
     ("interleaved_zb", "InterleavedZeroBubble", "interleaved ZB-H1"),
     ("zb_h1", "ZeroBubbleH1", "ZB-1P"),
     ("zb_h2", "ZeroBubbleH2", "ZB-2P"),
-    ("zb_v", "ZBVZeroBubble", "ZeroBubbleV"),
+    ("zb_v", "ZBVZeroBubble", "ZeroBubbleV", "ZBV-formatted"),
     ("1f1b_v", "V1F1B"),
     ("v_half", "ZBV-half", "ZBV-greedy-half"),
     ("v_min", "ZBV-min", "ZBV-greedy-min"),
@@ -72,6 +72,7 @@ _MOVED = "the block as it repeats, before its authors move operations of both en
 _SAID = {  # what is said of names which others give to more than this order
     "zb1p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap P`",
     "zb2p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap 2P`",
+    "zbvformatted": "its order from 2p microbatches on",
     "offloadgroupedinterleaved": "with groups of p microbatches",
     **dict.fromkeys(("v1f1b", "zbvhalf", "zbvmin", "zbvgreedyhalf", "zbvgreedymin"), _MOVED),
 }
@@ -88,7 +89,6 @@ NEAR = {
     "zb": "zero bubble is zb_h1, zb_h2 or zb_v",
     "zbvgreedy": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
     "zerobubbleheuristic": "`pipesched optimize --mem-cap K` finds orders under a cap; made by hand: zb_h1, zb_h2",
-    "zbvformatted": "`zb_v` has its placement",
     "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
     "torchgpipe": "torchgpipe computes activations again, in the order of `gpipe_reversed`; `unet` has its skips",
     "dynapipe": "DynaPipe chooses microbatches and their order too; `packed` has their lengths, in the order of 1F1B",

@@ -56,7 +56,7 @@ NAMES = {  # by where they stand; one that has no schedule: words of what is sai
         "1f1b-interleaved": "interleaved",
         "zero-bubble": "zero bubble is zb_h1",
         "zero-bubble-heuristic": "`pipesched optimize --mem-cap K`",
-        "zbv-formatted": "`zb_v`",
+        "zbv-formatted": "zb_v",
         "v-half": "v_half",
         "v-min": "v_min",
         "zbv-greedy-half": "v_half",

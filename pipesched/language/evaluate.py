@@ -234,8 +234,15 @@ def _requires(node: ast.Require, names: dict[str, Any], checked: Checked, given:
         Code.REQUIRE,
         f"{checked.file.name.id} requires {condition}" + (f": {node.message}" if node.message else ""),
         Label(node.condition.span, f"false with {values}" if values else "false"),
-        help=f"it takes {near}" if (near := _near(checked, names, given)) else "choose other sizes",
+        help=_remedy(checked, names, given),
     )
+
+
+def _remedy(checked: Checked, names: dict[str, Any], given: Mapping[str, Value]) -> str:
+    if near := _near(checked, names, given):
+        return f"it takes {near}"
+    alone = _near(checked, names, {})
+    return f"it takes {alone}, the other parameters left out" if alone else "choose other sizes"
 
 
 def _near(checked: Checked, names: dict[str, Any], given: Mapping[str, Value]) -> str:
