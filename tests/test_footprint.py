@@ -14,7 +14,8 @@ from pipesched.__main__ import main
 from pipesched.analysis.footprint import CHANGING
 from pipesched.assets import asset
 from pipesched.schedule_analysis import Analysis
-from pipesched.transformer.config import Training, Transformer, read
+from pipesched.transformer.config import Training, Transformer
+from pipesched.transformer.model_file import read
 
 S, B, H, A, V, LAYERS = 64, 2, 48, 4, 96, 8
 SBH = S * B * H

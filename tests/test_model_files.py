@@ -7,7 +7,8 @@ import pytest
 from pipesched.assets import asset
 from pipesched.diagnostics import PipeschedError
 from pipesched.source import Source
-from pipesched.transformer.config import KEYS, layers_of, of_source, read
+from pipesched.transformer.config import layers_of
+from pipesched.transformer.model_file import KEYS, of_source, read
 
 GOOD = """\
 [model]

@@ -27,8 +27,8 @@ from pipesched.planning.search import ALIKE, Here, Search
 from pipesched.planning.space import LAYOUT, Choice, Space, refuses
 from pipesched.planning.stages import Problem
 from pipesched.transformer.config import Training, Transformer
-from pipesched.transformer.config import read as read_model
 from pipesched.transformer.devices import DEVICES, Device
+from pipesched.transformer.model_file import read as read_model
 from tests.depth import deep
 
 SLOW = Device("slow", Fraction(10**12), Fraction(2 * 10**8), Fraction(2 * 10**9), Fraction(10**9), Fraction(10**9), 4)

@@ -12,7 +12,7 @@ from pipesched import api
 from pipesched.__main__ import main
 from pipesched.analysis.footprint import KINDS
 from pipesched.schedule_analysis import Analysis
-from pipesched.transformer.config import read
+from pipesched.transformer.model_file import read
 
 HOW = ["--p", "4", "--m", "16", "--model", "megatron-7.5b", "--mem-cap", "14GB"]
 

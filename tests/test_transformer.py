@@ -8,7 +8,8 @@ from fractions import Fraction as Q
 import pytest
 
 from pipesched.transformer import activations, parameters
-from pipesched.transformer.config import Experts, Training, Transformer, built_in, layers_of, read
+from pipesched.transformer.config import Experts, Training, Transformer, layers_of
+from pipesched.transformer.model_file import built_in, read
 from pipesched.transformer.state import state
 
 MEGATRON = {  # Narayanan et al., SC 2021, table 1; the first two are printed as 1.7 and 3.6
@@ -44,6 +45,12 @@ def test_models_have_the_parameters_that_their_owners_publish(name: str, billion
     model, _ = read(name)
     assert parameters.total(model) / 1e9 == pytest.approx(billions, abs=0.06)
     assert parameters.active(model) / 1e9 == pytest.approx(active, abs=0.06)
+
+
+def test_the_layer_that_deepseek_v3_is_without_is_as_large_as_is_said() -> None:
+    """11.5 billion, by README_WEIGHTS.md of the model: one more layer with experts."""
+    model, _ = read("deepseek-v3")
+    assert sum(part.count for part in parameters.layer(model, Training(), 60)) / 1e9 == pytest.approx(11.5, abs=0.05)
 
 
 def test_every_model_that_ships_is_whole() -> None:

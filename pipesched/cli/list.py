@@ -24,8 +24,8 @@ def list_schedules(name: str | None, **given: Any) -> int:
     """
     from pipesched.frameworks.frameworks import FRAMEWORKS
     from pipesched.inputs import library
-    from pipesched.transformer.config import built_in
-    from pipesched.transformer.config import source as transformer_file
+    from pipesched.transformer.model_file import built_in
+    from pipesched.transformer.model_file import source as transformer_file
     from pipesched.verbs.catalogue import GROUPS, entries
     from pipesched.verbs.library import models
 

@@ -29,11 +29,11 @@ def plainest() -> list[tuple[str, Source]]:
 
 def models() -> list[dict[str, object]]:
     """The transformers that come with us: name, parameters, those that a token goes through, and the source."""
-    from pipesched.transformer import config, parameters
+    from pipesched.transformer import model_file, parameters
 
     made = list[dict[str, object]]()
-    for name in config.built_in():
-        (a, _), first = config.read(name), config.source(name).line(1)
+    for name in model_file.built_in():
+        (a, _), first = model_file.read(name), model_file.source(name).line(1)
         counts = {"parameters": parameters.total(a), "active": parameters.active(a)}
         made.append({"name": name, **counts, "source": first.removeprefix("# ")})
     return sorted(made, key=lambda model: (str(model["name"]).partition("-")[0], model["parameters"]))

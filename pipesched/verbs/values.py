@@ -264,7 +264,8 @@ def model(value: object) -> Trained:
     Raises:
         PipeschedError: PS230 to PS237, PS809.
     """
-    from pipesched.transformer.config import Training, Transformer, read
+    from pipesched.transformer.config import Training, Transformer
+    from pipesched.transformer.model_file import read
 
     match value:
         case (Transformer() as transformer, Training() as training):
