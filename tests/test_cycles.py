@@ -56,7 +56,7 @@ def crossed(seed: int, *, ranks: int = 4, microbatches: int = 4) -> Program:
 def test_cycles_of_random_programs() -> None:
     """PS401 exactly where a slow rendezvous stops; the labels close, and no shorter cycle of ranks is there."""
     found = cured = 0
-    for seed in range(deep(150)):
+    for seed in range(deep(100)):
         program = crossed(seed)
         report = pipesched.verify(program)
         lists = [program.instructions(rank) for rank in range(program.ranks)]
@@ -69,7 +69,7 @@ def test_cycles_of_random_programs() -> None:
             assert all(partner[hop.rank, hop.step - 1] == (hop.other, hop.there - 1) for hop in cycle)
             assert len(cycle) == shortest({rank: {partner[rank, i][0]} for rank, i in at.items()})
             found, cured = found + 1, cured + _remedied(program, report)
-    assert found >= deep(36) and cured >= 2
+    assert found >= deep(24) and cured >= 2
 
 
 def _remedied(program: Program, report: Report) -> bool:

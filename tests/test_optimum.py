@@ -178,9 +178,10 @@ SLIPS = [told_otherwise, higher, refuted, elsewhere, lost, order, less_memory]
 
 
 def cases() -> Iterator[tuple[int, Case]]:
-    for seed in range(deep(280)):
-        case = good(seed)
-        if case is not None and len(steps(case.instance)) <= 14:
+    for seed in range(deep(160)):
+        small = len(steps(random_instance(seed, ranks=2, microbatches=3))) <= 14
+        case = good(seed) if small else None
+        if case is not None:
             yield seed, case
 
 
@@ -198,17 +199,18 @@ def test_no_false_certificate_is_accepted() -> None:
                 codes |= found
             else:
                 assert bad.true(optimum(bad.instance)), (seed, slip.__name__, bad.certificate)
-    assert rejected > deep(700)
+    assert rejected > deep(330)
     assert {str(Code.CERTIFICATE), str(Code.VERDICT), str(Code.OVER_CAP), str(Code.MISSING)} <= codes
 
 
 def test_what_the_optimizer_says_is_accepted() -> None:
-    """On larger instances of all placements, fused and split, with all release rules, uneven costs and caps."""
-    found = {
-        seed: case.codes() for seed in range(deep(250)) if (case := good(seed, ranks=4, microbatches=6)) is not None
-    }
-    assert {seed: codes for seed, codes in found.items() if codes} == {}
-    assert len(found) > deep(150)
+    """On larger instances of all placements, fused and split, with all release rules, uneven costs and caps; and its
+    bound is derived of most.
+    """
+    found = [case for seed in range(deep(80)) if (case := good(seed, ranks=4, microbatches=6)) is not None]
+    assert [case.instance for case in found if case.codes()] == []
+    least = [(case.certificate["lower_bound"], lower_bound(problem_of(case.instance)).value) for case in found]
+    assert len(found) > deep(40) and sum(a >= b for a, b in least) > 0.7 * len(found)
 
 
 @pytest.mark.parametrize("seed", range(0, 200, 5))
