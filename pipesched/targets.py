@@ -123,7 +123,8 @@ class Trainer(Target):
     writer: Callable[[], Any]
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        self.writer().require(schedule, program)
+        if found := [*self.writer().refused(schedule, program)]:
+            raise PipeschedError(found)
 
     def pieces(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:
         return cast("Iterator[str]", self.writer().pieces(order))

@@ -24,7 +24,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from pipesched.diagnostics import Diagnostic, PipeschedError
+from pipesched.diagnostics import Diagnostic
 from pipesched.formats.trainer_limits import Engine
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
@@ -125,12 +125,6 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
         by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
         help = "use a schedule with one stage a rank, as 1F1B and GPipe"
         yield ENGINE.cannot(schedule, f"its stages are on ranks {by_stage}", "there stage s is on rank s", help)
-
-
-def require(schedule: Schedule, program: Program | None) -> None:
-    """Raises PipeschedError: PS814."""
-    if found := [*refused(schedule, program)]:
-        raise PipeschedError(found)
 
 
 def pieces(program: Program) -> Iterator[str]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.diagnostics import Diagnostic, PipeschedError
+from pipesched.diagnostics import Diagnostic
 from pipesched.formats.trainer_limits import Engine
 from pipesched.model.ops import ACTIVATION, GRADIENT, Op
 from pipesched.model.schedule import Program, Schedule
@@ -58,12 +58,6 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
         why = f"forward {at + 1} is of microbatch {first[at]} on the first stage, and of {last[at]} on the last"
         help = "run the forwards of the last stage in the order of the first"
         yield ENGINE.cannot(schedule, why, "each takes the next batch of its own data loader", help)
-
-
-def require(schedule: Schedule, program: Program | None) -> None:
-    """Raises PipeschedError: PS814."""
-    if found := [*refused(schedule, program)]:
-        raise PipeschedError(found)
 
 
 def pieces(program: Program) -> Iterator[str]:

@@ -24,7 +24,7 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs import options, sources
 from pipesched.views.chart import Chart, chart
-from pipesched.views.views import GRAPHML, VIEWS, Request, taking
+from pipesched.views.views import GRAPHML, VIEWS, Request, draw, taking
 
 if TYPE_CHECKING:
     from pipesched.analysis.deviation import Against
@@ -141,16 +141,11 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
         if fault is not None and not plan.finished:
             raise PipeschedError([fault])
         run = against(plan.schedule, plan.timeline, plan.ticks, measured_traces.read(traces))
-    text = _drawn(drawn, how, run)
+    picture = draw(drawn, how, run)
+    if picture is None:
+        raise NoDot(str(draw(drawn, replace(how, written="dot"))))
+    text = picture if isinstance(picture, str) else picture.decode("utf-8", "surrogateescape")
     return Picture(drawn, source.name, how.format, how.written, text, made.report.diagnostics, run)
-
-
-def _drawn(chart: Chart, how: Request, run: Against | None) -> str:
-    """The picture as a text."""
-    made = VIEWS[how.format].draw(chart, how, run)
-    if made is None:
-        raise NoDot(str(VIEWS[how.format].draw(chart, replace(how, written="dot"), run)))
-    return made if isinstance(made, str) else made.decode("utf-8", "surrogateescape")
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:

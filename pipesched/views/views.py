@@ -79,10 +79,6 @@ def _text(chart: Chart, how: Request, run: Against | None) -> str:
     from pipesched.views import against, text
     from pipesched.views.axis import Viewport
 
-    if chart.analysis.trained is not None:
-        from pipesched.views import stacked
-
-        return stacked.text(chart, how.width or COLUMNS, Viewport(how.begin, how.end), ascii=how.ascii)
     characters = text.Text(how.width or COLUMNS, Viewport(how.begin, how.end), how.color, how.ascii)
     return text.render(chart, characters) if run is None else against.text(chart, run, characters)
 
@@ -91,25 +87,14 @@ def _svg(chart: Chart, how: Request, run: Against | None) -> str | bytes:
     from pipesched.views import against, svg
     from pipesched.views.axis import Viewport
 
-    viewport = Viewport(how.begin, how.end)
-    if chart.analysis.trained is not None:
-        from pipesched.views import stacked
-
-        bytes_ = stacked.figure(chart, viewport)
-        return bytes_ if how.written == "svg" else svg.printed(bytes_, how.written)
-    shapes = svg.Svg(how.style or "default", how.messages, how.memory, viewport, how.force)
+    shapes = svg.Svg(how.style or "default", how.messages, how.memory, Viewport(how.begin, how.end), how.force)
     figure = svg.render(chart, shapes) if run is None else against.figure(chart, run, shapes)
     return figure if how.written == "svg" else svg.printed(figure, how.written)
 
 
 def _html(chart: Chart, how: Request, run: Against | None) -> str:
     from pipesched.views import html
-    from pipesched.views.axis import Viewport
 
-    if chart.analysis.trained is not None:
-        from pipesched.views import stacked
-
-        return stacked.page(chart, Viewport())
     return html.render(chart)
 
 
@@ -160,6 +145,25 @@ VIEWS = {
         View("csv", _csv, (".csv",)),
     )
 }
+
+
+def draw(chart: Chart, how: Request, run: Against | None = None) -> str | bytes | None:
+    """The picture of a chart, with a measured run of it or None; of one with a model, the bytes that its ranks hold.
+
+    None where the program `dot` is missing.
+    """
+    if chart.analysis.trained is None:
+        return VIEWS[how.format].draw(chart, how, run)
+    from pipesched.views import stacked, svg
+    from pipesched.views.axis import Viewport
+
+    part = Viewport(how.begin, how.end)
+    if how.format == "text":
+        return stacked.text(chart, how.width or COLUMNS, part, ascii=how.ascii)
+    if how.format == "html":
+        return stacked.page(chart, part)
+    figure = stacked.figure(chart, part)
+    return figure if how.written == "svg" else svg.printed(figure, how.written)
 
 
 def taking(option: str) -> tuple[str, ...]:
