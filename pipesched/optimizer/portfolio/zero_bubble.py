@@ -41,9 +41,8 @@ class _Run:
         self.size, self.length = len(ranks), problem.placement.microbatches
         table = {(int(o), int(s)): q for q, (o, s) in enumerate(zip(problem.op, problem.stage, strict=True))}
         self.q = [[table[int(op), j] for j in range(self.size)] for op in (Op.F, Op.I, Op.W)]
-        self.cost, self.takes, self.frees = (
-            [column[row].tolist() for row in self.q] for column in (problem.duration, problem.takes, problem.frees)
-        )
+        columns = (problem.duration, problem.takes, problem.frees, problem.first)
+        self.cost, self.takes, self.frees, self.number = ([x[row].tolist() for row in self.q] for x in columns)
         self.cap = [int(problem.cap[rank]) for rank in ranks]
         lag = {(int(b), int(a)): int(x) for b, a, x in zip(problem.before, problem.after, problem.lag, strict=True)}
         self.down = [0] + [lag[self.q[0][j - 1], self.q[0][j]] for j in range(1, self.size)]
@@ -85,13 +84,13 @@ class _Run:
     def _put(self, kind: int, j: int) -> None:
         i, cost = self.done[kind][j], self.cost[kind][j]
         start = max(self.end[j], self._arrival(kind, j)) if kind < 2 else self.end[j]
-        if self.orders[self.ranks[j]]:
+        if order := self.orders[self.ranks[j]]:
             self.bubble[j] += start - self.end[j]
         self.end[j] = start + cost
         self.ends[kind][j].append(start + cost)
         self.done[kind][j] = i + 1
         self.held[j] += self.takes[kind][j] - self.frees[kind][j]
-        self.orders[self.ranks[j]].append(int(self.problem.first[self.q[kind][j]]) + i)
+        order.append(self.number[kind][j] + i)
 
     def _waiting(self, j: int) -> bool:
         return self.done[2][j] < self.done[1][j]
