@@ -17,6 +17,7 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.idle import bubble
 from pipesched.model.numbers import percent, ratio, share, significant
+from pipesched.model.verdict import Verdict
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
@@ -132,6 +133,17 @@ def test_an_unknown_name_in_a_claim_lists_those_that_there_are() -> None:
 def gpipe(more: str) -> pipesched.Source:
     text = "schedule g(p = 4, m = 8)\nstage s in 0 .. p on rank s\nrank r { repeat m { F }  repeat m { B } }\n"
     return pipesched.Source("g.ps", text + more + "\n")
+
+
+def test_a_gap_is_never_rounded_to_none() -> None:
+    """A schedule above its bound says by how much; above a bound of 0 no part of it says that."""
+    for value, lower, said in (
+        (103, 100, "gap 3.0 %, bound 100"),
+        (100_001, 100_000, "gap 0.001 %"),
+        (3, 0, "3, bound 0"),
+    ):
+        line = Verdict("makespan", Fraction(value), Fraction(lower), "a bound", "a bound").line
+        assert line.startswith("best found: makespan") and said in line and "gap 0 " not in line and "0.0 %" not in line
 
 
 def test_per_cent_has_the_digits_that_are_asked_for() -> None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from textwrap import fill
 
 from pipesched.model.costs import Costs, equations
-from pipesched.model.numbers import exact, plain, shown
+from pipesched.model.numbers import exact, percent, plain, shown
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
@@ -81,7 +81,9 @@ class Verdict:
         source = f"on the word of {engine_name(self.word)}, not checked" if self.word else f"by {self.by}"
         if self.value == self.lower:
             return f"{head}, the least at this m {source}; less is not excluded at every m"
-        return f"{head}, gap {float(100 * self.gap):.1f} %, bound {shown(self.lower)} {source}"
+        gap = f"{float(100 * self.gap):.1f} %"
+        gap = f"gap {percent(self.gap) if gap == '0.0 %' else gap}, " if self.lower else ""
+        return f"{head}, {gap}bound {shown(self.lower)} {source}"
 
     @property
     def because(self) -> str:
