@@ -32,7 +32,7 @@ from tests.oracles.explorer import MODELS
 from tests.oracles.explorer_script import Script
 
 CHAIN = ("strict", "one-stream", "pair-stream", "async"), ("strict", "buffered(1)", "buffered(2)", "buffered(inf)")
-CHUNK = 250
+CHUNK = 125
 parse = cache(parse_model)
 
 
@@ -73,7 +73,7 @@ def random_cases(first: int, last: int) -> Iterator[Program]:
     return (random_program(random.Random(seed)) for seed in range(first, last))
 
 
-@pytest.mark.parametrize("first", range(0, deep(250), CHUNK))
+@pytest.mark.parametrize("first", range(0, deep(125), CHUNK))
 def test_the_static_stops_and_capacity_are_those_of_all_interleavings(first: int) -> None:
     """In every model the program is confluent, each rank stops where the analysis says, and the capacity is least."""
     for case in random_cases(first, first + CHUNK):
@@ -101,13 +101,13 @@ def test_the_least_capacity_is_the_edge() -> None:
 
 def test_the_mix_can_show_a_fault() -> None:
     """Every feature is in a hundredth of the programs, either verdict in a tenth, and capacities go beyond 2."""
-    cases = list(random_cases(0, 400))
+    cases = list(random_cases(0, 200))
     scripts = [Script(case) for case in cases]
     tried = Counter(feature for case in cases for feature in features(case))
-    assert min(tried.values()) >= 4 and len(tried) == 13, tried
+    assert min(tried.values()) >= 2 and len(tried) == 13, tried
     for model in MODELS:
         good = sum(explorer.holds(script, model) for script in scripts)
-        assert 40 <= good <= 360, (model, good)
+        assert 20 <= good <= 180, (model, good)
     assert {explorer.least_capacity(script) for script in scripts} >= {0, 1, 2, 3, None}
 
 

@@ -13,6 +13,7 @@ from pipesched.examine import Options
 from pipesched.model.schedule import Schedule
 from pipesched.source import Source
 from pipesched.stream import dumps, loads
+from tests.depth import some
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import published
@@ -63,7 +64,7 @@ def where(schedule: Schedule, rank: int) -> list[tuple[int, list[tuple[int, int,
     return found
 
 
-@pytest.mark.parametrize("p", [2, 3, 4])
+@pytest.mark.parametrize("p", some([2, 3, 4], 2))
 @pytest.mark.parametrize("order", tuple(ORDERS))
 def test_gradients_and_where_activations_are(ranks: Ranks, order: str, p: int) -> None:
     """Gradients and loss are those of undivided training. From O on nothing is left of an activation on the device but

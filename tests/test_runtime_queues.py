@@ -26,7 +26,7 @@ from tests.runtime.queued import Players, players
 from tests.test_batches import batched
 
 MODELS = ("strict", "one-stream", "pair-stream", "async")
-CASES = deep(50)
+CASES = deep(32)
 ORDERS = Path(__file__).parent / "orders" / "megatron"
 
 
