@@ -23,7 +23,7 @@ from pipesched.examine import Options
 from pipesched.model.ops import Op
 from pipesched.planning.prediction import Bound, Prediction, Refused, beyond, bound, predict
 from pipesched.planning.schedules import ROWS
-from pipesched.planning.search import ALIKE, Here, Search
+from pipesched.planning.search import Here, Search, alike
 from pipesched.planning.space import LAYOUT, Choice, Space, refuses
 from pipesched.planning.stages import Problem
 from pipesched.transformer.config import Training, Transformer
@@ -127,11 +127,11 @@ def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
             if isinstance(least, Refused):
                 assert exact.peak > asked.cap
             if exact.peak <= asked.cap:
-                layout, mine = tuple(choice[name] for name in LAYOUT), (exact.nanoseconds // ALIKE, exact.peak)
+                layout, mine = tuple(choice[name] for name in LAYOUT), (alike(exact.nanoseconds), exact.peak)
                 found[layout] = min(mine, found.get(layout, mine))
         if asked is few:
             best = Search(asked, Here()).best(5, apart=LAYOUT)
-            assert best and [(one.nanoseconds // ALIKE, one.peak) for one in best] == sorted(found.values())[:5]
+            assert best and [(alike(one.nanoseconds), one.peak) for one in best] == sorted(found.values())[:5]
 
 
 def test_what_copies_send_is_walked_layer_by_layer() -> None:

@@ -55,9 +55,9 @@ class Judged:
 
 def slower(other: Prediction, best: Prediction) -> str:
     """``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``."""
-    found = differences(other.terms, best.terms)
-    said = [f"{by:.3g} s more {TERMS[name]}" for name, by in found[:2] if by >= 5e-4]
-    less = [f"{-by:.3g} s less {TERMS[name]}" for name, by in found[-1:] if by <= -5e-4]
+    found, little = differences(other.terms, best.terms), float(best.seconds) / 2000
+    said = [f"{by:.3g} s more {TERMS[name]}" for name, by in found[:2] if by >= little]
+    less = [f"{-by:.3g} s less {TERMS[name]}" for name, by in found[-1:] if by <= -little]
     share = float(other.seconds / best.seconds - 1) * 100
     why = ", ".join([*said, *less]) or "as fast, and needs more memory"
     return f"is {share:.{0 if share >= 10 else 1}f} % slower: {why}"

@@ -27,8 +27,13 @@ from pipesched.planning.space import Choice, Space
 from pipesched.planning.stages import Problem
 
 PORTION, LOOKED_AT = 512, 8  # choices that are bounded in one piece of work, and looked at together
-ALIKE = 10**5  # nanoseconds in which times of a step count as the same, as roundings add up; then less memory is first
 FEW = 4 * PORTION  # up to which other processes are not worth their start
+
+
+def alike(nanoseconds: int) -> int:
+    """The first five digits: times of a step that have these count as the same, and less memory is first."""
+    unit: int = 10 ** max(0, len(str(nanoseconds)) - 5)
+    return nanoseconds // unit * unit
 
 
 class Here(Executor):
@@ -108,10 +113,10 @@ class Search:
         def open_() -> Iterator[tuple[int, int]]:
             for least, number in self.alive:
                 times = sorted(found.values())
-                if len(times) >= count and least // ALIKE > times[count - 1][0]:
+                if len(times) >= count and alike(least) > times[count - 1][0]:
                     return
                 known = found.get(group(number))
-                if (known is None or least // ALIKE <= known[0]) and keeps(self.choices[number]):
+                if (known is None or alike(least) <= known[0]) and keeps(self.choices[number]):
                     yield least, number
 
         waiting = open_()
@@ -119,7 +124,7 @@ class Search:
             self._look(portion)
             for number in portion:
                 if isinstance(made := self.known[number], Prediction):
-                    mine = made.nanoseconds // ALIKE, made.peak, number
+                    mine = alike(made.nanoseconds), made.peak, number
                     found[group(number)] = min(mine, found.get(group(number), mine))
         rows = sorted(found.values())[:count]
         return [made for *_, number in rows if isinstance(made := self.known[number], Prediction)]
