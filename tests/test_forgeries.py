@@ -252,7 +252,7 @@ def false_words(told: Json, true: Truth, proved: bool) -> Iterator[str]:
         yield "proved, or ok"
     if re.findall(r"(?:makespan|span) (\S+?)(?:,|$)", told.get("verdict", f"span {value}"))[0] != shown_number(value):
         yield "verdict"
-    if told.get("proved_by") and not {shown_number(lower), "one"} & set(told["proved_by"].split()):
+    if told.get("proved_by") and not {shown_number(lower), "within"} & set(told["proved_by"].split()):
         yield "proved_by"
     sizes = " ".join(f"{key}={x}" for key, x in true.figures["parameters"].items())  # type: ignore[attr-defined]
     if "for" in told and (f" {sizes}," not in told["for"] or f"release {told['release']}" not in told["for"]):

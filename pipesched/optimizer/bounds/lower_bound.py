@@ -4,9 +4,10 @@
     one-machine   a set of operations of a rank: least head + work + least tail
     ends          a rank's work, less what fits before a time and what fits after another one          `warmup`
 
-The best over all ranks is the lower bound. Each is two times and some sums, so that a person can follow it and
-`check.optimum` can derive it anew. Every kind holds for the span with the heads and tails of the rank's own span
-(`longest_paths.framed`), which count from its first start and to its last end; nothing is assumed of when it begins.
+The best over all ranks is the lower bound. Each is two times and some sums. `check.optimum` derives the first two anew
+as work between two times, and the third by its own programme over counts. Every kind holds for the span with the heads
+and tails of the rank's own span (`longest_paths.framed`), which count from its first start and to its last end; nothing
+is assumed of when it begins.
 The work of a rank may also count for the span of another one, the frame: what lies on paths from its start to its end.
 
 One machine: jobs with heads and tails run one at a time, so no schedule ends before least head + work + least tail of
