@@ -83,6 +83,17 @@ def test_what_cannot_fit_is_refused_by_rank(caps: tuple[int, int], code: str, sa
         api.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[Bytes(one) for one in caps])
 
 
+def test_what_i_leaves_counts_where_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted on every stage as on the one with most, two microbatches leave a slower order; both fit."""
+    room, caps = optimize_bytes.room, [cap(0, 2), cap(1, 2)]
+    found = api.optimize(p=2, m=6, model=MODEL, mem_cap=caps)
+    monkeypatch.setattr(optimize_bytes, "room", lambda *way, **rest: room(*way, **{**rest, "until_w": True}))
+    safe = api.optimize(p=2, m=6, model=MODEL, mem_cap=caps)
+    assert found.makespan < safe.makespan
+    for one in (found, safe):
+        assert all(total <= most for total, most in zip(one.report.bytes.total, caps, strict=True))
+
+
 def test_schedules_are_compared_in_bytes() -> None:
     """Those of `verify`, by rank; a row over the cap has its verdict, and the bound is that of any memory."""
     given = {"p": 4, "m": 8, "model": "llama3-70b", "device": "h100", "mem_cap": "55GB"}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from operator import add
@@ -66,29 +67,53 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         PipeschedError: PS2xx, options that mean nothing; PS503, PS504, a cap in bytes that is too low; PS702, what
             cannot be optimized; all that is wrong in a file.
     """
+    if not request.in_bytes:
+        return _optimized(request, progress)
+    if request.fused:
+        return _tried(request, progress)
+    with suppress(PipeschedError):  # what is best without what I leaves for W may be within the bytes with it
+        hoped = _tried(replace(request, until_w=False), progress)
+        if hoped.value is not None:
+            safe = None
+            with suppress(PipeschedError):
+                safe = _tried(request, progress)
+            return hoped if safe is None or safe.value is None or hoped.value < safe.value else safe
+    return _tried(request, progress)
+
+
+def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
+    """An answer that is within the bytes: what one has over them is set aside for the next."""
     found = _optimized(request, progress)
-    if not request.in_bytes or found.analysis is None:
-        return found
     for _ in range(_TRIES):
-        checked = _in_bytes(found, request)
-        used, model = checked.bytes, request.model
-        assert used.cap is not None and model is not None
-        spent = request.aside or optimize_bytes.set_aside(model, found.instance.placement)
-        over = [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
-        if not any(over):
-            if not checked.ok:
-                raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
-            alone = ("bytes of messages are counted at this m alone",) if request.all_m else ()
-            return replace(found, checked=checked, notes=(*found.notes, *alone))
-        request = replace(request, aside=tuple(map(add, spent, over)))
-        found = _optimized(request, progress)
         if found.analysis is None:
             return found
+        checked, model = _in_bytes(found, request), request.model
+        assert model is not None
+        if not any(over := _over(checked)):
+            return _within(found, checked, request)
+        spent = request.aside or optimize_bytes.set_aside(model, found.instance.placement)
+        request = replace(request, aside=tuple(map(add, spent, over)))
+        found = _optimized(request, progress)
     raise fail(Code.NO_ROOM, f"{_TRIES} orders within the caps had more messages in hand than fit in bytes", help=_MORE)
 
 
 _TRIES = 4
 _MORE = "a lower cap of activations, as `--mem-cap 4`, then `verify --model` with the cap in bytes"
+
+
+def _over(checked: Report) -> list[int]:
+    """By rank the bytes over the cap."""
+    used = checked.bytes
+    assert used.cap is not None
+    return [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
+
+
+def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
+    """Raises PipeschedError: what else is wrong with the answer."""
+    if not checked.ok:
+        raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
+    alone = ("bytes of messages are counted at this m alone",) if request.all_m else ()
+    return replace(found, checked=checked, notes=(*found.notes, *alone))
 
 
 def _in_bytes(found: Optimum, request: Request) -> Report:

@@ -5,8 +5,8 @@
     release    I=-x,W=1+x where I leaves gradients for W: x is the largest share of what a stage keeps, rounded up
     caps       room / what a microbatch leaves on most stages, rounded down
 
-So what does not fit may fit nearly. How many messages are in hand depends on the order: who asks sets some bytes aside,
-and more where an answer has more.
+With x, what does not fit may fit nearly; so an order is looked for without x too, and what it has over the bytes is set
+aside, as is what an order has of messages: how many are in hand depends on it.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ def room(
     *,
     fused: bool,
     aside: Sequence[int] | None,
+    until_w: bool,
 ) -> Room:
-    """aside: bytes of messages by rank.
+    """aside: bytes of messages by rank. until_w: whether what I leaves for W counts.
 
     Raises:
         PipeschedError: PS225, not one cap a rank; PS235; PS503, what is there all the time is over the cap.
@@ -124,7 +125,7 @@ def room(
         raise PipeschedError([Diagnostic(Code.STATES_OVER_CAP, message, help=help)])
     saved = [Fraction(ceil(one.saved)) for one in stages]
     unit = mode(saved) or max(saved)
-    if release.name in ("W", "torch") and not fused:
+    if release.name in ("W", "torch") and not fused and until_w:
         more_until_w = max(_up(ceil(one.stored) / size) for one, size in zip(stages, saved, strict=True) if size)
         release = Release.parse(f"I=-{more_until_w},W={1 + more_until_w}") if more_until_w else release
     sizes = tuple(_up(size / unit) for size in saved)

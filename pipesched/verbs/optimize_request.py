@@ -41,8 +41,9 @@ class Request:
     """What is asked. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
     placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one, or one a rank, of
-    bytes where there is a model; aside: the bytes of each rank that are set aside for messages then.
-    fused: whether backwards are whole; None for the source's kind, or split.
+    bytes where there is a model; aside: the bytes of each rank that are set aside for messages then; until_w: whether
+    what I leaves for W is in caps of activations. fused: whether backwards are whole; None for the source's kind, or
+    split.
     """
 
     source: Source | None = None
@@ -63,6 +64,7 @@ class Request:
     device: Device | None = None
     efficiency: Fraction | None = None
     aside: tuple[int, ...] | None = None
+    until_w: bool = True
 
     @property
     def in_bytes(self) -> bool:
@@ -201,7 +203,7 @@ def _target(
     if request.in_bytes:
         assert request.model is not None and request.mem_cap is not None
         way = (request.model, placement, costs, request.release, request.mem_cap)
-        room = optimize_bytes.room(*way, fused=fused, aside=request.aside)
+        room = optimize_bytes.room(*way, fused=fused, aside=request.aside, until_w=request.until_w)
         instance = Instance(placement, room.costs, room.release, room.caps, fused, request.objective)
         return Target(instance, given, sizes, room)
     caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
