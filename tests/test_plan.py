@@ -220,6 +220,23 @@ def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFix
     )
 
 
+def test_a_rule_about_what_is_not_there_is_not_judged(capsys: pytest.CaptureFixture[str], files: Path) -> None:
+    """Of one rank, of undivided layers, of nothing that is recomputed: no rule is said to hold that could not fail."""
+    lacking = {
+        "p=1,t=1,recompute=none": [*["there is no pipeline"] * 3, "no choice has a pipeline", "no layer is divided"],
+        "p=4,t=1,zero=0,b=1": ["no choice divides a layer", "no layer is divided"],
+        "p=2,t=4,zero=0,b=1,schedule=1f1b": ["they are not fewer"],
+    }
+    for only, expected in lacking.items():
+        assert main(["plan", *SMALL_PLAN, "--only", only, "--json"]) == 0
+        rules = json.loads(capsys.readouterr().out)["rules"]
+        assert len(rules) == 6 and all(
+            (rule["holds"] is None) == ("nothing to judge" in rule["text"]) for rule in rules
+        )
+        found = [rule["text"].split("nothing to judge here, ")[1] for rule in rules if rule["holds"] is None]
+        assert sorted(found) == sorted([*expected, *["no choice recomputes"] * ("recompute" in only)])
+
+
 def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that fits by its terms, one that does not by the bytes of a rank, at each reason the one least over."""
     assert main(["plan", *SMALL_PLAN, "--explain", "p=4,t=2,schedule=1f1b,zero=0,b=1,recompute=none"]) == 0

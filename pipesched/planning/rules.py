@@ -1,7 +1,8 @@
 """The rules of thumb of the literature, each held against the numbers, and why any other choice lost.
 
-A rule that the fastest choice keeps comes out of the numbers. Of one that it breaks, the fastest choice that keeps it
-is looked for: how much slower it is, and by what, is why the rule does not hold here; or nothing that keeps it fits.
+A rule that the fastest choice keeps comes out of the numbers, unless it is about what is not there: then there is
+nothing to judge. Of one that it breaks, the fastest choice that keeps it is looked for: how much slower it is, and by
+what, is why the rule does not hold here; or nothing that keeps it fits.
 """
 
 from __future__ import annotations
@@ -28,24 +29,32 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """breaks: whether the fastest choice does not keep it; then `keeps` says which choices do, as that one goes."""
+    """lacks: why there is nothing to judge. breaks: whether the fastest choice does not keep it; `keeps`: which choices
+    do, as that one goes.
+    """
 
     text: str
     source: str
+    lacks: Callable[[Search, Choice], str]
     breaks: Callable[[Search, Choice], bool]
     keeps: Callable[[Search, Choice, Choice], bool]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A rule, and the fastest choice that keeps it where the plan does not: None where nothing that keeps it fits."""
+    """A rule, and the fastest choice that keeps it where the plan does not: None where nothing that keeps it fits.
+    lacks: why there is nothing to judge.
+    """
 
     rule: Rule
     kept: bool
+    lacks: str = ""
     other: Prediction | None = None
 
     def text(self, best: Prediction) -> str:
         """What the numbers say of it."""
+        if self.lacks:
+            return f"{self.rule.text}: nothing to judge here, {self.lacks}"
         if self.kept:
             return f"{self.rule.text}: so it is here"
         if self.other is None:
@@ -69,6 +78,14 @@ def _node(search: Search) -> int:
     return max((x.training.tensor for x in search.possible() if x.training.tensor <= size), default=1)
 
 
+def _lacks(said: str, *there: bool) -> str:
+    return "" if all(there) else said
+
+
+def _pipeline(search: Search, best: Choice) -> str:
+    return _lacks("there is no pipeline", best.p > 1)
+
+
 def _same(one: Choice, other: Choice, *but: str) -> bool:
     return all(one[name] == other[name] for name in NAMES if name not in but)
 
@@ -77,39 +94,43 @@ RULES = (
     Rule(
         "tensor parallelism fills a node before there is a pipeline",
         "Narayanan et al., SC 2021, takeaway 1",
-        lambda search, best: best.p > 1 and best.training.tensor < _node(search),
+        lambda search, best: _pipeline(search, best) or _lacks("no choice divides a layer", _node(search) > 1),
+        lambda search, best: best.training.tensor < _node(search),
         lambda search, best, x: x.p == 1 or x.training.tensor == _node(search),
     ),
     Rule(
         "tensor parallelism does not leave the node",
         "Narayanan et al., SC 2021, takeaway 1",
+        lambda search, best: _lacks("no layer is divided", best.training.tensor > 1),
         lambda search, best: best.training.tensor > search.problem.device.node_size,
         lambda search, best, x: x.training.tensor <= search.problem.device.node_size,
     ),
     Rule(
         "no more pipeline than memory asks for, data parallelism the rest",
         "Narayanan et al., SC 2021, takeaway 2",
+        lambda search, best: _lacks("no choice has a pipeline", any(x.p > 1 for x in search.possible())),
         lambda search, best: bool(search.best(1, lambda x: _less_pipeline(best, x))),
         lambda search, best, x: _less_pipeline(best, x),
     ),
     Rule(
         "at least four microbatches a rank of the pipeline",
         "Huang et al., NeurIPS 2019, section 2.3",
-        lambda search, best: best.p > 1 and best.m < 4 * best.p,
+        _pipeline,
+        lambda search, best: best.m < 4 * best.p,
         lambda search, best, x: x.p == 1 or x.m >= 4 * x.p,
     ),
     Rule(
         "several stages a rank where microbatches are fewer than that",
         "Narayanan et al., SC 2021, section 2.2",
-        lambda search, best: best.p > 1 and best.m < 4 * best.p and best.v == 1,
+        lambda search, best: _pipeline(search, best) or _lacks("they are not fewer", best.m < 4 * best.p),
+        lambda search, best: best.v == 1,
         lambda search, best, x: x.v > 1,
     ),
     Rule(
         "recomputation only where it does not fit without",
         "Korthikanti et al. 2022, section 5",
-        lambda search, best: (
-            best.training.recompute != "none" and bool(search.best(1, lambda x: _without_recomputation(best, x)))
-        ),
+        lambda search, best: _lacks("no choice recomputes", any(map(_recomputes, search.possible()))),
+        lambda search, best: _recomputes(best) and bool(search.best(1, lambda x: _without_recomputation(best, x))),
         lambda search, best, x: _without_recomputation(best, x),
     ),
 )
@@ -119,18 +140,23 @@ def _less_pipeline(best: Choice, x: Choice) -> bool:
     return x.p < best.p and all(x[name] == best[name] for name in ("t", "c", "recompute", "zero"))
 
 
+def _recomputes(x: Choice) -> bool:
+    return x.training.recompute != "none"
+
+
 def _without_recomputation(best: Choice, x: Choice) -> bool:
-    return x.training.recompute == "none" and _same(best, x, "recompute")
+    return not _recomputes(x) and _same(best, x, "recompute")
 
 
 def judge(search: Search, best: Prediction) -> Iterator[Judged]:
     """Every rule, against the fastest choice."""
     for rule in RULES:
-        if not rule.breaks(search, best.choice):
-            yield Judged(rule, True)
+        lacks = rule.lacks(search, best.choice)
+        if lacks or not rule.breaks(search, best.choice):
+            yield Judged(rule, True, lacks)
             continue
         found = search.best(1, lambda x, rule=rule: rule.keeps(search, best.choice, x))  # type: ignore[misc]
-        yield Judged(rule, False, *found)
+        yield Judged(rule, False, "", *found)
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def to_json(plan: Outcome) -> dict[str, object]:
             {
                 "rule": one.rule.text,
                 "source": one.rule.source,
-                "holds": one.kept,
+                "holds": None if one.lacks else one.kept,
                 "text": one.text(plan.best) if plan.best else "",
             }
             for one in plan.rules
