@@ -70,7 +70,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         for p, k in ((2, 2), (3, 2), (4, 3), (5, 4), (6, 3), (7, 5), (8, 4), (11, 8))
         for q, rest in ((1, 1), (2, 2), (3, 1), (2, k))
     ],
-    "chimera": [{"p": p, "m": m} for p in (2, 4, 6, 8, 10) for m in (max(2, p // 4 * 2), p, 2 * p, 5 * p)],
+    "chimera": [{"p": p, "m": m} for p in (2, 4, 6, 8, 10) for m in (p // 2, p - 1, p, 2 * p, 5 * p)],
     "chimera2": [{"p": p, "m": k * p} for p in (4, 8, 12, 16) for k in (1, 2, 3, 4, 5)],
     "bitpipe": [{"p": p, "m": k * p} for p in (2, 4, 6, 8, 10) for k in (1, 2, 3, 4)],
     "hanayo": [{"p": p, "v": v, "m": k * p} for p in (1, 2, 3, 5, 6) for v in (2, 4) for k in (1, 3)],

@@ -261,7 +261,7 @@ def _dualpipe_6(x: _DualPipeRank, q: int) -> Iterator[str]:
 
 
 def _walked(p: int, m: int, r: int, ways: Sequence[Sequence[int]]) -> Iterator[str]:
-    """Pipelines in slots of one F or B: p microbatches at a time, as many on each way, enter it two slots apart.
+    """Pipelines in slots of one F or B: p microbatches at a time, as evenly over the ways as they go, two slots apart.
 
     A microbatch is a slot on each stage and goes back as it came; the next p begin when a rank could have done all of
     these. ways: the ranks of the stages of each.
@@ -270,9 +270,8 @@ def _walked(p: int, m: int, r: int, ways: Sequence[Sequence[int]]) -> Iterator[s
     seen = []
     for way, ranks in enumerate(ways):
         path = [("F", stage) for stage in range(len(ranks))] + [("B", stage) for stage in reversed(range(len(ranks)))]
-        for i in range(m // len(ways)):
+        for i, microbatch in enumerate(range(-(-m * way // len(ways)), -(-m * (way + 1) // len(ways)))):
             begin = i // each * busy + 2 * (i % each)
-            microbatch = way * (m // len(ways)) + i
             seen += [(begin + t, f"{k}{s}.{microbatch}") for t, (k, s) in enumerate(path) if ranks[s] == r]
     assert len({slot for slot, _ in seen}) == len(seen), "two at once"
     yield from (word for _, word in sorted(seen))
