@@ -352,7 +352,8 @@ def rewritten(source: str, schedule: Schedule, orders: list[list[Any]]) -> str:
     return "\n".join(body) + "\n"
 
 
-ENGINES = {"cadical": "CaDiCaL", "z3": "Z3", "cpsat": "CP-SAT", "glucose": "Glucose", "ranks": "the optimizer"}
+ENGINES = {"cadical": "CaDiCaL", "z3": "Z3", "cpsat": "CP-SAT", "glucose": "Glucose"}
+ENGINES |= dict.fromkeys(("ranks", "", "x"), "the optimizer")
 
 
 def kept_books(told: Json, rng: random.Random) -> None:
@@ -372,7 +373,7 @@ def kept_books(told: Json, rng: random.Random) -> None:
         lines, proved = len(lrat(proof).splitlines()), True
         by = f"within {shown_number(less)} the rules of a schedule contradict each other: "
         by += f"{lines} steps, followed one by one"
-    verdict = Verdict(told["objective"], value, value, by, "rank 0", "" if proved else engine)
+    verdict = Verdict(told["objective"], value, value, by, "rank 0", "" if proved else ENGINES[engine])
     bound = {"rank": 0, "head": 0, "tail": 0, **({"frame": 0} if told["objective"] == "span" else {})}
     refuted = {"value": exact(less), "engine": engine, "ranks": ranks, "terms": terms.to_json()}
     refuted |= {"proof": proof} if proof else {}

@@ -19,6 +19,8 @@ from pipesched.model.numbers import number, single
 from pipesched.model.release import Release
 from pipesched.source import Source
 
+_OBJECTIVES = ("makespan", "span")
+
 Kind = TypeVar("Kind")
 
 
@@ -46,11 +48,11 @@ def read(source: Source) -> Answer:
             Source(f"{source.name}/source.ps", _a(str, entries["source"])),
             Release.parse(_a(str, entries["release"])),
             None if entries["mem_cap"] is None else tuple(_number(cap) for cap in entries["mem_cap"]),
-            _a(str, entries["objective"]),
+            _OBJECTIVES[_OBJECTIVES.index(entries["objective"])],
             _a(dict, single(entries["certificate"])),
             entries,
         )
-    except (ValueError, KeyError, TypeError, RecursionError, PipeschedError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, PipeschedError):
         what = f"{source.name} is no answer with a schedule and a certificate"
         raise fail(Code.CERTIFICATE, what, help="give what `pipesched optimize --json` prints") from None
 

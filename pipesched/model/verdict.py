@@ -29,22 +29,23 @@ _WIDTH = 118  # characters of a line in the printed file
 
 
 def engine_name(engine: str) -> str:
-    """As its authors write it; a refutation without an engine is the optimizer's own."""
+    """As its authors write it; a refutation by none of these is the optimizer's own. Never empty."""
     return _ENGINES.get(engine, "the optimizer")
 
 
-def on_the_word(engine: str) -> str:
+def on_the_word(name: str) -> str:
     """The status of a schedule that only an engine calls optimal."""
-    return f"optimal on the word of {engine_name(engine)}, not checked"
+    return f"optimal on the word of {name}, not checked"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What is known of a schedule's objective.
 
-    lower: no schedule is below it, by what `shown_by` says and `by` names in a word. word: the engine on whose word
-    the lower bound is taken, empty if it was derived. every: (m0, K) where the schedule is given for every m = m0 + jK,
-    with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: whether no less is proved for all of these.
+    lower: no schedule is below it, by what `shown_by` says and `by` names in a word. word: the name of the engine on
+    whose word the lower bound is taken, empty if it was derived. every: (m0, K) where the schedule is given for every
+    m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: whether no less is proved for
+    all of these.
     """
 
     objective: str
@@ -78,7 +79,7 @@ class Verdict:
         head = f"{self.status}: {self.objective} {shown(self.value)}"
         if self.status != FOUND:
             return head + self._for_every
-        source = f"on the word of {engine_name(self.word)}, not checked" if self.word else f"by {self.by}"
+        source = f"on the word of {self.word}, not checked" if self.word else f"by {self.by}"
         if self.value == self.lower:
             return f"{head}, the least at this m {source}; less is not excluded at every m"
         gap = f"{float(100 * self.gap):.1f} %"

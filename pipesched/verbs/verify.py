@@ -20,7 +20,7 @@ from pipesched.model.numbers import shown
 from pipesched.model.ops import COPIES, Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
-from pipesched.model.verdict import Verdict, engine_name
+from pipesched.model.verdict import Verdict
 from pipesched.readers import ANSWER, Loaded, reader_of
 from pipesched.report import Report
 from pipesched.report_parts import Claim, Recording
@@ -241,7 +241,7 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
     claims = (Claim(f"certificate: {verdict.status}", holds=True),) if verdict.proved else ()
     if verdict.word:
         bound = f"that no {verdict.objective} is below {shown(verdict.lower)}"
-        message = f"{bound} is on the word of {engine_name(verdict.word)}, not checked"
+        message = f"{bound} is on the word of {verdict.word}, not checked"
         found = [Diagnostic(Code.ON_THE_WORD, message, help="--require-proof makes this an error")]
     return replace(
         report,

@@ -134,7 +134,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
         require("" if "refuted" in told.entries else "it does not say what was refuted")
         return formula
     given, tick = told.part("refuted").only("value", "engine", "ranks", "terms", "proof"), case.problem.tick
-    bound, engine = given.ticks("value"), given.text("engine")
+    bound, engine = given.ticks("value"), engine_name(given.text("engine"))
     _require_about(given, case)
     made = replace(formula, lower=Fraction((bound // tick + 1) * tick, case.scale))
     if made.lower <= formula.lower:
@@ -142,8 +142,8 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
     if shown_by := _shown_by(given, case.problem, bound, case.scale):
         return replace(made, shown_by=shown_by, by="a proof" if "proof" in given else "ranks taken one by one")
     alone = f", on rank {given.entries['ranks'][0]} alone" if "ranks" in given else ""  # type: ignore[index]
-    why = f"{engine_name(engine)} refuted {shown(Fraction(bound, case.scale))}{alone}, which nobody checked"
-    return replace(made, shown_by=why, by=engine_name(engine), word=engine)
+    why = f"{engine} refuted {shown(Fraction(bound, case.scale))}{alone}, which nobody checked"
+    return replace(made, shown_by=why, by=engine, word=engine)
 
 
 def _shown_by(given: Entries, problem: Problem, bound: int, scale: int) -> str:
