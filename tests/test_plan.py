@@ -224,7 +224,7 @@ def test_a_rule_about_what_is_not_there_is_not_judged(capsys: pytest.CaptureFixt
     """Of one rank, of undivided layers, of nothing that is recomputed: no rule is said to hold that could not fail."""
     lacking = {
         "p=1,t=1,recompute=none": [*["there is no pipeline"] * 3, "no choice has a pipeline", "no layer is divided"],
-        "p=4,t=1,zero=0,b=1": ["no choice divides a layer", "no layer is divided"],
+        "p=4,t=1,zero=0,b=1,schedule=1f1b": ["no choice divides a layer", "no layer is divided"],
         "p=2,t=4,zero=0,b=1,schedule=1f1b": ["they are not fewer"],
     }
     for only, expected in lacking.items():
@@ -251,6 +251,18 @@ def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().out
     assert re.search(r"p=1, t=1, zero=0: none of \d+ choices fits", told)
     assert re.search(r"rank 0 needs [\d.]+ MB of 30 MB for parameters, gradients and optimizer", told)
+
+
+def test_what_runs_beside_compute_is_said_in_bytes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second layer of 12 h^2 + 13 h parameters: 2 bytes gathered with ZeRO 3, 4 reduced; not where nothing does."""
+    for only, overlap, each in (("zero=3", "1", 6), ("zero=2", "1", 4), ("zero=1", "1", 0), ("zero=3", "0", 0)):
+        assert (
+            main(["plan", *SMALL_PLAN, "--only", f"p=1,t=1,{only}", "--overlap", overlap, "--mem-cap", "1GB", "--json"])
+            == 0
+        )
+        said = [one for one in json.loads(capsys.readouterr().out)["assumed"] if "a second one" in one]
+        assert len(said) == (each > 0)
+        assert not said or f"up to {each * (12 * 256**2 + 13 * 256) / 1e6:.3g} MB more" in said[0]
 
 
 def test_names_are_no_markup(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

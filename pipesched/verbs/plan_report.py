@@ -18,6 +18,7 @@ from pipesched.planning.stages import stages_of
 from pipesched.transformer import flops, parameters
 from pipesched.transformer.config import Training
 from pipesched.transformer.devices import DEVICES, HALF
+from pipesched.transformer.state import undivided
 from pipesched.verbs.tables import table
 
 _UNITS = {"GB": 10**9, "MB": 10**6, "B": 1}
@@ -185,8 +186,15 @@ def assumed(plan: Outcome) -> Iterator[str]:
     yield (
         "beside compute run: messages between stages, all; what copies send, "
         f"{float(problem.overlap) * 100:g} % layer by layer, as in FSDP and with Megatron's --overlap-grad-reduce and "
-        "--overlap-param-gather; what ranks of a layer, a sequence or of experts send, nothing"
+        "--overlap-param-gather; what ranks of a layer, a sequence or of experts send, nothing; each kind as if alone"
     )
+    parted = [one.choice for one in plan.rows if one.choice.training.zero > 1] if problem.overlap else []
+    whole = [sum(one) for x in parted for one in undivided(problem.space.transformer, x.training, x.cut.stages)]
+    if most := max(whole, default=0):
+        yield (
+            "bytes of ZeRO 2 and 3 have one layer whole at a time; where the next one is gathered or the last one is "
+            f"reduced beside compute, a second one takes up to {gigabytes(most)} more"
+        )
     if problem.overlap != 1 and any(one.choice.training.zero > 1 for one in plan.rows):
         yield "verify and optimize take all that ZeRO 2 and 3 send for a microbatch to run beside compute"
     for name, said in _SENT.items():
