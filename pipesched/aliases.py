@@ -13,7 +13,15 @@ import re
 from pipesched.assets import built_in
 
 ROWS = (
-    ("naive", "sequential", "layer-wise", "naive layer-wise", "naive model parallel", "model parallel"),
+    (
+        "naive",
+        "naive pipeline",
+        "sequential",
+        "layer-wise",
+        "naive layer-wise",
+        "naive model parallel",
+        "model parallel",
+    ),
     ("gpipe", "fill and drain", "fill-drain", "F-then-B", "AFAB", "AllForwardAllBackward"),
     (
         "1f1b",
@@ -48,9 +56,17 @@ ROWS = (
     ("gpipe_reversed", "reversed GPipe"),
     ("looped_bfs", "breadth first", "breadth-first pipeline", "BFS"),
     ("hanayo", "Hanayo wave", "wave pipeline", "wave"),
-    ("interleaved_n", "flexible interleaved 1F1B"),
-    ("interleaved_overlap", "Kimi K2", "interleaved 1F1B with overlap", "overlap-moe-expert-parallel-comm"),
-    ("grouped_interleaved", "group interleaved", "GroupInterleaved1F1B"),
+    ("eager_1f1b", "eager"),
+    ("chimera2", "Chimera, two pairs"),
+    ("interleaved_n", "interleaved 1F1B, groups of n", "flexible interleaved 1F1B"),
+    (
+        "interleaved_overlap",
+        "Kimi K2",
+        "interleaved 1F1B, overlapped",
+        "interleaved 1F1B with overlap",
+        "overlap-moe-expert-parallel-comm",
+    ),
+    ("grouped_interleaved", "grouped interleaved 1F1B", "group interleaved", "GroupInterleaved1F1B"),
     ("interleaved_zb", "InterleavedZeroBubble", "interleaved ZB-H1"),
     ("zb_h1", "ZeroBubbleH1", "ZB-1P"),
     ("zb_h2", "ZeroBubbleH2", "ZB-2P"),
@@ -58,12 +74,12 @@ ROWS = (
     ("1f1b_v", "V1F1B"),
     ("v_half", "ZBV-half", "ZBV-greedy-half"),
     ("v_min", "ZBV-min", "ZBV-greedy-min"),
-    ("seq1f1b_i", "interleaved Seq1F1B"),
+    ("seq1f1b_i", "Seq1F1B interleaved", "interleaved Seq1F1B"),
     ("dualpipev", "DualPipe cut in half"),
     ("pipeoffload", "offload-grouped-interleaved"),
     ("forward_only", "InferenceSchedule", "inference pipeline", "infer pipe", "evaluation", "eval", "prefill"),
     ("frozen_encoder", "frozen"),
-    ("packed", "variable sequence lengths"),
+    ("packed", "packed 1F1B", "variable sequence lengths"),
     ("unet", "skip connections"),
 )
 """The file of a row is that of the library whose name is in it."""

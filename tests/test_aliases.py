@@ -11,7 +11,7 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.aliases import NEAR, ROWS, known_as, plain
-from pipesched.assets import built_in
+from pipesched.assets import asset, built_in
 from pipesched.compile import Options, read
 from pipesched.diagnostics import PipeschedError
 from pipesched.source import Source
@@ -200,6 +200,13 @@ def test_a_schedule_is_known_by_its_other_names(where: str) -> None:
             with pytest.raises(PipeschedError) as told:
                 read(name)
             assert own.lower() in str(told.value.diagnostics[0].help).lower(), name
+
+
+def test_a_schedule_is_known_by_its_title() -> None:
+    """What a report calls a file of the library, such as `Chimera, two pairs`, finds the file."""
+    for own in built_in():
+        title = re.search(r'^schedule \w+ "(.*?)"', asset("schedules", f"{own}.ps").read_text("utf-8"), re.M)
+        assert title and known_as(title[1]) == own
 
 
 def test_there_are_many_names() -> None:
