@@ -27,6 +27,7 @@ from pipesched.analysis.footprint import CHANGING
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
+from pipesched.model.ops import LETTERS
 from pipesched.source import Source
 from pipesched.stream import Stream, loads
 from pipesched.verbs.calibrate import plain, rounded
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 DIGITS = 3
 MAX_STEPS = 10_000
-_KINDS = ("F", "I", "W", "B", "R", "O", "L", "FB")
+_KINDS = (*LETTERS, "FB")
 _MIB = 2**20
 
 
