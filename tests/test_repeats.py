@@ -85,6 +85,27 @@ def test_m_is_nowhere_else(line: str) -> None:
     assert "line 2" in unrepeated(parse(Source("one.ps", text)), 1, [1, 1])
 
 
+@pytest.mark.parametrize(
+    ("condition", "step", "holds"),
+    [
+        ("m >= 4", 1, True),
+        ("m > p and m - 1 >= 3", 1, True),
+        ("m >= 4 and m % 3 == 0", 3, True),
+        ("m % 3 == 0", 2, False),
+        ("m <= 50", 1, False),
+        ("m >= 4 and m != 50", 1, False),
+        ("p * m >= 2 * m", 1, False),
+    ],
+)
+def test_a_file_of_every_m_is_for_every_m(condition: str, step: int, holds: bool) -> None:
+    """Where a file may refuse a larger m, it is not for every m; where not, it is for all that were tried."""
+    text = HEAD.format(program="repeat m { F I W }", stages=2).replace("stage", f"require {condition}\nstage", 1)
+    wrong = unrepeated(parse(Source("one.ps", text)), step, [1, 1])
+    assert wrong == ("" if holds else "not every m is allowed, in line 2")
+    if holds:
+        assert all(orders(text, 6 + j * step) for j in range(20))
+
+
 def test_no_size_at_which_it_is_another_order_is_overlooked() -> None:
     """An answer for every m whose file is another at one size alone, far away, is refused."""
     answer = pipesched.optimize(p=2, mem_cap=2, all_m=True).to_json()

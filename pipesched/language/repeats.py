@@ -2,9 +2,10 @@
 
     rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, the placement and the costs
 
-No microbatch is named, and nothing looks at what is pending, so a program spells a word of letters: A B .. B Z. Where K
-is a multiple of every b, each K microbatches more put as many copies of B into it as the last did, once it has one. A
-`drain W` stands for as many letters, or for as many more each time. `require` and `claim` say nothing of the order.
+No microbatch is named, and nothing looks at what is pending, so a program spells a word of letters: A B .. B Z. Where
+K is a multiple of every b, each K microbatches more put as many copies of B into it as the last did, once it has one.
+A `drain W` stands for as many letters, or for as many more each time. `claim` says nothing of the order, `require`
+only from which m on, and every how many, it is one.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
     """What else there is, or an empty string. step: K; chunks: how many each rank has."""
     for item in (*file.parameters, *file.items):
         match item:
-            case ast.Require() | ast.Claim():
+            case ast.Claim():
                 pass
+            case ast.Require(condition=condition):
+                if not _unbounded(condition, step):
+                    return f"not every m is allowed, in line {item.span.line}"
             case ast.Parameter(name=ast.Name(id="m")):
                 pass
             case ast.Rank(rank=rank, body=body):
@@ -65,6 +69,18 @@ def _repeats(body: Sequence[ast.Statement], step: int) -> bool:
         case [ast.If(condition=condition, yes=yes, no=no)]:
             return not _says(condition) and _repeats(yes, step) and _repeats(no, step)
     return False
+
+
+def _unbounded(condition: ast.Expression, step: int) -> bool:
+    """Whether what holds at m holds at m + K, m + 2K and so on."""
+    match condition:
+        case ast.Binary(operator="and", left=left, right=right):
+            return _unbounded(left, step) and _unbounded(right, step)
+        case ast.Binary(operator=">" | ">=", left=left, right=right) if not _says(right):
+            return _steady(left, 1)
+        case ast.Binary(operator="==", left=ast.Binary(operator="%", left=left, right=ast.Number(value=int(by)))):
+            return by > 0 and step % by == 0 and _steady(left, 1) and not _says(condition.right)
+    return not _says(condition)
 
 
 def _steady(count: ast.Expression, step: int) -> bool:
