@@ -49,7 +49,7 @@ class Entries:
     def only(self, *names: str) -> Entries:
         """Itself, if it has no entry but these: nobody looks at what others say."""
         if unknown := sorted(set(self.entries) - set(names)):
-            raise Unreadable(f"nothing is called {unknown[0][:40]!r} there")
+            raise Unreadable(f"answers of this version have no {unknown[0][:40]!r} there")
         return self
 
     def part(self, name: str) -> Entries:
