@@ -40,32 +40,30 @@ class CellOrigin:
     def __init__(self, source: Source, start: Ints) -> None:
         self._source = source
         self._start = start.tolist()
-        self._rows: dict[int, tuple[Ints, Ints]] = {}
+        self._rows: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def place(self, index: int) -> Place:
         """The cell, found by counting: that before it holds as many operations as the columns say."""
         rank = bisect_right(self._start, index) - 1
         if rank not in self._rows:
             self._rows[rank] = self._cells(rank)
-        begin, after = self._rows[rank]
+        begin, end, after = self._rows[rank]
         step = index - self._start[rank]
         at = int(np.searchsorted(after, step, side="right"))
-        offset = self._source.line_starts[rank]
-        cell = next(cells(self._source.line(rank + 1)[int(begin[at]) :]))
-        part = parts(cell)[step - (int(after[at - 1]) if at else 0)]
-        offset += int(begin[at])
+        offset, close = (self._source.line_starts[rank] + int(edge[at]) for edge in (begin, end))
+        part = parts(next(cells(self._source.text[offset:close])))[step - (int(after[at - 1]) if at else 0)]
         made_at = self._source.made_at.get(offset, "")
         return Place(self._source.span(offset + part.start, offset + part.end), made_at)
 
-    def _cells(self, rank: int) -> tuple[Ints, Ints]:
-        """Where each cell of a row begins, and how many operations it and those before it hold."""
+    def _cells(self, rank: int) -> tuple[Ints, Ints, Ints]:
+        """Where each cell of a row begins and ends, and how many operations it and those before it hold."""
         row = np.frombuffer(self._source.line(rank + 1).encode("utf-32-le"), dtype="<u4")
         quoted = np.cumsum(row == ord('"')) % 2 == 1
         begin = np.concatenate([[0], np.flatnonzero((row == ord(",")) & ~quoted) + 1])
         end = np.append(begin[1:] - 1, len(row))
         filled = np.concatenate([[0], np.cumsum(~np.isin(row, [ord(c) for c in ' \t",']))])
         pairs = np.concatenate([[0], np.cumsum(row == ord(";"))])
-        return begin, np.cumsum((filled[end] > filled[begin]) * (1 + (pairs[end] > pairs[begin])))
+        return begin, end, np.cumsum((filled[end] > filled[begin]) * (1 + (pairs[end] > pairs[begin])))
 
 
 def read(
