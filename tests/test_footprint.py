@@ -180,6 +180,17 @@ def test_the_verdict_has_the_place_and_the_table(capsys: pytest.CaptureFixture[s
     assert "PS502" in codes and made["diagnostics"][0]["labels"][0]["line"] is not None
 
 
+def test_the_rank_furthest_over_its_cap_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """All microbatches of GPipe are alive on every rank: the last, which makes the logits, needs the most bytes."""
+    assert (
+        main(["verify", "gpipe", "--p", "4", "--m", "8", "--model", "llama3-70b", "--mem-cap", "60GB", "--json"]) == 1
+    )
+    made = json.loads(capsys.readouterr().out)
+    totals = [rank["total"] for rank in made["bytes"]["ranks"]]
+    named = [int(one["message"].split()[1]) for one in made["diagnostics"] if one["code"] == "PS502"]
+    assert max(totals) == totals[3] > totals[0] and named == sorted(range(4), key=lambda rank: -totals[rank])[:3]
+
+
 @pytest.mark.parametrize(
     ("cap", "said"),
     [("80GB", "no number of activations"), ("80Gb", "units are"), ("50%", "give for example half of m")],

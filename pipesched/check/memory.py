@@ -30,7 +30,7 @@ _UNSENT = "made and not yet sent", "send each message right after the operation 
 
 
 def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
-    """PS501 for the first ranks over their caps; caps in the unit of `analysis.holdings`, one a rank."""
+    """PS501 for the ranks furthest over their caps; caps in the unit of `analysis.holdings`, one a rank."""
     for rank, more in _over(memory.peak, caps):
         first, top, most = memory.first_over(rank, caps[rank]), memory.peak_at[rank], shown(memory.peak[rank])
         live = memory.live(top)
@@ -49,7 +49,7 @@ def check_memory(memory: Memory, caps: Sequence[Fraction]) -> Iterator[Diagnosti
 
 
 def check_bytes(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagnostic]:
-    """PS502 for the first ranks that need more bytes than their caps, one a rank."""
+    """PS502 for the ranks furthest over their caps in bytes, one a rank."""
     peaks = [sum(peak.values()) for peak in footprint.peaks]
     for rank, more in _over(peaks, caps):
         peak, top, cap = footprint.peaks[rank], footprint.peak_at[rank], caps[rank]
@@ -73,8 +73,9 @@ def check_bytes(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diag
 
 
 def _over(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
-    """The first ranks over their caps."""
-    return limited([rank for rank, (peak, cap) in enumerate(zip(peaks, caps, strict=True)) if peak > cap], RANKS)
+    """The ranks that are furthest over their caps; of equal ones the first."""
+    over = [peak - cap for peak, cap in zip(peaks, caps, strict=True)]
+    return limited(sorted((rank for rank, more in enumerate(over) if more > 0), key=lambda rank: -over[rank]), RANKS)
 
 
 def _places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
