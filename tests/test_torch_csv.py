@@ -101,6 +101,16 @@ def test_fast_reader_never_guesses(line: str) -> None:
     assert list(zip(*(c.tolist() for c in columns), strict=True)) == expected
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "line",
+    ["0F,0,0B,0", "0F0,0F1,0B0,0B1,9", "0,0F0,0B0", "0F0,1,2,0B0", "0F,0", "0,0", "0F00B0", "0UNSHARD0", "F0", "+0F0"],
+)
+def test_fast_reader_takes_no_number_alone(line: str) -> None:
+    """However many numbers a row has: each cell has its own, or the row is not read."""
+    assert read_plain_row(line, V213) is None
+
+
 @given(st.lists(st.lists(dressed, min_size=1, max_size=8), min_size=1, max_size=4))
 @settings(max_examples=deep(50), deadline=None)
 def test_exact_reader_equals_fast_reader(rows: list[list[str]]) -> None:

@@ -143,8 +143,9 @@ def _advice(text: str) -> str:
     return SHAPE
 
 
-# A row of plain cells, read as a whole: its names and its numbers are two texts. Overlap pairs become cells with ``;``
-# between them first. What does not fit comes back as None, and `read_cell` says why or reads it.
+# A row of plain cells, read as a whole. With every digit a zero, a cell is a word of a finite table: 12SEND_F3 is
+# 00SEND_F0. Overlap pairs become two cells first, the second of which begins with ``;``. What does not fit comes back
+# as None, and `read_cell` says why or reads it.
 
 
 Columns = tuple[Column, Column, Column, Bools]
@@ -154,30 +155,37 @@ _PAIR = re.compile(rb"(?<![^,])\(([0-9]+F[0-9]+);([0-9]+[BI][0-9]+)\)OVERLAP_F_B
 _QUOTES = re.compile(rb'(?<![^,])"([^",]*)"[ \t]*(?![^,])')
 _AROUND = re.compile(rb"(?<![ \t])[ \t]+(?=,)|(?<=,)[ \t]+")
 _ONLY_DIGITS = bytes(byte if byte in b"0123456789" else ord(" ") for byte in range(256))
-_NAMED = {mark + op.name.encode(): 2 * op + len(mark) for op in ACTIONS for mark in (b"", b"+")}
+_ONLY_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _NUMBERS = np.array([1 if op in WITHOUT_MICROBATCH else 2 for op in Op])
+_DIGITS = tuple(b"0" * count for count in range(1, 9))
 
 
 @cache
-def _plain_row(version: TorchVersion) -> re.Pattern[bytes]:
-    """Rows of actions that this torch accepts, with numbers of at most 8 digits."""
-    kinds = version.accepts & WITHOUT_MICROBATCH, version.accepts - WITHOUT_MICROBATCH
-    whole, each = ("|".join(op.name for op in some) for some in kinds)
-    cell = rf"(?:[0-9]{{1,8}}(?:(?:{each})[0-9]{{1,8}}|{whole}))?+"
-    return re.compile(rf"(?:{cell}[,;])*+{cell}".encode())
+def _words(version: TorchVersion) -> dict[bytes, int]:
+    """What a cell may be, with numbers of at most 8 digits: twice its operation, and 1 for the second of a pair."""
+    return {
+        mark + stage + op.name.encode() + microbatch: 2 * op + len(mark)
+        for op in version.accepts
+        for mark in (b"", b";")
+        for stage in _DIGITS
+        for microbatch in ((b"",) if op in WITHOUT_MICROBATCH else _DIGITS)
+    }
 
 
 def read_plain_row(row: str, version: TorchVersion) -> Columns | None:
     """The columns of a row, or None if some cell needs a closer look."""
     text = _flat(row.encode()) if row.isascii() else None
-    if text is None or not _plain_row(version).fullmatch(text):
+    if text is None:
         return None
-    words = text.replace(b";", b",+").translate(None, b"0123456789").split(b",")
-    named = np.array([_NAMED[word] for word in words if word], dtype=np.int8)
+    words = filter(None, text.translate(_ONLY_ZEROS).replace(b";", b",;").split(b","))
+    try:
+        named = np.fromiter(map(_words(version).__getitem__, words), dtype=np.int8)
+    except KeyError:
+        return None
     numbers = np.fromstring(text.translate(_ONLY_DIGITS), dtype=np.int32, sep=" ") if len(named) else named
-    if int(numbers.max(initial=0)) > LARGEST:
-        return None
     op, count = named >> 1, _NUMBERS[named >> 1]
+    if len(numbers) != count.sum() or int(numbers.max(initial=0)) > LARGEST:
+        return None
     at = np.cumsum(count) - count
     microbatch = np.where(count == 2, numbers.take(at + 1, mode="clip"), np.int32(-1))
     return op, numbers[at], microbatch.astype(np.int32), named % 2 > 0

@@ -31,7 +31,7 @@ NESTED = 100  # brackets inside one another
 WORDS = 100_000  # names, numbers, signs and strings of a file
 OPS_A_WORD = 20  # --max-ops allows more words too: one for so many operations
 
-_WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"?|(?P<gap>(?:\s++|#[^\r\n]*+)++)|[^\s"#A-Za-z_0-9.]')
+_WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"?|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_0-9.]')
 
 
 @dataclass(frozen=True)
