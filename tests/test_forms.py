@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import PipeschedError
 from pipesched.language.evaluate import evaluate
 from pipesched.language.parser import parse
@@ -154,3 +155,21 @@ def test_a_schedule_of_slices_is_written_as_one() -> None:
         schedule = evaluate(parse(Source("x.ps", text)), {"p": made.ranks, "m": made.microbatches}).schedule
         again = evaluate(parse(Source("y.ps", write(schedule))), {}).schedule
         assert steps(again) == steps(schedule) and again.slices == schedule.slices == q
+
+
+@pytest.mark.parametrize("letter", ["R", "L"])
+def test_what_comes_back_for_a_slice_comes_as_its_backward_does(letter: str) -> None:
+    """R and L of a sequence that is cut go against it, whatever runs in between; so such a file is read and written,
+    and nothing of it is used before it is there.
+    """
+    seen = 0
+    for seed in range(deep(60)):
+        made, q = sliced(seed, recompute=0.7 * (letter == "R"), offload=0.7 * (letter == "L"))
+        file = parse(Source("x.ps", made.text(f"slices {q}")))
+        schedule = evaluate(file, {"p": made.ranks, "m": made.microbatches}).schedule
+        assert steps(schedule) == made.slots, seed
+        assert not [*check_dataflow(schedule, (found := Analysis(schedule)).dependencies, found.timeline)], seed
+        again = evaluate(parse(Source("y.ps", write(schedule))), {}).schedule
+        assert steps(again) == steps(schedule), seed
+        seen += f"{letter}[" in str(made.words) and not made.named
+    assert seen > deep(15)

@@ -6,7 +6,7 @@
     L[c]               the oldest O of chunk c whose L is missing
     F[c](i)            microbatch i, which then counts as run
     pending(c)         how many I of chunk c have no W yet;  pending: of all chunks
-    of slices          I and B of a sequence run backwards: the last slice of the oldest sequence that has one left
+    of slices          I, B, R and L of a sequence run backwards: the last slice of the oldest that has one left
 
 An operation is kept as two integers, its site and stage * microbatches + microbatch; the columns are made at the end.
 """
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
-from pipesched.model.ops import COMPUTES, OLDEST, Op, Result
+from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.slices import mirrored
 
 Emission = Callable[..., None]
@@ -63,10 +63,12 @@ class Turn:
 class Pending:
     """The I of a rank whose W is missing, oldest first: those of each chunk, and of all chunks under None.
 
-    Or the F whose R or O is, or the O whose L is. of: by chunk and microbatch, how many are missing.
+    Or the F whose R or O is, or the O whose L is. of: by chunk and microbatch, how many are missing. slices: of the
+    sequences whose last slice has its turn first.
     """
 
-    def __init__(self, chunks: int = 1) -> None:
+    def __init__(self, chunks: int = 1, slices: int = 1) -> None:
+        self.slices = slices
         self.every: OrderedDict[tuple[int, int], int] = OrderedDict()
         alone = chunks == 1
         self.of = {None: self.every} | {chunk: self.every if alone else OrderedDict() for chunk in range(chunks)}
@@ -105,10 +107,14 @@ class Pending:
         return found
 
     def oldest(self, chunk: int | None) -> tuple[int, int] | None:
-        """Chunk and microbatch of the I that has waited longest."""
+        """Chunk and microbatch of the I that has waited longest, or of the last slice of its sequence that waits."""
         for entry in self.of[chunk]:
-            return entry
+            return entry if self.slices == 1 else self._last(*entry)
         return None
+
+    def _last(self, chunk: int, microbatch: int) -> tuple[int, int]:
+        first = microbatch - microbatch % self.slices
+        return next((chunk, i) for i in reversed(range(first, first + self.slices)) if (chunk, i) in self.every)
 
     def count(self, chunk: int | None) -> int:
         """How many W are missing."""
@@ -147,7 +153,8 @@ class Emitter:
         self.keys: list[int] = []
         self.second: list[int] = []
         self.turns = {result: self._turns(slices if result is Result.GRADIENT else 1) for result in Result}
-        self.missing = {op: Pending(len(chunks)) for op in OLDEST if op is Op.W or op.name in letters}
+        known = [op for op in OLDEST if op is Op.W or op.name in letters]
+        self.missing = {op: Pending(len(chunks), slices if op in RESTORES else 1) for op in known}
         self.pending = self.missing[Op.W]
         self.then = {op: self._then(op) for op in COMPUTES}
         self.rules: list[Rule] = []

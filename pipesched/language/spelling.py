@@ -5,8 +5,8 @@
     overlap(F[0], B[1])                                           one letter, for it is one slot
 
 Whose turn it is follows the rule of the language: of a kind (F; I and B; W) and a chunk, the smallest microbatch that
-has not run yet, for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O. Microbatches in
-order, the usual case, are seen at once.
+has not run yet, for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of slices
+run against their sequence. Microbatches in order, the usual case, are seen at once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from pipesched.diagnostics import Code, fail
 from pipesched.language.folding import LETTER, Word
 from pipesched.language.operations import Pending, Turn
 from pipesched.model.columns import Bools, Column, Ints, makes
-from pipesched.model.ops import COMPUTES, OLDEST, Op, Result
+from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.model.slices import mirrored
 
 _OLDEST = {op.kind.makes[0]: before for op, before in OLDEST.items()}
 """By result, the kind of which one takes the oldest that has had none."""
+_RESTORED = tuple(op.kind.makes[0] for op in RESTORES)
 _BARE = 0  # the chunk, counted from 1, of what names none
 
 
@@ -121,7 +122,8 @@ class _Columns:
             if kind in _OLDEST:
                 first_op = _OLDEST[kind]
                 begun = before.get((rank, chunk, first_op.kind.makes[0]), group[:0])
-                found[group] = self._pending(begun[self.schedule.op[begun] == first_op], group)
+                slices = self.schedule.slices if kind in _RESTORED else 1
+                found[group] = self._pending(begun[self.schedule.op[begun] == first_op], group, slices)
                 continue
             if kind is Result.GRADIENT:
                 microbatches = mirrored(microbatches, self.schedule.slices)
@@ -130,15 +132,15 @@ class _Columns:
             found[group] = True if in_order else list(_turns(microbatches.tolist(), first))
         return found
 
-    def _pending(self, inputs: Ints, weights: Ints) -> bool | list[bool]:
+    def _pending(self, inputs: Ints, weights: Ints, slices: int) -> bool | list[bool]:
         """Which of these W are the oldest of these I whose W is missing; all given by their places. Or R and F …"""
         microbatch = self.schedule.microbatch
         once = not len(inputs) or int(np.bincount(microbatch[inputs]).max()) == 1
-        if once and len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
+        if slices == 1 and once and len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
             same = microbatch[weights] == microbatch[inputs[: len(weights)]]
             if bool(np.all(same)):
                 return True
-        pending, begun, found = Pending(), set(inputs.tolist()), list[bool]()
+        pending, begun, found = Pending(slices=slices), set(inputs.tolist()), list[bool]()
         for i in sorted([*inputs.tolist(), *weights.tolist()]):
             i_of = int(microbatch[i])
             if i in begun:

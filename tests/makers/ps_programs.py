@@ -148,17 +148,22 @@ class Writer:
 
     def named(self, step: Step) -> str:
         """The microbatch of an O or L, where it is not that of the oldest F or O of its chunk that has had none."""
+        return "" if step[0] not in "OL" or self.oldest(step) == step[2] else f"({step[2]})"
+
+    def oldest(self, step: Step) -> int:
+        """The microbatch that the letter takes where it names none."""
+        return self.waiting(step)[0]
+
+    def waiting(self, step: Step) -> list[int]:
+        """The F or O of its chunk that have had none, oldest first."""
         letter, stage, i = step
-        if letter not in "OL":
-            return ""
-        before = "F" if letter == "O" else "O"
-        oldest = [
+        before = "O" if letter == "L" else "F"
+        return [
             x[2]
             for x in self.order
             if x[:2] == (before, stage) and (letter, *x[1:]) not in self.done
             if self.made.route(x[2]) == self.made.route(i)
         ]
-        return "" if oldest[0] == i else f"({i})"
 
     def weigh(self, rank: int) -> None:
         """A W: the oldest, that of a chunk, or all."""

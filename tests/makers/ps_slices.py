@@ -1,7 +1,8 @@
 """Random programs of sequences that are cut: as `ps_programs`, and a slice runs only when its sequence has come to it.
 
 Forwards go along a sequence and backwards against it, so what is next is written down here by looking, not by counting:
-of the sequences that have a backward left the first, and of that the last slice.
+of the sequences that have a backward left the first, and of that the last slice. So it is for R and L, of the sequences
+whose F or O has had none, in the order of those.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ from tests.makers.ps_programs import Step, Writer, Written
 class Sliced(Writer):
     """Writes one of sequences of q slices."""
 
-    def __init__(self, seed: int, *, ranks: int = 4, sequences: int = 2) -> None:
-        super().__init__(seed, ranks=ranks, microbatches=sequences)
+    def __init__(
+        self, seed: int, *, ranks: int = 4, sequences: int = 2, recompute: float = 0, offload: float = 0
+    ) -> None:
+        super().__init__(seed, ranks=ranks, microbatches=sequences, recompute=recompute, offload=offload)
         self.q = q = self.rng.randint(2, 4)
         self.made.first = [(low * q, high * q) for low, high in self.made.first]
+        self.away = {
+            (s, j) for s, i in self.away for j in range(i * q, i * q + q) if self.tidy or self.rng.random() < 0.7
+        }
 
     def possible(self, rank: int) -> list[tuple[int, Step]]:
-        """An F or a backward for each chunk, where the rest of its sequence lets it go."""
-        found = []
+        """An F or a backward for each chunk, where the rest of its sequence lets it go; R, O and L as they may."""
+        found = [x for x in super().possible(rank) if x[1][0] in "OL"]
         for chunk, (route, stage) in enumerate(self.made.chunks(rank)):
             low, high = self.made.first[route]
             back = "I" if self.split[route][stage] else "B"
@@ -31,10 +37,20 @@ class Sliced(Writer):
                 step = (letter, stage, sequence[0] if letter == "F" else sequence[-1])
                 if self.ready(route, step):
                     found.append((chunk, step))
+            if self.again[route][stage] and (waiting := self.waiting(("R", stage, low))):
+                found.append((chunk, ("R", stage, self.turn(waiting))))
         return found
 
+    def oldest(self, step: Step) -> int:
+        """An L goes against its sequence, as R does; an O does not."""
+        waiting = self.waiting(step)
+        return self.turn(waiting) if step[0] == "L" else waiting[0]
 
-def sliced(seed: int) -> tuple[Written, int]:
+    def turn(self, waiting: list[int]) -> int:
+        return max(i for i in waiting if i // self.q == waiting[0] // self.q)
+
+
+def sliced(seed: int, *, recompute: float = 0, offload: float = 0) -> tuple[Written, int]:
     """The program of a seed, and of how many slices its sequences are."""
-    writer = Sliced(seed)
+    writer = Sliced(seed, recompute=recompute, offload=offload)
     return writer.write(), writer.q
