@@ -5,6 +5,7 @@ hold what was predicted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from pipesched.examine import Options
 from pipesched.model.release import AT_W
 from pipesched.runtime.messages import Message, Tags
 from pipesched.source import Source
-from pipesched.stream import Stream
+from pipesched.stream import Instruction, Stream
 from tests.depth import some
 from tests.runtime import skips
 from tests.runtime.harness import Ranks, ranks_of
@@ -135,6 +136,20 @@ def test_forwards_run_again_and_activations_away(ranks: Ranks, name: str, back: 
         low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
         assert before != "R" or result["counts"] == [int(predicted.kept[i]) for i in range(low, high)], rank
         assert result["left"] == result["handed"] == 0, rank
+
+
+@pytest.mark.parametrize("name", ["unet", "towers"])
+def test_each_message_is_waited_for(ranks: Ranks, name: str) -> None:
+    """With a WAIT for each send, in the order of the sends, before the reductions: as without."""
+    stream = published(lower(load(Source(f"{name}.ps", text_of(name, "full")), Options({"p": 4})).schedule))
+    lists = []
+    for rank in stream.ranks:
+        first = next(i for i, x in enumerate(rank) if x.op == "REDUCE_GRAD")
+        sends = [x for x in rank if x.op.startswith("SEND")]
+        waits = (Instruction(f"WAIT_{x.op}", x.stage, x.microbatch, x.route, other=x.other) for x in sends)
+        lists.append((*rank[:first], *waits, *rank[first:]))
+    found = ranks.run(4, skips.step, replace(stream, ranks=tuple(lists)), reads_of(name, 4), (), False)
+    assert all(x["error"] <= 1e-12 and x["loss"] <= 1e-12 and x["handed"] == 0 for x in found)
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 import pipesched
+from pipesched import stream
 from pipesched.source import Source
+from pipesched.stream import Instruction, Stream
 
 ORDER = """
 F0.0 F0.1 send:F0.0>1 send:F0.1>1 wait:F0.0 wait:F0.1 recv:B1.0<1 B0.0 recv:B1.1<1 B0.1 reduce:0 wait:0
@@ -53,3 +56,93 @@ def test_waits_are_judged_as_by_going_through_the_list(seed: int) -> None:
 def test_what_is_right_is_accepted() -> None:
     """Every order of the waits behind what they end."""
     assert found_in(LISTS) == 0
+
+
+READERS = """\
+schedule readers(p = 4, m = 2)              # each output is read twice, at least
+stage s in 0 .. p on rank s
+stage 1 on rank 1 reads -1, 0
+stage 2 on rank 2 reads 1, 0
+stage 3 on rank 3 reads 0, 1, 2
+rank r { repeat m { F }  repeat m { B } }
+"""
+
+
+def readers() -> Stream:
+    return stream.loads(pipesched.emit(Source("readers.ps", READERS), to="stream"))
+
+
+def waited(made: Stream, rng: random.Random, often: tuple[int, ...]) -> tuple[Stream, int]:
+    """With a WAIT for each send as often as one of these, anywhere behind it; those that are one time too many are put
+    anywhere. How many of them end nothing, by going through each list.
+    """
+    lists, found = [], 0
+    for rank in made.ranks:
+        words = list(rank)
+        for x in [x for x in rank if x.op.startswith("SEND")]:
+            wait = Instruction(f"WAIT_{x.op}", x.stage, x.microbatch, x.route, other=x.other)
+            for time in range(rng.choice(often)):
+                words.insert(rng.randint(0 if time else words.index(x) + 1, words.index(STEP)), wait)
+        under_way: list[tuple[str, int, int, int]] = []
+        for x in words:
+            ends = (x.op.removeprefix("WAIT_"), x.stage, x.microbatch, x.other)
+            if x.op.startswith("WAIT") and ends not in under_way:
+                found += 1
+            elif x.op.startswith("WAIT"):
+                under_way.remove(ends)
+            elif x.op.startswith("SEND"):
+                under_way.append(ends)
+        lists.append(tuple(words))
+    return replace(made, ranks=tuple(lists)), found
+
+
+STEP = Instruction("STEP")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_message_for_one_of_several_readers_is_waited_for(seed: int) -> None:
+    """A stream in which stages are read by several names the reader in a WAIT as in its SEND, or leaves it out where it
+    is the next stage: it is read, judged as by going through it, and written as it was.
+    """
+    made, early = waited(readers(), random.Random(seed), (0, 1, 1, 2) if seed % 2 else (1,))
+    text = stream.dumps(made)
+    assert stream.loads(text) == made
+    report = pipesched.verify(Source("waited.json", text), comm="async")
+    assert [str(x.code) for x in report.diagnostics] == ["PS406"] * min(early, 5)
+    assert early or pipesched.emit(Source("waited.json", text), to="stream") == text
+
+
+LISTS_OF_READERS = """
+F0.0 send:F0.0>1=1 send:F0.0>2=2 wait:F0.0={} F0.1 send:F0.1>2=2 send:F0.1>1=1
+recv:F2.1<2=3 F3.1 recv:F0.0<0=1 F1.0 recv:F0.1<0=1 F1.1 recv:F2.0<2=3 F3.0 F4.0 F4.1
+recv:F0.0<0=2 recv:F0.1<0=2 F2.0 F2.1 send:F2.1>1=3 send:F2.0>1=3
+"""
+
+
+def forwards(awaited: int) -> Stream:
+    """Stage 0 is read by 1 and 2, and 4 reads 1 and 3. Rank 1 takes what is for 1 after something that follows the
+    WAIT of rank 0.
+    """
+    ranks = []
+    for line in LISTS_OF_READERS.format(awaited).split("\n")[1:-1]:
+        made = []
+        for word in line.split():
+            kind, _, what = word.rpartition(":")
+            name, _, end = what.partition("=")
+            of, i = name.removeprefix("F").partition(">")[0].partition("<")[0].split(".")
+            peer = int(name[-1]) if kind in ("send", "recv") else -1
+            stage, other = (int(end), int(of)) if kind == "recv" else (int(of), int(end or -1))
+            near = kind and other == stage + (-1 if kind == "recv" else 1)
+            op = {"": "F", "send": "SEND_F", "recv": "RECV_F", "wait": "WAIT_SEND_F"}[kind]
+            made.append(Instruction(op, stage, int(i), 0, peer, other=-1 if near else other))
+        ranks.append(tuple(made))
+    route = stream.Route("", (0, 1, 2, 1, 1), (0, 2))
+    return Stream("forwards", {}, (route,), tuple(ranks), reads={2: (0,), 4: (3, 1)})
+
+
+@pytest.mark.parametrize(("awaited", "codes"), [(2, []), (1, ["PS401"])])
+def test_a_wait_holds_up_its_rank_for_its_own_message_alone(awaited: int, codes: list[str]) -> None:
+    """What is sent to the other reader may come later, under a model in which nothing else ties the two."""
+    made = stream.dumps(forwards(awaited))
+    report = pipesched.verify(Source("forwards.json", made), comm="async")
+    assert [str(x.code) for x in report.diagnostics] == codes

@@ -210,11 +210,15 @@ def heads(program: Program) -> Ints:
 def consumers(program: Program) -> tuple[Ints, Ints]:
     """(message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
 
-    Each waits for the last one before it on its rank that goes by its name; where stages read others, for all of them.
+    Each waits for the last one before it on its rank that goes by its name; where stages read others, a compute for all
+    of them, and a send goes by the stage that it is for, too.
     """
     name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
     at = np.flatnonzero(name >= 0)
-    columns = program.microbatch[at], program.stage[at].astype(np.int64) * len(Op) + name[at], program.rank[at]
+    columns = [program.microbatch[at], program.stage[at].astype(np.int64) * len(Op) + name[at], program.rank[at]]
+    if program.other is not None:
+        sent = name[at] % 2 == 1
+        columns.insert(0, np.where(sent, program.other[at], -1))
     order = np.lexsort(columns)
     at = at[order]
     posted = _POSTED[program.op[at]] >= 0

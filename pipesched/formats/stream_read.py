@@ -18,9 +18,9 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.formats import stream_strict, stream_write
 from pipesched.formats.rows import LARGEST, other_stage
 from pipesched.formats.stream_strict import end_of, items_of, place_of
-from pipesched.model.columns import Column, Ints
+from pipesched.model.columns import Column, Ints, among
 from pipesched.model.lists import Nowhere, Place
-from pipesched.model.ops import Op
+from pipesched.model.ops import SAME, Op
 from pipesched.model.placement import RANKS, Placement
 from pipesched.model.schedule import Program
 from pipesched.source import Source
@@ -166,5 +166,5 @@ def _program(source: Source, head: Stream, ranks: list[Column]) -> Program:
     )
     if placement.chain:
         return made
-    message = made.sends | made.receives
-    return replace(made, other=np.where(message & (other < 0), other_stage(op, stage), other))
+    ends = among(op, [x for x in _OPS.values() if x.kind.of != SAME and not x.compute])
+    return replace(made, other=np.where(ends & (other < 0), other_stage(op, stage), other))

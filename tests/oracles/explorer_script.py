@@ -89,8 +89,12 @@ def _lines(rank: int, instructions: list[Instruction]) -> list[Line]:
     latest: dict[tuple[Op, int, int, int], End] = {}  # by what it carries, and the stage at the other end
     for i, j in _cuts(instructions):
         part = instructions[i:j]
-        wanted = [(CONSUMED[x.op], x.stage, x.microbatch) for x in part if x.op in CONSUMED]
-        awaits = tuple(end for key in wanted for one, end in latest.items() if one[:3] == key)
+        wanted = [
+            (CONSUMED[x.op], x.stage, x.microbatch, *([] if x.op.compute else [x.other]))
+            for x in part
+            if x.op in CONSUMED
+        ]
+        awaits = tuple(end for key in wanted for one, end in latest.items() if one[: len(key)] == key)
         ends = tuple((rank, n) for n in range(i, j) if _message(instructions[n]))
         lines.append(Line(i, ends, awaits, part[0].op is Op.SYNC))
         latest |= {(x.op, x.stage, x.microbatch, x.other): (r, n) for r, n in ends for x in [instructions[n]]}
