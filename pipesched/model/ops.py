@@ -174,7 +174,7 @@ MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes)
 OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
 """The kinds whose next one is not the next microbatch, but that of the oldest of these that has had none."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
-"""Those of them that take again what a backward uses. Of a sequence that is cut they run as backwards do: against it."""
+"""Those of them that take again what a backward uses: of the slices of a sequence the last one first, as backwards."""
 FOR_BACKWARDS: Final = (RECOMPUTED, OFFLOADED, LOADED)
 """Results that a backward of the same stage and microbatch waits for, where they are made at all."""
 USERS: Final = {
