@@ -162,6 +162,7 @@ class Code(enum.StrEnum):
     CONFIG_COMBINATION = "PS879"
     CONFIG_SILENT = "PS880"
     CONFIG_MISSING = "PS881"
+    CONFIG_UNREAD = "PS882"
 
     FRAMEWORK = "PS850"
     GENERATOR = "PS851"
@@ -196,11 +197,17 @@ class Code(enum.StrEnum):
         return 0 if self.warning else STATUS.get(self, 1)
 
     @property
+    def severity(self) -> str:
+        """``error``, ``warning``, or ``unjudged``: no verdict, because something was not read or is not known."""
+        return "warning" if self.warning else "unjudged" if self.status == NOT_JUDGED else "error"
+
+    @property
     def usage(self) -> bool:
         """Whether the command line, not the file, is at fault."""
         return self.status == 2
 
 
+NOT_JUDGED = 4  # exit status
 STATUS: Mapping[Code, int] = {  # of all codes that end a command with another exit status than 1
     Code.PARAMETER_MISSING: 2,
     Code.PARAMETER_UNKNOWN: 2,
@@ -224,6 +231,8 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
     Code.NO_STAGE: 2,
     Code.NO_RECORD: 2,
     Code.RECORD_DIFFERS: 2,
+    Code.CONFIG_UNKNOWN: NOT_JUDGED,
+    Code.CONFIG_UNREAD: NOT_JUDGED,
 }
 
 
@@ -259,12 +268,13 @@ class Diagnostic:
 
     @property
     def severity(self) -> str:
-        return "warning" if self.code.warning else "error"
+        return self.code.severity
 
 
 def exit_status(found: Iterable[Diagnostic]) -> int:
-    """How a command ends that found these: the worst of their statuses."""
-    return max((diagnostic.code.status for diagnostic in found), default=0)
+    """How a command ends that found these: the worst of their statuses; 4, not judged, only where nothing is wrong."""
+    statuses = {diagnostic.code.status for diagnostic in found}
+    return max(statuses - {NOT_JUDGED} or {0}) or max(statuses, default=0)
 
 
 class Judged:
@@ -282,12 +292,12 @@ class Judged:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; warnings leave the verdict as it is."""
-        return self.fault is None
+        """Whether all was judged and nothing is wrong; warnings leave the verdict as it is."""
+        return exit_status(self.diagnostics) == 0
 
     @property
     def exit_status(self) -> int:
-        """0 holds, 1 something is wrong inside the file, 2 the command line or the file itself is at fault."""
+        """0 holds, 1 something is wrong inside the file, 2 the command line or the file itself, 4 it is not judged."""
         return exit_status(self.diagnostics)
 
 

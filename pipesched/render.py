@@ -31,7 +31,15 @@ _WIDTH = 100  # characters of a source line that are shown
 _LEAD = 24  # of which before the label
 _SNAP = 16  # a cut moves this far to fall on a separator
 _TAB = "    "
-_STYLES = {"error": "1;31", "warning": "1;33", "ok": "1;32", "bold": "1", "frame": "1;34", "help": "1;36"}
+_STYLES = {
+    "error": "1;31",
+    "warning": "1;33",
+    "unjudged": "1;33",
+    "ok": "1;32",
+    "bold": "1",
+    "frame": "1;34",
+    "help": "1;36",
+}
 _ASCII = str.maketrans({"…": "...", "→": "->", "×": "x", "−": "-", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "·": "*"})
 
 
@@ -72,7 +80,8 @@ def github(diagnostic: Diagnostic, source: str | None = None) -> str:
         fields |= {"line": str(span.line), "col": str(span.column)}
     fields["title"] = str(diagnostic.code)
     properties = ",".join(f"{name}={safe(value, 'property')}" for name, value in fields.items() if value)
-    return f"::{diagnostic.severity} {properties}::{safe(_story(diagnostic), 'annotation')}"
+    kind = "error" if diagnostic.severity == "error" else "warning"
+    return f"::{kind} {properties}::{safe(_story(diagnostic), 'annotation')}"
 
 
 def as_json(diagnostic: Diagnostic) -> dict[str, object]:

@@ -98,7 +98,7 @@ def test_the_first_example_gets_the_code(code: Code, tmp_path: Path, capsys: pyt
     """The mistake that a page shows is diagnosed as that mistake, and as no other error."""
     status, found = verdict(examples(code)[0], tmp_path, capsys)
     assert {c for c, severity in found if severity == "error"} - {str(code)} == set()
-    assert (str(code), "warning" if code.warning else "error") in found
+    assert (str(code), code.severity) in found
     assert status == code.status
 
 

@@ -52,7 +52,7 @@ CASES = [(command, slip) for slip, (_, commands) in SLIPS.items() for command in
 
 def documented() -> dict[str, int]:
     """The table of emit/README.md: the status of every code that it names, and of all the others."""
-    rows = re.findall(r"^\| ([012]) \|[^|]*\|([^|]*)\|$", (ROOT / "emit" / "README.md").read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| ([0124]) \|[^|]*\|([^|]*)\|$", (ROOT / "emit" / "README.md").read_text("utf-8"), re.M)
     named = {code: int(status) for status, codes in rows for code in re.findall(r"PS\d{3}", codes)}
     return {str(code): 0 if code.value.startswith("PS9") else named.get(str(code), 1) for code in Code}
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.trainers.case import Case, Findings, Note, wrong
-from pipesched.trainers.settings import Setting, Unset, short
+from pipesched.trainers.settings import Setting, Unread, Unset, short
 
 _NEAR = 0.88  # none of the 1,047 options of Megatron-LM is as near to a key of the pipeline that it is not
 
@@ -106,6 +106,8 @@ def judge(
                 setting,
                 help=key.elsewhere or f"it is there {_when(key)}",
             )
+        elif isinstance(setting.value, Unread):
+            pass
         elif isinstance(setting.value, Unset):
             yield Note(f"{setting.written} is {setting.value.text}: what depends on it is not judged")
         elif not (key.kind.holds(setting.value) or (key.optional and setting.value in (None, ""))):

@@ -16,6 +16,14 @@ class Unset:
     text: str
 
 
+@dataclass(frozen=True, init=False)
+class Unread(Unset):
+    """A value that is not known, because the name of its setting stands in the text unread."""
+
+    def __init__(self, at: Span) -> None:
+        object.__setattr__(self, "text", f"not read: line {at.line}")
+
+
 @dataclass(frozen=True)
 class Setting:
     """A key and its value. written: the key as the text has it. at: its place, None for a default."""
@@ -45,8 +53,18 @@ def short(value: object) -> str:
 
 
 @dataclass(frozen=True)
+class Mention:
+    """A name in a text, and where it stands."""
+
+    name: str
+    at: Span
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings of a text, by key. kind: of the text. repeated: settings that a later one of the same key replaces.
+
+    mentions: places where the name of an option stands in the text and is not read as a setting.
 
     defaults: what the trainer takes where a key is not given. spellings: how a text has a key that goes by another name
     in the table.
@@ -56,6 +74,7 @@ class Settings:
     kind: str
     given: Mapping[str, Setting]
     repeated: tuple[Setting, ...] = ()
+    mentions: tuple[Mention, ...] = ()
     defaults: Mapping[str, object] = field(default_factory=dict)
     spellings: Mapping[str, str] = field(default_factory=dict)
 

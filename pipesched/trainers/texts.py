@@ -21,7 +21,7 @@ from typing import Any
 from pipesched import toml
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.source import Source, Span
-from pipesched.trainers.settings import Setting, Settings, Unset
+from pipesched.trainers.settings import Mention, Setting, Settings, Unset
 
 LARGEST = 2**18
 _LONGEST = 20_000  # characters of a line
@@ -34,6 +34,9 @@ _WORD = re.compile(
     re.X | re.S,
 )
 _OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(?:=(.*))?", re.S)
+_MENTIONED = re.compile(
+    r"(?<![\w-])--[A-Za-z][\w-]*|(?<![\w-])(?:[A-Za-z]+_)*(?:V?PP|PIPE|PIPELINE)(?:_[A-Za-z]+)*(?!\w)", re.I
+)
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 _OPTIONS = re.compile(r"""[A-Za-z_]\w*\+?=["'](?=(?:\s|\\\r?\n)*(?:--[A-Za-z]|\$))""")
 _BRANCH = {"if": "fi", "case": "esac", "for": "done", "while": "done"}
@@ -61,7 +64,17 @@ def read(source: Source) -> Settings:
     if len(values) > _MOST:
         raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
     given = {key: Setting(key, _filled(value), toml.place(key, places), key) for key, value in values.items()}
-    return Settings(source, kind, given, tuple(repeated))
+    read_at = {x.at.start for x in (*given.values(), *repeated) if x.at}
+    mentions = _mentions(source, read_at) if kind == "shell" else ()
+    return Settings(source, kind, given, tuple(repeated), mentions)
+
+
+def _mentions(source: Source, read_at: set[int]) -> tuple[Mention, ...]:
+    """Names of options, and of variables of a pipeline, that stand unread in a script, outside its comments."""
+    comments = [x.span() for x in _WORD.finditer(source.text) if (x["skip"] or "").startswith("#")]
+    found = [x for x in _MENTIONED.finditer(source.text) if x.start() not in read_at]
+    found = [x for x in found if not any(low <= x.start() < high for low, high in comments)]
+    return tuple(Mention(x[0], source.span(*x.span())) for x in found)
 
 
 def kind_of(source: Source) -> str:
@@ -214,6 +227,7 @@ def _shell(source: Source) -> Made:
 
     def put(key: str, value: object, start: int, width: int, command: int) -> None:
         if key in values and 0 < given_by[key] != command > 0:
+            repeated.append(Setting(key, values[key], places[key], key))
             value = value if value == values[key] else Unset("given otherwise by another command")
         elif key in values:
             repeated.append(Setting(key, values[key], places[key], key))

@@ -21,7 +21,7 @@ from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.trainers import automodel, deepspeed, megatron, megatron_keys, torchtitan, torchtitan_keys
 from pipesched.trainers.case import Case, Findings, Plan
 from pipesched.trainers.keys import Key, nearest
-from pipesched.trainers.settings import Setting, Settings
+from pipesched.trainers.settings import Setting, Settings, Unread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,8 @@ class Trainer:
 
     canonical: the name of a key as the table has it. keys: the table for these settings. release_of, torch_of: what is
     assumed where it is not said, the newest release unless there is a rule; None: torch has no part in its order. plan:
-    what the settings say of the schedule. check: every rule. part: the settings that count.
+    what the settings say of the schedule. check: every rule. part: the settings that count. ranks: the key of p, which
+    variables of a script may hold.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Trainer:
     plan: Callable[[Case], Plan]
     check: Callable[[Case, Plan], Findings]
     part: Callable[[Settings], Settings] = lambda settings: settings
+    ranks: str | None = None
     canonical: Callable[[str], str] = str
     release_of: Callable[[Settings], str] | None = None
     torch_of: Callable[[str], TorchVersion] | None = None
@@ -52,7 +54,18 @@ class Trainer:
         renamed = (replace(x, key=self.canonical(x.key), written=x.key) for x in part)
         again = tuple(replace(x, key=self.canonical(x.key), written=x.key) for x in part.repeated)
         defaults = {name: key.default for name, key in keys.items()}
-        return replace(part, given={x.key: x for x in renamed}, repeated=again, defaults=defaults)
+        given = {x.key: x for x in renamed}
+        return replace(part, given={**given, **self._unread(part, keys, given)}, repeated=again, defaults=defaults)
+
+    def _unread(self, settings: Settings, keys: Mapping[str, Key], given: Mapping[str, Setting]) -> dict[str, Setting]:
+        """The settings whose names stand in the text unread: their values are not known, nor are their defaults."""
+        found: dict[str, Setting] = {}
+        for mention in settings.mentions:
+            option = mention.name.startswith("--")
+            key = self.canonical(mention.name) if option else self.ranks
+            if key and key in keys and (option or key not in given):
+                found.setdefault(key, Setting(key, Unread(mention.at), mention.at, mention.name))
+        return found
 
     def known(self, settings: Settings) -> int:
         """How many of its keys a text has, 0 of a kind that it is not read from."""
@@ -96,6 +109,7 @@ TRAINERS = (
         check=megatron.check,
         part=megatron.part,
         canonical=megatron.canonical,
+        ranks=megatron_keys.PP,
     ),
     Trainer(
         name=deepspeed.NAME,

@@ -14,15 +14,17 @@ from dataclasses import dataclass, field, replace
 
 from pipesched import render
 from pipesched.compile import Options, examine, load
-from pipesched.diagnostics import Code, Diagnostic, Judged, PipeschedError, fail
+from pipesched.diagnostics import NOT_JUDGED, Code, Diagnostic, Judged, Label, PipeschedError, fail
 from pipesched.inputs import read_path
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source
 from pipesched.trainers import texts
 from pipesched.trainers.case import Case, Fact, Finding, Note, Plan, samples, wrong
-from pipesched.trainers.settings import Settings
+from pipesched.trainers.settings import Settings, Unread
 from pipesched.trainers.torch_names import torch_name
 from pipesched.trainers.trainers import Trainer, named, trainer_of
+
+_EXPANDED = "let your shell read it: pipesched check -- COMMAND and its arguments"
 
 
 @dataclass(frozen=True)
@@ -54,17 +56,22 @@ class Checked(Judged):
     command: str | None = None
 
     def __repr__(self) -> str:
-        return f"<Checked {'ok' if self.ok else 'fail'} {self._head()}>"
+        return f"<Checked {self.verdict} {self._head()}>"
 
     def __str__(self) -> str:
         return self.text()
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, ``fail``, or ``not judged`` where something was not read or is not known, and nothing is wrong."""
+        return "ok" if self.ok else "not judged" if self.exit_status == NOT_JUDGED else "fail"
 
     def text(self, *, color: bool = False) -> str:
         """The diagnostics with their places, what holds, a line a fact, and the schedule on the last line."""
         parts = [render.text(found, color=color) for found in self.diagnostics]
         if self.trainer is None:
             return "\n\n".join(parts)
-        head = render.paint("ok" if self.ok else "fail", "ok" if self.ok else "error", color)
+        head = render.paint(self.verdict, {"ok": "ok", "fail": "error"}.get(self.verdict, "unjudged"), color)
         width = max((len(fact.about) for fact in self.facts), default=0)
         lines = [f"{head}  {self._head()}"]
         lines += [render.clean(f"    {fact.about:<{width}}  {fact.text}") for fact in self.facts]
@@ -73,7 +80,7 @@ class Checked(Judged):
 
     def line(self) -> str:
         """The verdict on one line."""
-        return f"{'ok' if self.ok else 'fail'}  {self._head()}"
+        return f"{self.verdict}  {self._head()}"
 
     def _head(self) -> str:
         parts = [f"{self.trainer} {self.release}" + " (assumed)" * ("release" in self.assumed)]
@@ -98,6 +105,7 @@ class Checked(Judged):
         plan = self.plan
         return {
             "ok": self.ok,
+            "verdict": self.verdict,
             "source": self.source,
             "trainer": self.trainer,
             "release": self.release,
@@ -141,7 +149,7 @@ def check(source: Source, asked: Asked) -> Checked:
     case = _case(row, release, settings, asked)
     plan = row.plan(case)
     _require_ranks(case, plan, asked)
-    found = [*_launched(case, asked), *row.check(case, plan), *_csv(case, plan)]
+    found = [*_launched(case, asked), *row.check(case, plan), *_csv(case, plan), *_unread(case)]
     assumed = ["release"] if release is None else []
     assumed += ["torch"] if row.torch_of is not None and asked.torch_version is None else []
     return Checked(
@@ -163,6 +171,14 @@ def _case(row: Trainer, release: str | None, settings: Settings, asked: Asked) -
     chosen = release or (row.release_of(settled) if row.release_of else row.releases[-1])
     torch = asked.torch_version or (row.torch_of(chosen) if row.torch_of else DEFAULT)
     return Case(settled, row.name, chosen, row.releases, torch, asked.p, asked.processes or _processes(settled))
+
+
+def _unread(case: Case) -> Iterator[Diagnostic]:
+    """The settings that stand in the text and are not understood there: nothing is said that depends on them."""
+    for setting in case.settings:
+        if isinstance(setting.value, Unread) and setting.at is not None:
+            message = f"line {setting.at.line} is not read: {setting.written} stands there, and its value is not known"
+            yield Diagnostic(Code.CONFIG_UNREAD, message, (Label(setting.at, "not read"),), (), _EXPANDED)
 
 
 def _launch(settings: Settings) -> dict[str, object]:

@@ -397,7 +397,7 @@ MISTAKES = (
     Row("TOML for 0.3", "toml", titan(), (("PS873", 2),), "", ("--trainer", "torchtitan==0.3.0")),
     Row("an empty file", "toml", "", (("PS871", 0),)),
     Row("another file", "toml", '[project]\nname = "x"\n', (("PS871", 0),)),
-    Row("an option misspelt", "sh", _GPT.replace("--pipeline-model", "--pipline-model"), (("PS872", 10),)),
+    Row("an option misspelt", "sh", _GPT.replace("--pipeline-model", "--pipline-model"), (("PS872", 10), ("PS882", 10))),
     Row("an option of another release", "sh", _GPT.replace("micro", "num-virtual-stages-per-pipeline-rank 2\n --micro"), (("PS873", 5),), "", ("--trainer", "megatron==0.10")),
     Row("processes not divided", "sh", _GPT, (("PS876", 10),), "", ("--processes", "100")),
     Row("layers not divided", "sh", _GPT.replace("96", "95"), (("PS877", 4),)),
