@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import PipeschedError
 from pipesched.safe import safe
 
 if TYPE_CHECKING:
@@ -94,9 +94,6 @@ class Torch(Target):
     def require(self, schedule: Schedule, program: Program | None) -> None:
         from pipesched.check.torch_order import check_torch_target
 
-        if schedule.slices > 1:
-            message = f"torch's runtime has no slices, and every {schedule.slices} microbatches are one sequence here"
-            raise fail(Code.TARGET, message, help="`--target stream` has them")
         if found := [*check_torch_target(schedule, program, messages=self.messages)]:
             raise PipeschedError(found)
 

@@ -51,6 +51,7 @@ EXAMPLES = {
     "early.ps": HEAD + "rank r { repeat m { X  F }  repeat m { B } }\n",
     "past.ps": HEAD + "rank r { repeat m { F }  repeat m { X  B }  X }\n",
     "loose.ps": GOOD.replace("X  B", "X B"),
+    "plain.ps": HEAD + "rank r { repeat m { F }  repeat m { B } }\n",
 }
 ORDER = "rank 0: F0.0 F0.1 X0.0 B0.0 X0.1 B0.1\nrank 1: F1.0 F1.1 X1.0 B1.0 X1.1 B1.1\n"
 COMMANDS = {
@@ -66,6 +67,10 @@ COMMANDS = {
     "stream": "emit good.ps --p 2 --m 2 -o good.json",
     "read": "verify good.json",
     "torch": "emit good.ps --p 2 --m 2 --target torch-csv",
+    "optimize": "optimize good.ps --p 2 --m 2",
+    "bound": "compare good.ps --p 2 --m 2 --json",
+    "why": "why good.ps --p 2 --m 3 --json --cost F=1,B=2,X=5",
+    "differ": "diff good.ps plain.ps --p 2 --m 3 --json --cost F=1,B=2,X=5",
 }
 DRIVER = """
 import contextlib, io, json, pathlib, sys
@@ -192,3 +197,13 @@ def test_it_is_emitted(answers: Answers, copy: Path) -> None:
     assert {"op": "X", "stage": 1, "microbatch": 1} in stream["ranks"][1]
     assert "makespan 11 = 8 work + 3 idle" in answers["read"][1]
     assert answers["torch"][0] == 1 and "it runs X" in answers["torch"][1] and "--target stream" in answers["torch"][1]
+
+
+def test_it_is_refused_or_counted(answers: Answers) -> None:
+    """The optimizer refuses a kind that its problem lacks; no bound is told; what explains and compares counts it."""
+    status, text = answers["optimize"]
+    assert status == 1 and "error[PS702]" in text and "it runs X" in text and "F and I and W and B" in text, text
+    (row,) = json.loads(answers["bound"][1])["rows"]
+    assert row["makespan"] == 11 and row["lower_bound"] is None, row
+    why, differ = (json.loads(answers[name][1]) for name in ("why", "differ"))
+    assert (why["makespan"], differ["figures"]["makespan"]) == (27, [27, 12]), (why, differ)

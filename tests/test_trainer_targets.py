@@ -187,7 +187,7 @@ SCHEDULES = {
     [
         ("two copies", "stage 0 is on ranks 0 and 1", "deepspeed primus"),
         ("inference", "it has no backward", "deepspeed primus"),
-        ("overlap", "a forward and a backward share a slot", "primus"),
+        ("overlap", "it has 1 overlap slot", "primus"),
         ("turned", "its stages are on ranks 1 0", "deepspeed primus"),
         ("other batches", "forward 1 is of microbatch 0 on the first stage, and of 1 on the last", "primus"),
         ("communicator", "its program has 0SEND_F0", "deepspeed primus"),

@@ -19,19 +19,55 @@ Source: `_validate_schedule`, `_maybe_compute_loss` and `_maybe_get_loss` of ``t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pipesched.check.findings import label, limited, notes, rows
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.model.columns import among, computes
-from pipesched.model.numbers import ranges
-from pipesched.model.ops import SHAPES, Op, Result
+from pipesched.model.columns import among
+from pipesched.model.features import (
+    COPIES,
+    EMPTY_RANKS,
+    FORWARD_ONLY,
+    FROZEN,
+    OVERLAP,
+    SKIPS,
+    SLICES,
+    UNEVEN_COSTS,
+    Consumer,
+    stages_on_several_ranks,
+)
+from pipesched.model.ops import COMPUTES, SHAPES, Op, Result
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import ACTIONS, NEWEST
 
-_INSTEAD = "`--target stream`, which pipesched's own runtime runs"
-_LISTED = 8  # stages or ranks that a message names
+_INSTEAD = "emit it with `--target stream`, which pipesched's own runtime runs"
+_LISTED = 8  # stages that a message names
+
+TORCH_CSV = Consumer(
+    "torch's runtime",
+    "run",
+    Code.TARGET,
+    [op for op in COMPUTES if op in ACTIONS],
+    (OVERLAP, FROZEN, UNEVEN_COSTS),
+    _INSTEAD,
+    {
+        COPIES: "in torch a stage is on one rank only; its loader refuses a stage on a second row",
+        SKIPS: "in torch a stage hands its activation to the next stage, and to no other",
+        SLICES: "in torch each microbatch is a sequence of its own",
+        FROZEN: "torch sends gradients to frozen stages too, which have a B there",
+        FORWARD_ONLY: "torch's loader asks for a backward of every stage for each microbatch",
+        EMPTY_RANKS: "torch builds the stages of a rank from its row",
+    },
+    {
+        COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage, as DualPipeV and ZB-V have",
+        SKIPS: "make one stage of those that a skip spans",
+        FROZEN: "`--target torch-csv` has that B, and leaves the messages to torch",
+        EMPTY_RANKS: f"place a stage on every rank, or {_INSTEAD}",
+    },
+)
+TORCH_COMMS = replace(TORCH_CSV, knows=(OVERLAP, UNEVEN_COSTS))
 
 
 def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: bool) -> Iterator[Diagnostic]:
@@ -56,56 +92,18 @@ def check_torch_target(schedule: Schedule, program: Program | None, *, messages:
 
     program: where its own messages are to be kept. messages: they are written, these or others.
     """
-    if shared := stages_on_several_ranks(schedule):
-        stage, at = next(iter(shared.items()))
-        yield _refused(
-            schedule,
-            f"stage {stage} is on ranks {' and '.join(str(int(schedule.rank[i])) for i in at)}",
-            "in torch a stage is on one rank only; its loader refuses a stage on a second row",
-            f"emit it with {_INSTEAD}; or use a schedule with one copy of each stage, as DualPipeV and ZB-V have",
-        )
-    yield from _no_chain(schedule)
-    if len(unknown := np.flatnonzero(~among(schedule.op, ACTIONS))):
-        names = " and ".join(Op(op).name for op in np.unique(schedule.op[unknown]).tolist())
-        yield _refused(schedule, f"it runs {names}", "torch knows no such operation", f"emit it with {_INSTEAD}")
+    yield from (TORCH_COMMS if messages else TORCH_CSV).refusals(schedule)
     yield from _behind_frozen(schedule)
-    if messages and schedule.placement.frozen:
-        stages = ranges(schedule.placement.frozen)
-        why, note = (
-            f"it has frozen stages: {stages}",
-            "torch sends gradients to frozen stages too, which have a B there",
-        )
-        yield _refused(schedule, why, note, "`--target torch-csv` has that B, and leaves the messages to torch")
-    if len(schedule) and schedule.forward_only:
-        asks = f"torch's loader asks for {schedule.microbatches} backwards of every stage"
-        yield _refused(schedule, "it has no backward", asks, f"emit it with {_INSTEAD}")
-    if idle := np.flatnonzero(np.diff(schedule.start) == 0).tolist():
-        help = f"place a stage on every rank, or emit it with {_INSTEAD}"
-        yield _refused(
-            schedule, f"no stage is on rank {_listed(idle)}", "torch builds the stages of a rank from its row", help
-        )
     if program is not None:
         yield from _batches(program)
         if bool(among(program.op, SHAPES).any()):
             why, note = "it sends shapes", "torch's runtime knows the shapes of a step from its first microbatch"
-            yield _refused(schedule, why, note, "emit its computes alone: `--target torch-csv`")
+            yield TORCH_COMMS.refusal(schedule, why, note, "emit its computes alone: `--target torch-csv`")
 
 
 def _no_chain(schedule: Schedule) -> Iterator[Diagnostic]:
     if not schedule.placement.chain:
-        note = "in torch a stage hands its activation to the next stage, and to no other"
-        yield _refused(schedule, schedule.placement.skip, note, "make one stage of those that a skip spans")
-
-
-def stages_on_several_ranks(order: Program | Schedule) -> dict[int, list[int]]:
-    """Of each stage that computes on several ranks the first operation on each of them, in the order of the list."""
-    compute = np.flatnonzero(computes(order.op))
-    homes, first = np.unique(
-        order.stage[compute].astype(np.int64) * order.ranks + order.rank[compute], return_index=True
-    )
-    stage, at = homes // order.ranks, compute[first]
-    stages, count = np.unique(stage, return_counts=True)
-    return {int(s): np.sort(at[stage == s]).tolist() for s in stages[count > 1]}
+        yield TORCH_CSV.refusal(schedule, schedule.placement.skip, TORCH_CSV.because[SKIPS], TORCH_CSV.helps[SKIPS])
 
 
 def _several_ranks(order: Program | Schedule, code: Code) -> Iterator[Diagnostic]:
@@ -178,10 +176,6 @@ def _batches(program: Program) -> Iterator[Diagnostic]:
             (f"{len(at):,} messages are in batches or on another communicator",),
             "`--target torch-csv` leaves the messages to torch",
         )
-
-
-def _refused(schedule: Schedule, why: str, note: str, help: str) -> Diagnostic:
-    return Diagnostic(Code.TARGET, f"torch's runtime cannot run {schedule.name}: {why}", (), (note,), help)
 
 
 def _listed(numbers: Sequence[int]) -> str:

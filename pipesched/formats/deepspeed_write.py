@@ -24,13 +24,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from pipesched.diagnostics import Diagnostic
-from pipesched.formats.trainer_limits import Engine
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.formats.trainer_limits import BECAUSE, HELPS, INSTEAD, KNOWS, Engine
+from pipesched.model.features import OVERLAP, Consumer
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.safe import line as safe
 
-ENGINE = Engine("DeepSpeed's pipeline engine", "deepspeed", (Op.F, Op.B), batches=False)
+CONSUMER = Consumer(
+    "DeepSpeed's pipeline engine", "run", Code.TARGET, (Op.F, Op.B), (*KNOWS, OVERLAP), INSTEAD, BECAUSE, HELPS
+)
+ENGINE = Engine(CONSUMER, "deepspeed", batches=False)
 NAMES = {
     Op.F: "ForwardPass",
     Op.B: "BackwardPass",
@@ -124,7 +128,7 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
     if not placement.bidirectional and placement.rank_of[0].tolist() != list(range(schedule.ranks)):
         by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
         help = "use a schedule with one stage a rank, as 1F1B and GPipe"
-        yield ENGINE.cannot(schedule, f"its stages are on ranks {by_stage}", "there stage s is on rank s", help)
+        yield CONSUMER.refusal(schedule, f"its stages are on ranks {by_stage}", "there stage s is on rank s", help)
 
 
 def pieces(program: Program) -> Iterator[str]:

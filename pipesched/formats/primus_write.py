@@ -18,13 +18,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipesched.diagnostics import Diagnostic
-from pipesched.formats.trainer_limits import Engine
+from pipesched.diagnostics import Code, Diagnostic
+from pipesched.formats.trainer_limits import BECAUSE, HELPS, INSTEAD, KNOWS, Engine
+from pipesched.model.features import OVERLAP, Consumer
 from pipesched.model.ops import ACTIVATION, GRADIENT, Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.verdict import placement_name
 
-ENGINE = Engine("Primus", "primus", (Op.F, Op.I, Op.W, Op.B), batches=True)
+CONSUMER = Consumer(
+    "Primus",
+    "run",
+    Code.TARGET,
+    (Op.F, Op.I, Op.W, Op.B),
+    KNOWS,
+    INSTEAD,
+    {**BECAUSE, OVERLAP: "it overlaps the two only in its own combined nodes, for mixtures of experts"},
+    HELPS,
+)
+ENGINE = Engine(CONSUMER, "primus", batches=True)
 NAMES = {
     Op.F: "F",
     Op.I: "B",
@@ -46,10 +57,7 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
     if placement.routes == 1 and (name == "irregular" or (name == "vee" and placement.stages != 2 * placement.ranks)):
         by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
         note = "it builds one stage a rank, the loop, and the V with two stages a rank"
-        yield ENGINE.cannot(schedule, f"its stages are on ranks {by_stage}", note)
-    if schedule.paired.any():
-        note = "it overlaps the two only in its own combined nodes, for mixtures of experts"
-        yield ENGINE.cannot(schedule, "a forward and a backward share a slot", note)
+        yield CONSUMER.refusal(schedule, f"its stages are on ranks {by_stage}", note)
     first, last = (
         schedule.microbatch[(schedule.op == Op.F) & (schedule.stage == s)] for s in (0, placement.stages - 1)
     )
@@ -57,7 +65,7 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
         at = int(other[0])
         why = f"forward {at + 1} is of microbatch {first[at]} on the first stage, and of {last[at]} on the last"
         help = "run the forwards of the last stage in the order of the first"
-        yield ENGINE.cannot(schedule, why, "each takes the next batch of its own data loader", help)
+        yield CONSUMER.refusal(schedule, why, "each takes the next batch of its own data loader", help)
 
 
 def pieces(program: Program) -> Iterator[str]:

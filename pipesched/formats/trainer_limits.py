@@ -1,19 +1,19 @@
-"""What the engine of a trainer cannot run that has lists of instructions of its own: DeepSpeed's, and Primus's.
+"""Refusals of trainers whose engines have lists of instructions of their own: DeepSpeed's, and Primus's.
 
 They keep each stage on one rank, hand an activation to the next stage alone, train every stage, and know some kinds of
-instruction. What one of them cannot run besides is in its writer.
+instruction. Their writers refuse the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.diagnostics import Diagnostic, Label
 from pipesched.model.columns import among, computes
-from pipesched.model.numbers import ranges
+from pipesched.model.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, FROZEN, SKIPS, SLICES, UNEVEN_COSTS, Consumer
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 
@@ -23,48 +23,29 @@ ITS_OWN = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP)
 WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B)
 """They wait for what has ended already, where a send ends with its receive."""
 
-_INSTEAD = "emit it with `--target stream`, which pipesched's own runtime runs"
+INSTEAD = "emit it with `--target stream`, which pipesched's own runtime runs"
+KNOWS = (EMPTY_RANKS, UNEVEN_COSTS)
+BECAUSE = {
+    COPIES: "there a stage is on one rank",
+    SKIPS: "there a stage hands its activation to the next stage alone",
+    SLICES: "there each microbatch is for itself",
+    FROZEN: "there every stage sends a gradient to the stage before it",
+    FORWARD_ONLY: "there a step ends with the optimizer",
+}
+HELPS = {COPIES: f"{INSTEAD}; or use a schedule with one copy of each stage"}
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What a trainer runs. title: in messages. target: its row of TARGETS. kinds: the operations of its lists. batches:
-    whether it posts messages together.
-    """
+    """The runtime of a trainer. target: its row of TARGETS. batches: it posts messages together."""
 
-    title: str
+    consumer: Consumer
     target: str
-    kinds: Collection[Op]
     batches: bool
 
-    def cannot(
-        self, schedule: Schedule, why: str, note: str, help: str = _INSTEAD, labels: tuple[Label, ...] = ()
-    ) -> Diagnostic:
-        """PS814, with the reason."""
-        return Diagnostic(Code.TARGET, f"{self.title} cannot run {schedule.name}: {why}", labels, (note,), help)
-
     def limits(self, schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
-        """PS814, what a schedule, or the program that its file gives, has and the engine has not."""
-        placement = schedule.placement
-        if placement.bidirectional:
-            stage, homes = next((s, x) for s in range(schedule.stages) if len(x := placement.copies(s)) > 1)
-            why = f"stage {stage} is on ranks {' and '.join(map(str, homes))}"
-            help = f"{_INSTEAD}; or use a schedule with one copy of each stage"
-            yield self.cannot(schedule, why, "there a stage is on one rank", help)
-        if not placement.chain:
-            yield self.cannot(schedule, placement.skip, "there a stage hands its activation to the next stage alone")
-        if placement.slices > 1:
-            why = f"every {placement.slices} microbatches are one sequence"
-            yield self.cannot(schedule, why, "there each microbatch is for itself")
-        if placement.frozen:
-            why = f"it has frozen stages: {ranges(placement.frozen)}"
-            yield self.cannot(schedule, why, "there every stage sends a gradient to the stage before it")
-        if len(unknown := schedule.op[~among(schedule.op, self.kinds)]):
-            names = " and ".join(Op(op).name for op in np.unique(unknown).tolist())
-            known = " and ".join(op.name for op in self.kinds)
-            yield self.cannot(schedule, f"it runs {names}", f"of the operations it has {known}")
-        if len(schedule) and schedule.forward_only:
-            yield self.cannot(schedule, "it has no backward", "there a step ends with the optimizer")
+        """PS814, each feature that a schedule, or the program that its file gives, has and the engine lacks."""
+        yield from self.consumer.refusals(schedule)
         if program is not None:
             yield from self._unknown(schedule, program)
 
@@ -81,4 +62,4 @@ class Engine:
             for index in np.flatnonzero(which)[:1].tolist():
                 place = f"rank {int(program.rank[index])}, step {program.step(index)}"
                 labels = (Label(program.origin.place(index).span, place),)
-                yield self.cannot(schedule, f"its program has {program[index]}", why, help, labels)
+                yield self.consumer.refusal(schedule, f"its program has {program[index]}", why, help, labels)

@@ -21,11 +21,28 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
+from pipesched.model.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, OVERLAP, UNEVEN_COSTS, Consumer
 from pipesched.model.numbers import Value, require_counts, whole
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.verdict import Terms
 from pipesched.optimizer.problem import Problem, Sizes, build
+
+OPTIMIZER = Consumer(
+    "the optimizer",
+    "improve",
+    Code.NOT_OPTIMIZED,
+    (Op.F, Op.I, Op.W, Op.B),
+    (COPIES, EMPTY_RANKS),
+    "give its placement with --placement and leave the schedule out",
+    {},
+    {
+        FORWARD_ONLY: "give a training schedule",
+        UNEVEN_COSTS: "give it one number, or one a stage, with --cost",
+    },
+)
+BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
+"""The schedules that its bounds hold for, where a pair takes as long as its parts."""
 
 NO_CAP = 2**40  # parts: more than any schedule holds
 PLACEMENTS = ("linear", "loop", "vee")

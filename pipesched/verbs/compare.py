@@ -32,7 +32,7 @@ from pipesched.readers import Loaded
 from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs.compare_report import Comparison, Row
-from pipesched.verbs.library import shared, trains_fully
+from pipesched.verbs.library import shared
 from pipesched.verbs.optimize_bytes import in_bytes
 
 if TYPE_CHECKING:
@@ -167,10 +167,13 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
         return None
     mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
-    if shorter or costs.by_microbatch or not trains_fully(schedule) or len(schedule) > _BOUNDED:
+    if shorter or len(schedule) > _BOUNDED:
         return None
     from pipesched.optimizer.bounds.lower_bound import lower_bound
-    from pipesched.optimizer.instance import Instance
+    from pipesched.optimizer.instance import BOUNDED, Instance
+
+    if not BOUNDED.takes(schedule, costs):
+        return None
 
     fused = not bool((schedule.op == Op.W).any())
     caps = None if in_bytes(options.mem_cap, options.model) else caps_by_rank(options.mem_cap, schedule.ranks)

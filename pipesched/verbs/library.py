@@ -13,9 +13,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.frameworks.frameworks import Call
 from pipesched.inputs import read
 from pipesched.language.evaluate import MAX_OPS, at_size, placement_at, takes
-from pipesched.model.columns import among
 from pipesched.model.numbers import Value
-from pipesched.model.ops import COPIES, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.readers import PS, checked, reader_of
@@ -57,12 +55,6 @@ def sized(
         return at_size(file, own, max_ops=max_ops).schedule if fits else None
     except PipeschedError:
         return None
-
-
-def trains_fully(schedule: Schedule) -> bool:
-    """Whether it is a training step of F, I, W and B on a chain of trained stages: all that the optimizer covers."""
-    chain = schedule.placement.chain and not schedule.placement.frozen and schedule.slices == 1
-    return chain and not schedule.forward_only and not bool(among(schedule.op, (Op.R, *COPIES)).any())
 
 
 def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[str, Value]]:

@@ -38,7 +38,7 @@ from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.least_cap import infeasible
 from pipesched.optimizer.certificate import certificate
 from pipesched.optimizer.engines import cp_sat, lrat
-from pipesched.optimizer.instance import MAX_OPS, Instance
+from pipesched.optimizer.instance import BOUNDED, MAX_OPS, Instance
 from pipesched.optimizer.problem import Problem
 from pipesched.optimizer.repeat.periodic import Periodic, periodic
 from pipesched.optimizer.search.search import search, write_refutation
@@ -49,7 +49,7 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.source import Source
 from pipesched.verbs import optimize_bytes
 from pipesched.verbs.baselines import Known
-from pipesched.verbs.library import plainest, sized, trains_fully
+from pipesched.verbs.library import plainest, sized
 from pipesched.verbs.optimize_certify import Made, certified, confirmed
 from pipesched.verbs.optimize_report import Frontier, Optimum, bound_by, claims, notes
 from pipesched.verbs.optimize_request import Request, Target, target_of
@@ -188,7 +188,7 @@ def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known
         if name not in seen and time.monotonic() + _READING * problem.operations < until:
             seen.add(name)
             schedule = sized(source, sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
-            if schedule is None or not trains_fully(schedule):
+            if schedule is None or not BOUNDED.takes(schedule):
                 continue
             if not any(same_order(schedule, other) for other in orders):
                 orders.append(schedule)

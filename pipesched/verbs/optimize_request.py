@@ -8,22 +8,18 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pipesched.assets import built_in
 from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.compile import Options, load, read
-from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
+from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.examine import own_costs
-from pipesched.model.columns import among, makes
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Value, ranges
-from pipesched.model.ops import COPIES, Result
+from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.instance import MAX_OPS, PLACEMENTS, Asked, Instance, placement_at, sizes_of
+from pipesched.optimizer.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Asked, Instance, placement_at, sizes_of
 from pipesched.optimizer.search.state import MOST_SEED, Limits
 from pipesched.readers import Loaded
 from pipesched.schedule_analysis import Analysis
@@ -133,28 +129,8 @@ def _target_at(source: Source, request: Request) -> Target:
     schedule = loaded.schedule
     if request.placement is not None:
         raise fail(Code.USAGE, "a placement is given, and a schedule, which has one", help="leave one of them out")
-    at = np.flatnonzero(schedule.joined)
-    if len(at):
-        first = int(at[0]) - 1
-        label = (Label(schedule.origin.place(first).span, "two operations in one slot"),)
-        message = f"{schedule.name} has {len(at)} overlap slots, which cannot be optimized yet"
-        raise fail(Code.NOT_OPTIMIZED, message, *label, help="give its placement with --placement and leave it out")
-    if makes(schedule.op, Result.RECOMPUTED).any():
-        message = f"{schedule.name} computes forwards again, which cannot be optimized yet"
-        raise fail(Code.NOT_OPTIMIZED, message, help="leave R out, or give its placement with --placement")
-    if among(schedule.op, COPIES).any():
-        message = f"{schedule.name} offloads activations, which cannot be optimized yet"
-        raise fail(Code.NOT_OPTIMIZED, message, help="leave O and L out, or give its placement with --placement")
-    if schedule.forward_only:
-        raise fail(Code.NOT_OPTIMIZED, f"{schedule.name} has no backward", help="give a training schedule")
     costs = _costs(request, schedule.placement, loaded.own_costs)
-    if costs.by_microbatch:
-        message = f"cost {costs.by_microbatch[0]} of {schedule.name} differs from microbatch to microbatch"
-        help = "give it one number, or one a stage, with --cost: the optimizer knows no other costs"
-        raise fail(Code.NOT_OPTIMIZED, message, help=help)
-    if schedule.slices > 1:
-        message = f"{schedule.name} runs sequences of {schedule.slices} slices, which cannot be optimized yet"
-        raise fail(Code.NOT_OPTIMIZED, message, help="leave `slices` out, or give its placement with --placement")
+    OPTIMIZER.require(schedule, costs)
     _require_right(schedule)
     fused = not schedule.split if request.fused is None else request.fused
     return _target(request, schedule.placement, costs, fused, loaded, loaded.sizes)
@@ -190,11 +166,6 @@ def _target(
     given: Loaded | None,
     sizes: Mapping[str, Value],
 ) -> Target:
-    if placement.frozen:
-        message = f"the optimizer does not know frozen stages yet: {ranges(placement.frozen)}"
-        raise fail(
-            Code.NOT_OPTIMIZED, message, help="leave the `frozen` lines out: the result is right, and not shortest"
-        )
     for fit in (costs.require_fit, costs.sizes):
         try:
             fit(placement.stages)

@@ -1,0 +1,173 @@
+"""Features that a schedule may have, and consumers: each names the features that it knows, and refuses all others.
+
+    feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed  Primus
+    kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B        F I W B
+    overlap       it has 4 overlap slots              -          known      known    known       known      -
+    copies        stage 0 is on ranks 0 and 3         known      known      -        -           -          -
+    skips         stage 3 reads stage 2 and stage 0   -          -          -        -           -          -
+    slices        every 4 microbatches are one        -          -          -        -           -          -
+                  sequence
+    frozen        it has frozen stages: 0             -          -          known    -           -          -
+    forward-only  it has no backward                  -          -          -        -           -          -
+    empty ranks   no stage is on rank 2               known      known      -        -           known      known
+    uneven costs  cost F differs from microbatch to   -          -          known    known       known      known
+                  microbatch
+
+A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until one names it. The rows of the
+consumers are with their owners; `tests/test_features.py` holds this picture against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.model.columns import among, computes
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import ranges
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Program, Schedule
+
+_LISTED = 8  # ranks that a message names
+
+
+@dataclass(frozen=True)
+class Found:
+    """A feature of one schedule. why: in the words of a refusal. at: its first operation, -1 where it has no place."""
+
+    why: str
+    at: int = -1
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A row. find: the feature as a schedule with these costs has it, None where it does not."""
+
+    name: str
+    find: Callable[[Schedule, Costs], Found | None]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _overlap(schedule: Schedule, costs: Costs) -> Found | None:
+    at = np.flatnonzero(schedule.joined)
+    return Found(f"it has {len(at)} overlap slot{'s'[: len(at) > 1]}", int(at[0]) - 1) if len(at) else None
+
+
+def _copies(schedule: Schedule, costs: Costs) -> Found | None:
+    for stage, at in stages_on_several_ranks(schedule).items():
+        homes = " and ".join(str(int(schedule.rank[i])) for i in at)
+        return Found(f"stage {stage} is on ranks {homes}", at[0])
+    return None
+
+
+def _skips(schedule: Schedule, costs: Costs) -> Found | None:
+    return None if schedule.placement.chain else Found(schedule.placement.skip)
+
+
+def _slices(schedule: Schedule, costs: Costs) -> Found | None:
+    return Found(f"every {schedule.slices} microbatches are one sequence") if schedule.slices > 1 else None
+
+
+def _frozen(schedule: Schedule, costs: Costs) -> Found | None:
+    stages = schedule.placement.frozen
+    return Found(f"it has frozen stages: {ranges(stages)}") if stages else None
+
+
+def _forward_only(schedule: Schedule, costs: Costs) -> Found | None:
+    return Found("it has no backward") if len(schedule) and schedule.forward_only else None
+
+
+def _empty_ranks(schedule: Schedule, costs: Costs) -> Found | None:
+    idle = np.flatnonzero(np.diff(schedule.start) == 0).tolist()
+    more = ", …" if len(idle) > _LISTED else ""
+    return Found(f"no stage is on rank {', '.join(map(str, idle[:_LISTED]))}{more}") if idle else None
+
+
+def _uneven_costs(schedule: Schedule, costs: Costs) -> Found | None:
+    uneven = costs.by_microbatch
+    return Found(f"cost {uneven[0]} differs from microbatch to microbatch") if uneven else None
+
+
+OVERLAP = Feature("overlap", _overlap)
+COPIES = Feature("copies", _copies)
+SKIPS = Feature("skips", _skips)
+SLICES = Feature("slices", _slices)
+FROZEN = Feature("frozen", _frozen)
+FORWARD_ONLY = Feature("forward-only", _forward_only)
+EMPTY_RANKS = Feature("empty ranks", _empty_ranks)
+UNEVEN_COSTS = Feature("uneven costs", _uneven_costs)
+FEATURES = (OVERLAP, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, UNEVEN_COSTS)
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A reader of schedules that knows some features, and refuses every other.
+
+    title, verb: in "`title` cannot `verb` 1f1b: it has frozen stages: 0". code: of the refusal. kinds: of operations.
+    knows: the features. because: by feature, the fact about the consumer that forbids it. helps: by feature, the
+    remedy, where it is not `help`.
+    """
+
+    title: str
+    verb: str
+    code: Code
+    kinds: Collection[Op]
+    knows: Collection[Feature]
+    help: str
+    because: Mapping[Feature, str] = field(default_factory=dict)
+    helps: Mapping[Feature, str] = field(default_factory=dict)
+
+    def refusals(self, schedule: Schedule, costs: Costs | None = None) -> Iterator[Diagnostic]:
+        """A finding for every feature, and for the kinds of operation, that the consumer does not know."""
+        given = costs or Costs()
+        for feature in FEATURES:
+            if feature not in self.knows and (found := feature.find(schedule, given)) is not None:
+                labels = (_label(schedule, found.at),) if found.at >= 0 else ()
+                yield self.refusal(schedule, found.why, self.because.get(feature, ""), self.helps.get(feature), labels)
+        unknown = np.flatnonzero(~among(schedule.op, self.kinds))
+        if len(unknown):
+            names = _and(Op(op) for op in np.unique(schedule.op[unknown]).tolist())
+            labels = (_label(schedule, int(unknown[0])),)
+            note = f"of the operations it has {_and(self.kinds)}"
+            yield self.refusal(schedule, f"it runs {names}", note, labels=labels)
+
+    def refusal(
+        self, schedule: Schedule, why: str, note: str = "", help: str | None = None, labels: tuple[Label, ...] = ()
+    ) -> Diagnostic:
+        """One finding; for what only this consumer cannot take."""
+        message = f"{self.title} cannot {self.verb} {schedule.name}: {why}"
+        return Diagnostic(self.code, message, labels, (note,) if note else (), help or self.help)
+
+    def require(self, schedule: Schedule, costs: Costs | None = None) -> None:
+        """Raises PipeschedError: all refusals."""
+        if found := [*self.refusals(schedule, costs)]:
+            raise PipeschedError(found)
+
+    def takes(self, schedule: Schedule, costs: Costs | None = None) -> bool:
+        """Whether there is nothing to refuse."""
+        return next(self.refusals(schedule, costs), None) is None
+
+
+def _label(schedule: Schedule, index: int) -> Label:
+    place = f"rank {int(schedule.rank[index])}, step {schedule.step(index)}"
+    return Label(schedule.origin.place(index).span, f"{place}: the first such operation")
+
+
+def _and(kinds: Collection[Op] | Iterator[Op]) -> str:
+    return " and ".join(op.name for op in kinds)
+
+
+def stages_on_several_ranks(order: Program | Schedule) -> dict[int, list[int]]:
+    """Of each stage that computes on several ranks the first operation on each of them, in the order of the list."""
+    compute = np.flatnonzero(computes(order.op))
+    homes, first = np.unique(
+        order.stage[compute].astype(np.int64) * order.ranks + order.rank[compute], return_index=True
+    )
+    stage, at = homes // order.ranks, compute[first]
+    stages, count = np.unique(stage, return_counts=True)
+    return {int(s): np.sort(at[stage == s]).tolist() for s in stages[count > 1]}
