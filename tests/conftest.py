@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ RANKS = frozenset(
     for path in Path(__file__).parent.glob("test_*.py")
     if re.search(r"import .*(ranks_of|Launcher)|one_supervisor|runtime.troubled", path.read_text("utf-8"))
 )
+TORCHLESS = "No module named 'torch'"
 # After those, files that take longest: the others then fill the ends of all workers.
 LONG = (
     "test_portfolio.py",
@@ -76,6 +78,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if (mark := config.getoption("-m")) in ("quick", "timed") and collection_path.name.startswith("test_"):
         return f"pytest.mark.{mark}" not in collection_path.read_text("utf-8") or None
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Where torch is not installed, files that need it are skipped; the compiler does without."""
+    report = yield
+    if report.failed and TORCHLESS in str(report.longrepr) and find_spec("torch") is None:
+        report.outcome, report.longrepr = "skipped", (str(collector.path), None, "Skipped: torch is not installed")
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from pipesched.compile import Options
 
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # generic since click 8.4
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _SIZES = {  # what people call p, v and m
     "p": ("p", "pp", "np", "n", "ranks", "num-ranks", "devices", "gpus", "world-size", "pp-size", "pp-degree"),
@@ -32,7 +36,7 @@ _SIZES = {  # what people call p, v and m
 }
 
 
-class _Reader(click.ParamType[Any]):
+class _Reader(ParamType):
     """What an option reads, as click asks for it."""
 
     name = "text"
@@ -62,8 +66,8 @@ class _Target(_Reader):
         from pipesched.frameworks.frameworks import FRAMEWORKS
 
         calls = [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
-        names = [CompletionItem[Any](name) for name in (*built_in(), *calls) if name.startswith(incomplete)]
-        return [CompletionItem(incomplete, type="file"), *names]
+        names = [name for name in (*built_in(), *calls) if name.startswith(incomplete)]
+        return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 
 def options(command: str) -> Callable[[Decorated], Decorated]:
