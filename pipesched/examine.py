@@ -25,7 +25,7 @@ from pipesched.language.evaluate import MAX_OPS, Unit
 from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
-from pipesched.model.numbers import Bytes, Value, require_counts, shown
+from pipesched.model.numbers import Bytes, Value, ranges, require_counts, shown
 from pipesched.model.ops import Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
@@ -334,9 +334,10 @@ def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
         if verdict.error is not None:
             yield verdict.error
         if verdict.holds is False:
-            label = Label(verdict.claim.node.span, verdict.detail)
+            label = Label(verdict.claim.node.span, "false at this size")
             help = "correct the formula, or say `when` it holds"
-            yield Diagnostic(Code.CLAIM, f"claim {verdict.claim.text} does not hold", (label,), (), help)
+            message = f"claim {verdict.claim.text} does not hold: {verdict.detail}"
+            yield Diagnostic(Code.CLAIM, message, (label,), (), help)
 
 
 def _other_batch(made: Analysis) -> Iterator[Diagnostic]:
@@ -371,8 +372,11 @@ def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:
 def _memory_notes(made: Analysis) -> Iterator[str]:
     schedule = made.schedule
     if schedule.placement.bidirectional:
-        copies = max(len(schedule.placement.copies(stage)) for stage in range(schedule.stages))
-        yield f"{copies} copies of every stage: parameters and their gradients take {copies} times as much"
+        counts = [len(schedule.placement.copies(stage)) for stage in range(schedule.stages)]
+        copies = max(counts)
+        several = [stage for stage, count in enumerate(counts) if count == copies]
+        which = "every stage" if len(several) == schedule.stages else f"stages {ranges(several)}"
+        yield f"{copies} copies of {which}: parameters and their gradients take {copies} times as much"
     if makes(schedule.op, Result.RECOMPUTED).any():
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
         assumed = "" if given else ", which is assumed" if made.trained is None else " here; in bytes its stage's input"

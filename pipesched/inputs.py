@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from difflib import get_close_matches
@@ -13,6 +14,8 @@ from pipesched.assets import asset, built_in
 from pipesched.diagnostics import Code, fail
 from pipesched.frameworks.frameworks import call, meant
 from pipesched.source import Source
+
+_LOOKED_AT = 10_000  # names of a folder
 
 
 def read(target: str) -> Source:
@@ -82,12 +85,25 @@ def _stdin() -> bytes:
     return files.text(iter(lambda: sys.stdin.buffer.read(2**20), b""))
 
 
+def _beside(path: str) -> str:
+    """The file that a path comes close to, of those in its folder, or the schedule of the library by that name."""
+    folder, name = os.path.split(path)
+    with contextlib.suppress(OSError):
+        if near := get_close_matches(name, sorted(os.listdir(folder or "."))[:_LOOKED_AT], 1, 0.7):
+            return f"did you mean `{os.path.join(folder, near[0])}`?"
+    if Path(name).suffix == ".ps" and (known := known_as(Path(name).stem)):
+        return f"did you mean `{known}`, the built-in schedule?"
+    return f"no file is called so in {folder or 'this folder'}; `pipesched list` shows the built-in schedules"
+
+
 def _meant(target: str) -> str:
     if said := near(target[:60]):
         return said
-    if code := meant(target):
-        return f"did you mean `{code}`?"
-    asked = plain(Path(target).stem)[:60]
+    if said := meant(target):
+        return said
+    if Path(target).suffix:
+        return _beside(target)
+    asked = plain(target)[:60]
     own = {plain(name): name for name in built_in()}
     named = {plain(name): name for row in ROWS for name in row if known_as(name)} | own
     close = [named[x] for x in get_close_matches(asked, named, 1, 0.7) or get_close_matches(asked, own, 1, 0.5)]

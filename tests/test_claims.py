@@ -80,13 +80,13 @@ def test_a_true_claim_holds(claim: str) -> None:
 @pytest.mark.parametrize(
     ("claim", "detail"),
     [
-        ("idle == 7", "idle is 6, 7 is 7"),
+        ("idle == 7", "idle is 6"),
         ("peak(here) == m + here", "here = 1: peak(here) is 6, m + here is 7"),
         ("span_idle(here) == 6 - here", "here = 1: span_idle(here) is 3, 6 - here is 5"),
         ("idle / makespan == 1 / 3 when m > 1", "idle / makespan is 1/4, 1 / 3 is 1/3"),
-        ("peak(here) == 0 when here == 2", "here = 2: peak(here) is 6, 0 is 0"),
-        ("makespan < 24", "makespan is 24, 24 is 24"),
-        ("peak(here) == 1 release torch", "here = 0: peak(here) is 6, 1 is 1"),
+        ("peak(here) == 0 when here == 2", "here = 2: peak(here) is 6"),
+        ("makespan < 24", "makespan is 24"),
+        ("peak(here) == 1 release torch", "here = 0: peak(here) is 6"),
     ],
 )
 def test_a_wrong_claim_is_told_with_both_sides(claim: str, detail: str) -> None:
@@ -95,7 +95,7 @@ def test_a_wrong_claim_is_told_with_both_sides(claim: str, detail: str) -> None:
     assert found is not None and found.holds is False and found.detail == detail
     assert diagnostic.code == "PS221" and diagnostic.severity == "error" and report.exit_status == 1
     (label,) = diagnostic.labels
-    assert label.span is not None and (label.span.line, label.message) == (5, detail)
+    assert label.span is not None and label.span.line == 5 and diagnostic.message.endswith(f": {detail}")
     assert report.to_json()["claims"] == [{"text": claim, "holds": False}]
 
 

@@ -227,7 +227,7 @@ def check_placement(schedule: Schedule) -> Iterator[Diagnostic]:
             f"no stage is on rank {schedule.ranks}{behind}; p is {asked}",
             (),
             (f"counted are {schedule.ranks} ranks, 0 .. {schedule.ranks}: in the bubble, in 1/p of the model",),
-            "place a stage on each rank, or give a smaller p",
+            f"place a stage on rank {schedule.ranks} too: a range leaves out its end, so `0 .. p` is p ranks",
         )
     for rank, more in limited(np.flatnonzero(np.diff(schedule.start) == 0).tolist()):
         yield Diagnostic(

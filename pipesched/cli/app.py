@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -28,6 +30,7 @@ from pipesched.cli.survey import survey
 from pipesched.cli.verify import verify
 from pipesched.cli.why import why
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
+from pipesched.frameworks.frameworks import call
 
 _COMPLETE = "_PIPESCHED_COMPLETE"
 _EPILOG = """\b
@@ -48,13 +51,22 @@ class Commands(click.Group):
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:  # a shell asks, nobody typed
             return super().resolve_command(ctx, args)
-        near = difflib.get_close_matches(name.lower(), self.commands, n=1)
-        if not near and (len(args) > 1 or "." in name or "/" in name):
-            raise mistake(f"no command is called {name!r}", f"did you mean `pipesched verify {name}`?")
-        known = ", ".join(self.commands)
-        raise mistake(
-            f"no command is called {name!r}", f"did you mean `{near[0]}`?" if near else f"commands are {known}"
-        )
+        raise mistake(f"no command is called {name!r}", self._meant(name, args[1:]))
+
+    def _meant(self, name: str, others: Sequence[str]) -> str:
+        """The command line that was meant, or all commands."""
+        from pipesched.aliases import known_as
+        from pipesched.assets import built_in
+
+        if name == "help":
+            asked = others[0] if others else ""
+            help = "pipesched --help" if not asked else f"pipesched {asked} --help"
+            return f"write `{help}`" if asked in ("", *self.commands) else f"write `pipesched explain {asked}`"
+        if near := difflib.get_close_matches(name.lower(), self.commands, n=1):
+            return f"did you mean `{near[0]}`?"
+        if os.path.exists(name) or name in built_in() or known_as(name) or call(name) or Path(name).suffix:
+            return f"did you mean `pipesched verify {name}`?"
+        return f"commands are {', '.join(self.commands)}"
 
 
 def mistake(message: str, help: str | None) -> PipeschedError:
@@ -124,15 +136,13 @@ def run(arguments: list[str]) -> int:
 
 def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic:
     """click's complaint in our form."""
-    if isinstance(error, click.NoSuchOption) and (help := _option_meant(error, arguments)):
-        return Diagnostic(Code.USAGE, f"no such option {error.option_name!r}", help=help)
     path = error.ctx.command_path if error.ctx else "pipesched"
-    near = getattr(error, "possibilities", None)
-    message = error.message if near else error.format_message()
-    message = message[:1].lower() + message[1:].rstrip(".")
-    return Diagnostic(
-        Code.USAGE, message, help=f"did you mean {' or '.join(near)}?" if near else f"`{path} --help` shows the options"
-    )
+    shown = f"`{path} --help` shows the options"
+    if isinstance(error, click.NoSuchOption):
+        help = _option_meant(error, arguments) or shown
+        return Diagnostic(Code.USAGE, f"no such option {error.option_name!r}", help=help)
+    message = error.format_message()
+    return Diagnostic(Code.USAGE, message[:1].lower() + message[1:].rstrip("."), help=shown)
 
 
 def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | None:
@@ -147,8 +157,20 @@ def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | 
         return f"write `{size}`"
     if near := difflib.get_close_matches(f"--{name}", options, 1, 0.7):
         return f"did you mean {near[0]}?"
-    known = "-D" in options and error.option_name.startswith("--") and name.replace("-", "_").isidentifier()
-    return f"if the schedule has a parameter `{name.replace('-', '_')}`, write `{size}`" if known else None
+    known = "-D" in options and name.replace("-", "_") in _parameters(arguments)
+    return f"`{name.replace('-', '_')}` is a parameter of the schedule: write `{size}`" if known else None
+
+
+def _parameters(arguments: Sequence[str]) -> set[str]:
+    """The parameters of the schedules that a command line names."""
+    from pipesched.inputs import read
+    from pipesched.verbs.library import parameters_of
+
+    found = set[str]()
+    for word in arguments[1:]:
+        with contextlib.suppress(PipeschedError):
+            found |= set() if word.startswith("-") or call(word) else set(parameters_of(read(word)))
+    return found
 
 
 def _asked(arguments: Sequence[str]) -> tuple[str, str]:

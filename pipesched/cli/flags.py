@@ -112,11 +112,15 @@ def _read_target(text: str) -> str:
     from pipesched.aliases import taken_for
     from pipesched.frameworks.frameworks import call, meant
 
-    size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=|:(?![A-Za-z_]))\s*([\w.,]*)", text)
+    size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
     if os.path.exists(text) or call(text) is not None:
         return text
     if size is not None and not size[1].lower() == "c" and meant(text) is None:  # a drive
-        raise fail(Code.USAGE, f"{short(text)} is a size, not a file", help=f"write `{as_option(size[1], size[2])}`")
+        raise fail(
+            Code.USAGE,
+            f"{short(text)} is a size, not a file",
+            help=f"write `{as_option(size[1], size[2] or size[3] or '')}`",
+        )
     if re.fullmatch(r"[0-9]+", text) or text in ("p", "v", "m"):
         raise fail(Code.USAGE, f"{short(text)} is no file", help="sizes are options: `--p 4`, `--m 8`")
     if said := taken_for(text):

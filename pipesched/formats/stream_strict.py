@@ -73,7 +73,9 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
     wrong = _not_json(source)
     if wrong is not None:
         label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is no JSON from here on")
-        return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,))
+        ended = not source.text[wrong.pos :].strip()
+        help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
+        return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,), (), help)
     help = "the fields of a stream and of each instruction are in emit/README.md"
     if error.path == "ranks" and '"instructions"' in source.text:
         help = "this is the part of one rank, as `emit --per-rank` writes it: verify the stream of all ranks"

@@ -56,10 +56,12 @@ def call(target: str) -> Call | None:
 
 
 def meant(target: str) -> str | None:
-    """The call that a target comes close to, None where it is none."""
+    """The remedy for a target that names a framework which is not there, None where it names none."""
     name, colon, rest = target.partition(":")
-    near = get_close_matches(name.lower(), FRAMEWORKS, 1) if colon and rest else []
-    return f"{near[0]}:{rest}" if near else None
+    if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a drive
+        return None
+    near = get_close_matches(name.lower(), FRAMEWORKS, 1, 0.8)
+    return f"did you mean `{near[0]}:{rest}`?" if near else f"frameworks are {', '.join(FRAMEWORKS)}"
 
 
 _ROWS = (

@@ -164,7 +164,9 @@ def judge(claim: Claim, facts: Facts, known: dict[str, Any]) -> Verdict:
 
 def _by_how_much(claim: Claim, known: dict[str, Any], case: tuple[int, ...]) -> str:
     where = ", ".join(f"{name} = {value}" for name, value in zip(claim.variables, case, strict=True))
-    found = ", ".join(f"{text} is {eval(code, known)(*case)}" for text, code in claim.sides)
+    found = ", ".join(
+        f"{text} is {value}" for text, code in claim.sides if text != (value := str(eval(code, known)(*case)))
+    )
     return ": ".join(filter(None, [where, found]))
 
 

@@ -82,6 +82,11 @@ def lists(sources: Iterable[Source]) -> frozenset[str]:
     return frozenset(found)
 
 
+def parameters_of(source: Source) -> tuple[str, ...]:
+    """The parameters of a .ps file, () of any other and of one that cannot be read."""
+    return (_takes(source) or ()) if reader_of(source) is PS else ()
+
+
 def _takes(source: Source) -> tuple[str, ...] | None:
     """The parameters that a file has; None for all, and where it cannot be read: loading it says why."""
     if reader_of(source) is not PS:

@@ -101,7 +101,7 @@ _DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
 _FORMAT = Option("format", Choice(*FORMATS), default="text", terminal=True)
 _JSON = Option("json", flag, "--format json; its shape is emit/v1/report.schema.json.", terminal=True)
 _COLOR = Option("color", Choice("auto", "always", "never"), default="auto", terminal=True)
-_FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o",), terminal=True)
+_FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
 _OUTPUT = (_FORMAT, _JSON, _COLOR, _FILE)
 _RESULTS = (_DIGITS, *_OUTPUT)
 _SHARE = "Costs are those of 1/p of the model, or of one stage."

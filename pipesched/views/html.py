@@ -28,7 +28,7 @@ from pipesched.views import caption
 from pipesched.views.caption import cost
 from pipesched.views.chart import Chart
 from pipesched.views.palette import style
-from pipesched.views.slots import Places, places
+from pipesched.views.slots import Places, later, places
 
 SCRIPTS = (
     "data.js",
@@ -137,6 +137,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "fill": {op.name: look.colour(op) for op in COMPUTES},
         "words": {op.name: look.words(op) for op in COMPUTES},
         "lighten": look.lighten,
+        "later": later(chart),
         "source": where.name,
         "lines": where.texts,
         "bindings": where.bindings,

@@ -60,6 +60,15 @@ def chunks(chart: Chart) -> int:
     return max([1, *(len(chart.schedule.placement.chunks(rank)) for rank in range(chart.schedule.ranks))])
 
 
+def later(chart: Chart) -> str:
+    """The chunks of a rank after its first, as a legend names them: those of the other route where each has one."""
+    placement = chart.schedule.placement
+    if placement.routes == 1:
+        return "later chunks"
+    alone = placement.routes == 2 and placement.stages <= placement.ranks and chunks(chart) == 2
+    return f"route {placement.route_names[1] or 1}" if alone else "later chunks, route after route"
+
+
 def most_fit(widths: Column, lengths: Column) -> bool:
     """Whether a form of label fits in nine slots of ten: then it is used in all, so that all labels have one form."""
     return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)

@@ -215,7 +215,7 @@ class _Page:
         for op in sorted(seen):
             yield f"{op.name}0", self.style.words(op)
         if self.chunks > 1:
-            yield "", "lighter: later chunks"
+            yield "", f"lighter: {slots.later(self.chart)}"
         if self.cells.form == "stage":
             yield "", "F9.5: stage 9, microbatch 5"
         if self.chart.schedule.joined.any():

@@ -263,8 +263,10 @@ def legend(layout: Layout) -> Iterator[str]:
 
 
 def _letters(layout: Layout) -> str:
-    lower = "; odd chunks of a rank in lower case" if layout.chunks > 1 else ""
-    paler = ", later ones paler" if lower and layout.how.color else ""
+    later = slots.later(layout.chart)
+    odd = "odd chunks of a rank" if later.startswith("later") else later
+    lower = f"; {odd} in lower case" if layout.chunks > 1 else ""
+    paler = f", {later} paler" if lower and layout.how.color else ""
     if layout.mixed:
         chunks = lower + paler if layout.chunked else ""
         return f"a column shows one of the kinds in it, each as often as its share of the time{chunks}"

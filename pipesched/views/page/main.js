@@ -26,7 +26,7 @@ function describeLegend() {
     item.append(patch, meta.words[name]);
     return item;
   }));
-  if (SHADES > 1) element("legend").append("paler: later chunks");
+  if (SHADES > 1) element("legend").append(`paler: ${meta.later}`);
 }
 
 function describeKeys() {
