@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from torch import nn
 
 import pipesched
 from pipesched.compile import lower
-from pipesched.runtime.building import check_modules, look, shown
+from pipesched.runtime.building import check_modules
 from pipesched.runtime.messages import SYNC, Message, Tags
 from pipesched.source import Source
 from pipesched.stream import Instruction, Stream, loads
@@ -151,19 +150,6 @@ rank r { repeat m { F } }
     for mine, whole, clean in ranks.run(2, cases.forward_only, published(lower(schedule))):
         assert abs(mine - whole) <= 1e-12 * whole
         assert clean
-
-
-def test_what_looks_tied() -> None:
-    """Equal weights of two stages are pointed at once; copies of a whole stage, declared ones, constants are not."""
-    torch.manual_seed(0)
-    word, other = nn.Linear(5, 3, bias=False), nn.Linear(5, 3, bias=False)
-    first, last = nn.Sequential(word, nn.LayerNorm(3)), nn.Sequential(other, word)
-    stages = [shown(first), shown(nn.LayerNorm(3)), shown(last)]
-    assert look(stages, [0, 1, 2], []) == ["'0.weight' of stage 0 and '1.weight' of stage 2 begin with the same values"]
-    assert look(stages, [0, 1, 0], []) == []
-    assert look(stages, [0, 1, 2], [[(0, "0.weight"), (2, "1.weight")]]) == []
-    twice = nn.Sequential(nn.Linear(5, 3), nn.Linear(3, 5))
-    assert look([shown(twice), shown(twice)], [0, 1], []) == []
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -1,14 +1,7 @@
-"""What a runtime makes sure of before its first step: modules, replicas, boundaries, and weights that look tied.
-
-A weight that the first and the last stage share is, once the stages are on two ranks, two tensors, and each gets only
-a part of its gradient: nothing fails, the model just trains wrong. Nothing declares it, but such weights begin with the
-same values. So every rank shows a digest of a few numbers of every weight, and equal ones are pointed at, unless all
-weights of both stages are equal: then the stages are copies, not tied.
-"""
+"""What a runtime makes sure of before its first step: modules, replicas, copies of stages, and boundaries."""
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import permutations, zip_longest
@@ -21,10 +14,11 @@ from torch import Tensor, nn
 from pipesched.runtime.errors import BOUNDARY, UNSUPPORTED, Fault, Place, RunError, printable
 from pipesched.runtime.exchange import everybody
 from pipesched.runtime.messages import Message
-from pipesched.runtime.reduce import Held, Tied, holders
+from pipesched.runtime.reduce import Held, holders
 from pipesched.runtime.replicas import replicated
 from pipesched.runtime.shapes import Boundary, TensorSpec, dry_forward, entering, specs, taken, tensors_of, text
 from pipesched.runtime.supported import unsupported
+from pipesched.runtime.tied import Tied, shown
 from pipesched.runtime.transport import Channel
 from pipesched.stream import BATCH, Stream
 
@@ -79,7 +73,7 @@ def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
         return {"unsupported": refused}
     shared: dict[int, list[tuple[int, str]]] = {}
     for (_, stage), module in modules.items():
-        for name, weight in module.named_parameters():
+        for name, weight in module.named_parameters(remove_duplicate=False):
             shared.setdefault(id(weight), []).append((stage, name))
     return {
         "unsupported": None,
@@ -91,7 +85,7 @@ def signature(modules: Mapping[Held, nn.Module]) -> dict[str, Any]:
         "weights": {
             _key(held): [
                 [name, list(weight.shape), str(weight.dtype), weight.requires_grad, sorted(shared[id(weight)])]
-                for name, weight in module.named_parameters()
+                for name, weight in module.named_parameters(remove_duplicate=False)
             ]
             for held, module in modules.items()
         },
@@ -114,17 +108,6 @@ def check_replicated(notes: Sequence[Mapping[str, Any]]) -> None:
     if len(set(counts.values())) > 1:
         found = ", ".join(f"stage {stage}: {count}" for stage, count in sorted(counts.items()))
         warnings.warn(f"stages are averaged over different numbers of replicas ({found})", NotReplicated, stacklevel=3)
-
-
-def check_tied(stream: Stream, notes: Sequence[Mapping[str, Any]], tied: Tied) -> None:
-    """Warn, on the first rank, of weights that look like one and are not declared so."""
-    ranks = stream.placement[0].ranks
-    stages = [notes[rank]["shown"][_key((0, stage))] for stage, rank in enumerate(ranks)]
-    sharing = [weight[-1] for note in notes for weights in note["weights"].values() for weight in weights]
-    together = [[(stage, name) for stage, name in group] for group in sharing if len(group) > 1]
-    for found in look(stages, ranks, [*tied, *together]):
-        help = "if they are one weight, name them in `Runtime(tied=…)`: each rank has only its part of the gradient"
-        warnings.warn(f"{found}; {help}", LooksTied, stacklevel=3)
 
 
 def check_copies(stream: Stream, notes: Sequence[Mapping[str, Any]]) -> None:
@@ -310,41 +293,3 @@ def split_keywords(
         for number, row in enumerate(rows):
             row[name] = value if column is None else column[number]
     return rows
-
-
-SAMPLE = 64  # numbers of a weight that are shown
-
-Shown = Mapping[str, str]
-"""By the weight's name a digest of its shape, dtype and numbers; without weights whose numbers are all one."""
-
-
-class LooksTied(UserWarning):
-    """Two weights on different ranks begin with the same values, and are not declared as tied."""
-
-
-def shown(module: nn.Module) -> dict[str, str]:
-    """A few numbers of each weight of a stage, as a digest: equal ones are equal, bit by bit."""
-    found = {}
-    for name, weight in module.named_parameters():
-        sample = weight.detach().flatten()[:SAMPLE].cpu()
-        if sample.numel() > 1 and not bool((sample == sample[0]).all()):
-            digest = hashlib.sha256(bytes(sample.contiguous().view(torch.uint8).tolist()))
-            found[name] = f"{TensorSpec.of(weight)} {digest.hexdigest()}"
-    return found
-
-
-def look(stages: Sequence[Shown], ranks: Sequence[int], declared: Sequence[Sequence[tuple[int, str]]]) -> list[str]:
-    """What to warn of. stages: what each stage shows; ranks: who holds each."""
-    known = [set(group) for group in declared]
-    first: dict[str, tuple[int, str]] = {}
-    found = []
-    for stage, weights in enumerate(stages):
-        for name, sample in weights.items():
-            other, named = first.setdefault(sample, (stage, name))
-            pair = {(other, named), (stage, name)}
-            if ranks[other] == ranks[stage] or any(pair <= group for group in known):
-                continue
-            if len(weights) > 1 and sorted(weights.values()) == sorted(stages[other].values()):
-                continue
-            found.append(f"{named!r} of stage {other} and {name!r} of stage {stage} begin with the same values")
-    return found

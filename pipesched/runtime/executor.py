@@ -34,7 +34,6 @@ from pipesched.runtime.building import (
     check_copies,
     check_modules,
     check_replicated,
-    check_tied,
     infer_boundaries,
     shared_by_batches,
     signature,
@@ -46,11 +45,12 @@ from pipesched.runtime.fingerprints import agree
 from pipesched.runtime.frozen import check_frozen, wanting
 from pipesched.runtime.imitated import Imitated
 from pipesched.runtime.messages import ACTIVATION, GRADIENT, Message, Tags
-from pipesched.runtime.reduce import Held, Reduction, Tied
+from pipesched.runtime.reduce import Held, Reduction
 from pipesched.runtime.replicas import check_replicas, replicated
 from pipesched.runtime.shapes import Boundary, entering, gradients, text
 from pipesched.runtime.stages import Keywords, Loss, Stage
 from pipesched.runtime.supported import check_supported
+from pipesched.runtime.tied import Tied, exchanged, plain
 from pipesched.runtime.transport import Channels
 from pipesched.stream import BATCH, NEIGHBOUR, Instruction, Stream
 
@@ -91,7 +91,7 @@ class Runtime:
         before: Hook | None = None,
         after: Hook | None = None,
         optimize: Callable[[], object] | None = None,
-        tied: Tied = (),
+        tied: Tied | None = None,
         early_receives: int = 2,
         blocking: bool = False,
         imitated: bool = False,
@@ -112,7 +112,9 @@ class Runtime:
         device: where the modules are. With NCCL it is also torch's current device.
         before, after: called around every instruction with it and its index.
         optimize: what STEP does. Gradients are complete then, and stay.
-        tied: groups of (stage, parameter name) that are one weight, on different ranks: each gets the sum.
+        tied: groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each
+            gets the sum of their gradients. (): there are none. None: nobody says so, and weights of two stages that
+            begin with the same values are refused.
         early_receives: how many receives may be posted ahead of their place in the list; each holds its buffer. They
             keep the order of their channel, and no post waits, so the verdict under `async` stays as it was.
         blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
@@ -121,7 +123,7 @@ class Runtime:
 
         Raises:
             RunError: PS821 another rank has another stream; PS824 a stage does not fit its neighbours or its copy;
-                PS831 a module that is not supported (the table is in this folder's README).
+                PS831 a module that is not supported (the table is in this folder's README), or weights that look tied.
             ValueError: the modules are not those of this rank, or the group is not of the stream's size.
         """
         self._alone = imitated or len(stream.ranks) == 1
@@ -132,17 +134,17 @@ class Runtime:
         self.position = -1
         self.losses: dict[int, Tensor] = {}
         self._group, self._device = group, torch.device(device)
-        notes: list[Mapping[str, Any]] = [signature(modules)]
+        notes: list[Mapping[str, Any]] = [signature(modules) | {"tied": plain(tied)}]
         if not self._alone:
             notes = [card.note for card in agree(stream, group, notes[0])]
         check_supported(notes)
-        check_frozen(stream, notes, tied)
+        check_frozen(stream, notes, tied or ())
         check_replicas({held: replicated(module) for held, module in modules.items()}, stream, rank)
         if not self._alone:
             check_copies(stream, notes)
             if rank == 0:
-                check_tied(stream, notes, tied)
                 check_replicated(notes)
+        groups = [] if imitated else exchanged(stream, notes, tied, warn=rank == 0)
         self._modules, self._known = dict(modules), Known()
         (agreed,) = self._agreed(None if example is None else [example], [example_keywords or {}])
         self.boundaries = [agreed] * stream.microbatches
@@ -150,9 +152,9 @@ class Runtime:
             self._channels: Channels = Imitated(rank, self._device)
         else:
             tags = Tags.of(stream, max(map(len, agreed)))
-            channels, shared = channels_of(stream, tied), shared_by_batches(stream)
+            channels, shared = channels_of(stream, groups), shared_by_batches(stream)
             self._channels = Channels(rank, group, self._device, tags, channels, shared=shared, blocking=blocking)
-        self._reduction = Reduction(stream, modules, rank, self._channels, tied)
+        self._reduction = Reduction(stream, modules, rank, self._channels, groups)
         self._train = any(x.op in ("B", "I", "OVERLAP") for x in self.instructions)
         self._wanting = wanting(stream)
         self._read_twice = sum(-1 in stream.read(stage) for stage in range(stream.stages)) > 1

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipesched.runtime.errors import UNSUPPORTED, Fault, Place, RunError
-from pipesched.runtime.reduce import Tied
+from pipesched.runtime.tied import Tied
 from pipesched.stream import Stream
 
 _HELP = "set requires_grad as the stream says before the runtime is built, or emit the stream with these stages frozen"

@@ -8,7 +8,7 @@
     before STEP        + the gradients of the weights it is tied to, + what ``.grad`` held before the step
 
 A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of them and
-exchanged once. Weights that are tied across ranks are different tensors there; `tied` names them.
+exchanged once. Weights that are tied across ranks are different tensors there; `tied` names them (`runtime.tied`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from pipesched.runtime.messages import SYNC, TIED, Message
 from pipesched.runtime.replicas import Replica, replicated
 from pipesched.runtime.shapes import TensorSpec
+from pipesched.runtime.tied import Tied, Weight
 from pipesched.runtime.transport import Channels
 from pipesched.stream import Stream
 
 Held = tuple[int, int]  # route, stage
-Tied = Sequence[Sequence[tuple[int, str]]]  # groups of (stage, parameter name)
 
 
 class Reduction:
@@ -93,27 +93,31 @@ class Reduction:
         for part in (part for parts in self._replicas.values() for part in parts):
             part.catch_up()
 
-    def _tie(self, group: Sequence[tuple[int, str]]) -> None:
+    def _tie(self, group: Sequence[Weight]) -> None:
         """One gradient for all weights of a group: the sum over its stages, in the order in which they are named.
 
-        Of copies, which are equal by now, that of the first route speaks. Every holder takes stages and
-        targets in one order, so this is no cycle even where sends block.
+        Of copies, which are equal by now, that of the first route speaks. It adds to the list of each rank, behind all
+        that others wait for, meetings of two ranks in one order of groups, stages and targets: of those that are left
+        both ends of the first are free to meet, so this finishes even where sends block.
         """
         mine = {
-            held: self._modules[held].get_parameter(name) for held in self._modules for s, name in group if s == held[1]
+            (held, name): self._modules[held].get_parameter(name)
+            for held in self._modules
+            for stage, name in group
+            if stage == held[1]
         }
         if not mine:
             return
         pattern = next(iter(mine.values()))
         total = torch.zeros_like(pattern)
-        for stage, _ in group:
+        for stage, name in group:
             source = self._stream.placement[0].ranks[stage]
             message = Message(TIED, 0, stage, -1, source, self._rank)
             if source != self._rank:
                 self._channels.receive(message, (TensorSpec.of(pattern),))
                 total += self._channels.take(message)[0]
                 continue
-            grad = mine[0, stage].grad
+            grad = mine[(0, stage), name].grad
             made = torch.zeros_like(pattern) if grad is None else grad
             for target in holders(self._stream, group):
                 if target != self._rank:
@@ -123,7 +127,7 @@ class Reduction:
             weight.grad = total.clone()
 
 
-def holders(stream: Stream, group: Sequence[tuple[int, str]]) -> list[int]:
+def holders(stream: Stream, group: Sequence[Weight]) -> list[int]:
     """The ranks that hold a weight of a tied group, ascending."""
     return sorted({route.ranks[stage] for route in stream.placement for stage, _ in group})
 
