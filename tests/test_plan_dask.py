@@ -28,7 +28,11 @@ def test_two_workers_find_the_same_plan(files: Path, capsys: pytest.CaptureFixtu
         assert main(["plan", *SMALL_PLAN, "--executor", f"dask:{cluster.scheduler_address}", "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == here
         made = pipesched.plan(
-            model="model.toml", device="device.toml", gpus=8, only=["c=1", "b=1,2"], executor=client.get_executor()
+            model="model.toml",
+            device="device.toml",
+            gpus=8,
+            only=["c=1", "b=1,2", "split=even"],
+            executor=client.get_executor(),
         )
         assert json.loads(json.dumps(made.to_json())) == here
         did = client.run(lambda dask_worker: dask_worker.state.executed_count)
