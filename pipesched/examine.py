@@ -143,7 +143,7 @@ class Examination:
         Raises:
             PipeschedError: PS222, PS225, options that mean nothing for it.
         """
-        model, _ = parse_model(self.options.comm or str(STRICT)), (self.caps, self.byte_caps)
+        model, _ = parse_model(self.options.comm or self.loaded.comm or str(STRICT)), (self.caps, self.byte_caps)
         asked, schedule = self.options.costs or Costs(), self.loaded.schedule
         stages, microbatches = schedule.stages, schedule.microbatches
         try:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from pipesched.analysis.communication import ONE_STREAM
 from pipesched.check.kept import Kept
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.frameworks.frameworks import Call
@@ -48,11 +49,13 @@ _ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:(?i:{KIND})[0
 _IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
+_POSTED = "its posts are waited for later, so the model is one-stream unless --comm names another"
+
 
 @dataclass(frozen=True)
 class Loaded:
     """What a file holds. unit: of a .ps file. torch: it is a torch CSV. notes: on how a framework came to it; kept:
-    by rank, what it keeps where.
+    by rank, what it keeps where. comm: the model that its posts follow, where they are known.
     """
 
     source: str
@@ -62,6 +65,7 @@ class Loaded:
     torch_version: TorchVersion | None = None
     notes: tuple[str, ...] = ()
     kept: Sequence[Sequence[Kept]] = ()
+    comm: str | None = None
 
     @property
     def program(self) -> Program | None:
@@ -213,7 +217,9 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     own = {"p": made.schedule.ranks, "m": made.schedule.microbatches, **parameters}
     named = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
     version = given.get("torch_version")
-    return replace(made, schedule=named, torch_version=version, notes=answer.notes, kept=answer.kept)
+    comm = str(ONE_STREAM) if answer.later and made.program is not None else None
+    notes = (*answer.notes, _POSTED) if comm else answer.notes
+    return replace(made, schedule=named, torch_version=version, notes=notes, kept=answer.kept, comm=comm)
 
 
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:

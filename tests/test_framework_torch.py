@@ -143,7 +143,7 @@ def test_as_a_command_it_points_into_torch() -> None:
     lines = [(Path(TORCH.origin).parents[1] / found[1]).read_text().splitlines() for found in places if found]
     said = [source[int(found[2]) - 1] for source, found in zip(lines, places, strict=True) if found]
     assert "def _defer_recv_ops" in said[0] and "_Action(" in said[1] and "SEND_F" in said[1]
-    assert report.notes == (f"executed: torch {installed('torch').partition('+')[0]} with defer_pp_recv=true",)
+    assert report.notes[:1] == (f"executed: torch {installed('torch').partition('+')[0]} with defer_pp_recv=true",)
 
 
 FAKE = """

@@ -324,3 +324,27 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+@executed
+@pytest.mark.parametrize(
+    ("sizes", "own", "model"),
+    [
+        ((2, 1, 4), {}, "strict"),
+        ((3, 2, 6), {}, "strict"),
+        ((2, 2, 4), {"batch_p2p_comm": False, "overlap_p2p_comm": True, "overlap_p2p_comm_warmup_flush": True}, "one"),
+    ],
+)
+def test_the_model_follows_the_posts(sizes: tuple[int, int, int], own: dict[str, bool], model: str) -> None:
+    """Waited for at once, it is strict; waited for behind a compute, one-stream; `--comm` wins.
+
+    The flush on two ranks has a queue each way (`get_pp_group` of two groups), so that one-stream holds; its posts
+    cross, so that a rendezvous does not.
+    """
+    p, v, m = sizes
+    name = "megatron:1f1b" if v == 1 else "megatron:interleaved"
+    given: dict[str, Any] = {"p": p, "m": m, **({"v": v} if v > 1 else {}), **own}
+    found = pipesched.verify(name, **given)
+    strict = pipesched.verify(name, comm="strict", **given)
+    assert found.ok and strict.ok == (model == "strict")
+    assert any("the model is one-stream unless" in note for note in found.notes) == (model == "one")

@@ -32,13 +32,14 @@ _MODULE = "pipesched.frameworks.recording"
 
 @dataclass(frozen=True)
 class Answer:
-    """What was recorded: rows of words or cells, file and line of each where they are known. kept: as in `Recorded`."""
+    """A recording: rows of words or cells, file and line of each where they are known. Else as in `Recorded`."""
 
     rows: Sequence[str | Sequence[str]]
     places: Sequence[Sequence[tuple[str, int] | None]]
     version: str
     notes: tuple[str, ...]
     kept: Sequence[Sequence[Any]] = ()
+    later: bool = False
 
 
 def record(call: Call, options: Mapping[str, object], *, path: str | None = None, limit: float = TIME) -> Answer:
@@ -204,7 +205,7 @@ def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any],
         notes.append(f"{row.package} {version or 'without a version'} has not been tried before; {tried} have")
     refused = [f"it {safe(one['message'])} and was refused{_at(one)}" for one in found["refused"]]
     said = (f"executed: {title}", *notes, *refused)
-    return Answer(found["rows"], found["places"] or [], version, said, found["kept"] or ())
+    return Answer(found["rows"], found["places"] or [], version, said, found["kept"] or (), found["later"])
 
 
 def _failure(

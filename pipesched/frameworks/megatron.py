@@ -26,7 +26,19 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from pipesched.frameworks.fakes import Fake, Finder
-from pipesched.frameworks.megatron_rank import PIPELINE, WORLD, Group, Rank, Size, Token, empty, place_of, tensor, words
+from pipesched.frameworks.megatron_rank import (
+    PIPELINE,
+    WORLD,
+    Group,
+    Rank,
+    Size,
+    Token,
+    empty,
+    place_of,
+    tensor,
+    waits_later,
+    words,
+)
 from pipesched.frameworks.recording import FOLDERS, Nonsense, Recorded, Unknown, needed, version_of
 
 FUNCTIONS = {
@@ -102,14 +114,15 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
     if 2 * ranks * chunks * microbatches > int(options.get("max-ops", 10**9)):
         raise Nonsense("more operations than the limit", "--max-ops raises it")
     settings = {key: _setting(core, key, value) for key, value in given.items()}
-    rows, places, asked = [], [], set[str]()
+    rows, places, asked, later = [], [], set[str](), False
     for here in range(ranks):
         rank = Rank(str(core.folder), ranks, here)
         asked |= run(core, name, (ranks, chunks, microbatches), settings, rank)
         found = words(rank)
+        later = later or waits_later(rank)
         rows.append([word for word, _ in found])
         places.append([place_of(at) for _, at in found])
-    return Recorded(rows, places, core.version, _notes(asked))
+    return Recorded(rows, places, core.version, _notes(asked), later=later)
 
 
 @cache

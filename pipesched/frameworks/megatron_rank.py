@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +216,13 @@ def words(rank: Rank) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
         if word := _word(rank, event):
             found.append((word, event.place))
     return found + [(")", ())] * (batch >= 0)
+
+
+def waits_later(rank: Rank) -> bool:
+    """The rank computes between a post and its wait."""
+    computed = list(accumulate(event.what == "compute" for event in rank.events))
+    posted = {event: number for event, number in zip(rank.events, computed, strict=True) if event.token is not None}
+    return any(x.awaited is not None and posted[x.awaited] < now for x, now in zip(rank.events, computed, strict=True))
 
 
 def _word(rank: Rank, event: Event) -> str | None:

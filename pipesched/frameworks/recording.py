@@ -47,7 +47,8 @@ class Recorded:
 
     rows: a row a rank, of words of the order notation or of cells of torch's CSV, as a text or as a list. places: for
     each word or cell of each row where the framework made it, as file (`shown`) and line, or None; brackets are words.
-    version: of the framework; empty where it has none. notes: what was assumed.
+    version: of the framework; empty where it has none. notes: what was assumed. later: a rank computes between a post
+    and its wait.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the sizes p, v and
     m that were given, those of ``-D``, and `max-ops`, the most operations: no name that ``-D`` takes. It raises
@@ -60,6 +61,7 @@ class Recorded:
     version: str = ""
     notes: list[str] = field(default_factory=list)
     kept: list[list[Any]] | None = None
+    later: bool = False
 
 
 class Unknown(Exception):

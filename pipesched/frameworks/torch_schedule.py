@@ -55,7 +55,8 @@ def record(name: str, options: Mapping[str, Any]) -> Recorded:
         cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
         return Recorded([[x for x in row if not x.endswith("REDUCE_GRAD")] for row in cells], None, version)
     logs = [_run(schedules, kind, rank, (p, m), own) for rank in range(p)]
-    return Recorded([[w for w, _ in log] for log in logs], [[at for _, at in log] for log in logs], version)
+    rows = [[word for word, _ in log] for log in logs]
+    return Recorded(rows, [[at for _, at in log] for log in logs], version, later=any(map(_waits_later, rows)))
 
 
 def _class(schedules: Any, name: str) -> Any:
@@ -102,7 +103,8 @@ def _lowered(
     schedule = kind(stages=stages, n_microbatches=m, loss_fn=print, **own)
     order = schedule.pipeline_order_with_comms if lowered else schedule.pipeline_order
     places = [[getattr(action, "made_at", None) for action in order[rank]] for rank in range(p)]
-    return Recorded([[str(action or "") for action in order[rank]] for rank in range(p)], places, version)
+    rows = [[str(action or "") for action in order[rank]] for rank in range(p)]
+    return Recorded(rows, places, version, later=lowered)  # its runtime waits for a message where it is used
 
 
 def _tracing(action: type) -> type:
@@ -223,6 +225,18 @@ def _batch(messages: list[_Message]) -> list[_Message]:
         stage.note(message.word)
     stage.note(")")
     return messages
+
+
+def _waits_later(row: list[str]) -> bool:
+    """The rank computes between a send and its wait."""
+    posted: dict[str, int] = {}
+    for number, word in enumerate(row):
+        what, _, message = word.partition(":")
+        if what == "send":
+            posted[message.partition(">")[0]] = number
+        elif what == "wait" and any(":" not in x and x not in "()" for x in row[posted[message] : number]):
+            return True
+    return False
 
 
 class _Distributed:
