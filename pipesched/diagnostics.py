@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pipesched.foreign import foreign
 from pipesched.safe import line as safe
 from pipesched.source import Span
 
@@ -243,6 +244,9 @@ class Label:
     span: Span | None
     message: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", foreign(self.message))
+
     def __repr__(self) -> str:
         return safe(f"<Label {self.span}: {self.message}>" if self.span else f"<Label {self.message}>")
 
@@ -256,6 +260,9 @@ class Diagnostic:
     labels: tuple[Label, ...] = ()
     notes: tuple[str, ...] = ()
     help: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", foreign(self.message))
 
     def __repr__(self) -> str:
         place = next((f"{label.span}: " for label in self.labels if label.span is not None), "")

@@ -1,7 +1,10 @@
 """What comes from files, names and arguments, made safe for the form in which it goes out: shown, never obeyed.
 
     line         one line for people        no control characters, no line ends, nothing that turns the line around
-    terminal     whole texts for people     the same, but for line ends, tabs and our own colours
+    file         whole texts for a file     what was marked on the way in (`foreign`) is a mark
+    data         whole texts for programs   and no control characters but line ends, tabs and our own colours
+    terminal     whole texts for people     and nothing that a CI system obeys: ``::add-mask::…``, ``##[group]…``
+    commands     the same, for GitHub       but our ``::error …::`` and ``::warning …::``
     annotation   GitHub's ``::error …::``   and %, line ends; in its properties : and , as well
     xml          SVG, HTML, GraphML         and & < > " '
     text         the same, where another writer escapes what is markup
@@ -15,26 +18,35 @@ is used where the form is made.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from html import escape
 from typing import Literal, TypeAlias
 
-Form: TypeAlias = Literal["line", "terminal", "annotation", "property", "xml", "text", "dot", "json", "ascii-json"]
+from pipesched.foreign import SHADOWS, among, real
+
+Form: TypeAlias = Literal[
+    "line", "file", "data", "terminal", "commands", "annotation", "property", "xml", "text", "dot", "json", "ascii-json"
+]
 
 _CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # C0 but for tab and line ends, DEL, C1
 _TURNING = r"\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # marks of direction, invisible signs, ends of lines
 _HALVES = r"\ud800-\udfff"
+_SHADOWS = among(SHADOWS)
 _NONE = r"\ufff9-\ufffb\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f"  # no characters, tags
 _REPLACED = "�"
 
 STEERING = re.compile(rf"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
 """What no text of ours may hold, comments included: it steers a terminal, or shows a line in another order."""
 
-_DANGEROUS = re.compile(rf"[{_CONTROLS}\r{_TURNING}{_HALVES}{_NONE}]")
-_NOT_IN_A_LINE = re.compile(rf"[{_CONTROLS}\t\n\r{_TURNING}{_HALVES}{_NONE}]")
-_NOT_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_HALVES}{_NONE}]")
-_COLOUR_OR_DANGER = re.compile(rf"(\x1b\[[0-9;]*m)|[{_CONTROLS}\u202a-\u202e\u2066-\u2069{_HALVES}]|\r(?!\n)")
+_DANGEROUS = re.compile(rf"[{_CONTROLS}\r{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
+_NOT_IN_A_LINE = re.compile(rf"[{_CONTROLS}\t\n\r{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
+_NOT_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
+_COLOUR_OR_DANGER = re.compile(rf"(\x1b\[[0-9;]*m)|[{_CONTROLS}\u202a-\u202e\u2066-\u2069{_HALVES}{_SHADOWS}]|\r(?!\n)")
+_MARKED = re.compile(f"[{_SHADOWS}]")
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:(?!: ))|#(?=#(?:\[|vso\[))", re.M)  # `:::` is a place in a drawing of ours
+_NOT_OURS = re.compile(rf"(?!^::(?:error|warning) )(?:{_COMMAND.pattern})", re.M)
 
 
 def line(text: str) -> str:
@@ -43,7 +55,17 @@ def line(text: str) -> str:
 
 
 def _terminal(text: str) -> str:
-    """For a terminal, as the last look at what is written to one: line ends, tabs and colours stay as they are."""
+    """For a terminal or a log, as the last look at what is written to one."""
+    return _harmless(text, _COMMAND)
+
+
+def _harmless(text: str, command: re.Pattern[str]) -> str:
+    shown = _data(text)
+    return command.sub(rf"\1{_REPLACED}", shown) if "::" in shown or "##" in shown else shown
+
+
+def _data(text: str) -> str:
+    """Line ends, tabs and colours stay as they are."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return _COLOUR_OR_DANGER.sub(lambda found: found[1] or _REPLACED, text)
@@ -66,23 +88,26 @@ def _dot(text: str) -> str:
 
 def _json(text: str) -> str:
     """Of a document, where what is not ASCII is in strings alone."""
-    return text if text.isascii() and "\x7f" not in text else _NOT_IN_JSON.sub(_escaped, text)
+    made = text if text.isascii() and "\x7f" not in text else _NOT_IN_JSON.sub(_escaped, text)
+    return made.replace("##", r"#\u0023") if "##" in made else made
 
 
 def _ascii_json(text: str) -> str:
-    return text if text.isascii() and "\x7f" not in text else re.sub(r"[^\x00-\x7e]", _escaped, text)
+    made = _json(text)
+    return made if made.isascii() else re.sub(r"[^\x00-\x7e]", _escaped, made)
 
 
 def _escaped(found: re.Match[str]) -> str:
-    if "\ud800" <= found[0] <= "\udfff":
-        return r"\ufffd"
-    units = found[0].encode("utf-16-be").hex("-", 2).split("-")
-    return "".join(f"\\u{unit}" for unit in units)
+    character = real(found[0])
+    return r"\ufffd" if "\ud800" <= character <= "\udfff" else json.dumps(character)[1:-1]
 
 
 FORMS: dict[Form, Callable[[str], str]] = {
     "line": line,
+    "file": lambda text: text if text.isascii() else _MARKED.sub(_REPLACED, text),
+    "data": _data,
     "terminal": _terminal,
+    "commands": lambda text: _harmless(text, _NOT_OURS),
     "annotation": _annotation,
     "property": lambda text: _annotation(text).replace(":", "%3A").replace(",", "%2C"),
     "xml": lambda text: escape(_text(text)),

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pipesched.foreign import foreign
+
 
 @dataclass(frozen=True)
 class Source:
@@ -19,6 +21,9 @@ class Source:
     name: str
     text: str
     made_at: Mapping[int, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", foreign(self.name))
 
     @cached_property
     def line_starts(self) -> list[int]:

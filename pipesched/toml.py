@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.foreign import toml_of
 from pipesched.source import Source, Span
 
 LEAST = 1e-99
@@ -27,7 +27,7 @@ def read(
         PipeschedError: the code, at the place where it is no TOML.
     """
     try:
-        values = dict(flat(tomllib.loads(source.text, parse_float=parse_float)))
+        values = dict(flat(toml_of(source.text, parse_float=parse_float)))
     except ValueError as error:
         if long := re.search(r"[0-9_]{4000}", source.text):
             before = source.text[: long.start()]

@@ -62,7 +62,7 @@ def _write(results: list[Formatted], out: Output) -> None:
     """The new text, in the place of the old one; stdin's goes to the output even if nothing changed."""
     for result in results:
         if result.target == "-" and out.format != "json":
-            out.write(result.after)
+            out.write(result.after, "data")  # the text itself, whatever its comments look like
         elif result.changed and result.target != "-":
             terminal.replace_file(result.target, result.after)
 

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from pipesched import files, render
 from pipesched.diagnostics import Code, Diagnostic, fail
-from pipesched.safe import safe
+from pipesched.safe import Form, safe
 
 _CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is no error
 
@@ -34,11 +34,11 @@ def wants_color(choice: str, stream: TextIO | None) -> bool:
     return stream is not None and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def write(text: str, stream: TextIO | None) -> None:
+def write(text: str, stream: TextIO | None, form: Form = "terminal") -> None:
     """Writes a text in what the stream can show; a closed stream takes nothing."""
     if stream is None:
         return
-    text = safe(text, "terminal")
+    text = safe(text, form)
     if not utf8(stream):
         text = render.plain(text)
     for at in range(0, len(text), _CHUNK):
@@ -125,12 +125,12 @@ class Output:
         """A result, and the end of its line."""
         self.write(text + "\n")
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, form: Form | None = None) -> None:
         """A result."""
         if self._file:
             self.kept.append(text)
         else:
-            write(text, sys.stdout)
+            write(text, sys.stdout, form or _form(self.format))
 
     def complain(self, text: str) -> None:
         """One line of a complaint or of progress, to stderr."""
@@ -149,6 +149,11 @@ class Output:
         self._inside.close()
         if kind is None and self._file and self.kept:
             replace_file(self._file, "".join(self.kept))
+
+
+def _form(format: str) -> Form:
+    """How results of a format are written: annotations are for GitHub to obey."""
+    return "commands" if format == "github" else "terminal"
 
 
 LINES = {"concise": render.concise, "github": render.github}
@@ -182,7 +187,7 @@ def replace_file(path: str, text: str) -> None:
 def replace_with(path: str, pieces: Iterable[str]) -> None:
     """`replace_file` for a text that comes in pieces, each of which is written as it is made."""
     try:
-        files.replace(path, (piece.encode("utf-8", "surrogateescape") for piece in pieces))
+        files.replace(path, (safe(piece, "file").encode("utf-8", "surrogateescape") for piece in pieces))
     except OSError as error:
         raise fail(Code.USAGE, f"cannot write {path}: {error.strerror or error}") from None
 
@@ -195,7 +200,7 @@ def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None
         write(dumps(Report(None, None, diagnostics=tuple(diagnostics)).to_json()) + "\n", sys.stdout)
     elif format in LINES:
         stream = sys.stdout if format == "github" else sys.stderr
-        write("".join(LINES[format](d, None) + "\n" for d in diagnostics), stream)
+        write("".join(LINES[format](d, None) + "\n" for d in diagnostics), stream, _form(format))
     else:
         shown = [render.text(d, color=wants_color(color, sys.stderr)) for d in diagnostics]
         write("\n\n".join(shown) + "\n", sys.stderr)

@@ -8,13 +8,13 @@ the rest       what follows from these (`check.optimum.answer`)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
 from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.foreign import json_of, real
 from pipesched.model.numbers import number, single
 from pipesched.model.release import Release
 from pipesched.source import Source
@@ -43,9 +43,9 @@ def read(source: Source) -> Answer:
         PipeschedError: PS710, it is no such JSON, or holds no schedule or no certificate.
     """
     try:
-        entries = json.loads(source.text, object_pairs_hook=_once)
+        entries = json_of(source.text, object_pairs_hook=_once)
         return Answer(
-            Source(f"{source.name}/source.ps", _a(str, entries["source"])),
+            Source(f"{source.name}/source.ps", real(_a(str, entries["source"]))),
             Release.parse(_a(str, entries["release"])),
             None if entries["mem_cap"] is None else tuple(_number(cap) for cap in entries["mem_cap"]),
             _OBJECTIVES[_OBJECTIVES.index(entries["objective"])],

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ast
 import io
-import json
 import pickle
 import re
 from collections import defaultdict
@@ -30,6 +29,7 @@ import numpy as np
 
 from pipesched.analysis.recorded_run import COMPLETED, STATES, Recorded
 from pipesched.diagnostics import Code, fail
+from pipesched.foreign import Foreign, foreign, json_of
 from pipesched.model.columns import Ints, among
 from pipesched.model.ops import SHAPES, Op
 from pipesched.model.schedule import Program
@@ -63,7 +63,7 @@ def dump(name: str, data: bytes) -> Any:
     """
     try:
         if data.lstrip()[:1] == b"{":
-            return json.loads(data)
+            return json_of(data)
         whole = io.BufferedReader(io.BytesIO(data), len(data) + 1)  # can be looked into, so it is not read byte by byte
         return _Plain(whole).load()
     except Unsafe as error:
@@ -79,8 +79,8 @@ def dump(name: str, data: bytes) -> Any:
 class _Group:
     """A process group: its name, what it is for, and its ranks in the whole job."""
 
-    name: str
-    purpose: str
+    name: Foreign
+    purpose: Foreign
     ranks: tuple[int, ...]
 
 
@@ -179,7 +179,9 @@ def _dump(name: str, value: Any, rank: int, tables: _Tables, *, shapes: bool) ->
 def _group(key: str, about: Mapping[str, Any]) -> _Group:
     ranks = about["ranks"]
     listed = ast.literal_eval(ranks) if isinstance(ranks, str) else ranks
-    return _Group(key, str(about.get("desc") or "unnamed"), tuple(sorted(int(rank) for rank in listed)))
+    return _Group(
+        foreign(key), foreign(str(about.get("desc") or "unnamed")), tuple(sorted(int(rank) for rank in listed))
+    )
 
 
 _FIELDS = itemgetter(

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from pipesched.diagnostics import Code, fail
+from pipesched.foreign import real
 from pipesched.model.ops import KIND
 from pipesched.source import Source
 
@@ -75,12 +76,13 @@ def _by_rank(rows: Mapping[object, object]) -> list[object]:
 def _cells(row: object, rank: int) -> list[str]:
     """The cells of a row as texts; a bubble is empty."""
     if isinstance(row, str):
+        row = real(row)
         if "\n" in row.strip():
             raise fail(Code.USAGE, f"row {rank} of an order has several lines", help=_HELP)
         return [row.strip()] if _WORD.match(row.strip()) else row.strip().split(",")
     if not isinstance(row, Iterable) or isinstance(row, bytes):
         raise fail(Code.USAGE, f"row {rank} of an order is of type {type(row).__name__}", help=_HELP)
-    cells = ["" if cell is None else str(cell).strip() for cell in row]
+    cells = ["" if cell is None else real(str(cell)).strip() for cell in row]
     if odd := next((cell for cell in cells if "\n" in cell or len(cell) > 200), None):
         raise fail(Code.USAGE, f"row {rank} of an order holds {odd[:40]!r}, which is not an action", help=_HELP)
     return cells

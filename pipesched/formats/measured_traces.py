@@ -23,6 +23,7 @@ import numpy as np
 
 from pipesched.analysis.measured_run import Measured
 from pipesched.diagnostics import Code, Label, fail
+from pipesched.foreign import json_of
 from pipesched.formats.rows import SPARE, Bad, place, rank_table
 from pipesched.formats.torch_cells import read_cell
 from pipesched.model.columns import Column, Ints, makes
@@ -78,7 +79,7 @@ def _json(source: Source) -> Any:
     if not source.text.strip():
         raise fail(Code.TRACE, f"{source.name} is empty", help=f"give {_WHERE}")
     try:
-        return json.loads(source.text)
+        return json_of(source.text)
     except json.JSONDecodeError as wrong:
         at = min(wrong.pos, max(len(source.text) - 1, 0))
         label = Label(source.span(at, at + 1), "the text is no JSON from here on")

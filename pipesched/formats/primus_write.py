@@ -24,6 +24,7 @@ from pipesched.model.features import OVERLAP, Consumer
 from pipesched.model.ops import ACTIVATION, GRADIENT, Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.verdict import placement_name
+from pipesched.safe import safe
 
 CONSUMER = Consumer(
     "Primus",
@@ -105,7 +106,8 @@ def _head(program: Program) -> str:
         "vpp_size": placement.stages // placement.ranks,
         "micro_batches": placement.microbatches,
     }
-    return "".join(f'  "{key}": {json.dumps(value, ensure_ascii=False)},\n' for key, value in sizes.items())
+    lines = (f'  "{key}": {json.dumps(value, ensure_ascii=False)},\n' for key, value in sizes.items())
+    return safe("".join(lines), "json")
 
 
 def _nodes(program: Program, rank: int) -> Iterator[str]:

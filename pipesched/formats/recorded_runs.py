@@ -10,7 +10,6 @@ An instruction is in our trace when it is over. A trace names no peers: they are
 from __future__ import annotations
 
 import gc
-import json
 import os
 import re
 from collections import Counter, defaultdict
@@ -23,6 +22,7 @@ import numpy as np
 from pipesched.analysis.recorded_run import COMPLETED, Recorded
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.files import LARGEST
+from pipesched.foreign import json_of
 from pipesched.formats import flight_recorder, order_text
 from pipesched.model.ops import RECEIVES, SENDS, Op
 from pipesched.model.schedule import Program
@@ -139,7 +139,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     for name, data in files.items():
         here: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
         try:
-            for event in json.loads(data)["traceEvents"]:
+            for event in json_of(data)["traceEvents"]:
                 _add(here, event)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             said = f"{type(error).__name__}: {error}"[:80]

@@ -6,7 +6,6 @@ anything else               is held against the contract, an object an instructi
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.foreign import json_of
 from pipesched.formats import stream_strict, stream_write
 from pipesched.formats.rows import LARGEST, other_stage
 from pipesched.formats.stream_strict import end_of, items_of, place_of
@@ -89,7 +89,7 @@ def _columns(source: Source) -> tuple[Program, Stream] | None:
     None as well for many ranks some of which are empty: the strict reader refuses those at once.
     """
     try:
-        data = json.loads(source.text)
+        data = json_of(source.text)
         head = header(data)
         if len(data["ranks"]) > RANKS and not all(data["ranks"]):
             return None

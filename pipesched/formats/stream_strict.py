@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
+from pipesched.foreign import json_of
 from pipesched.formats.rows import LARGEST, SPARE
 from pipesched.model.columns import Column
 from pipesched.source import Source
@@ -86,7 +87,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 def _not_json(source: Source) -> json.JSONDecodeError | None:
     try:
-        json.loads(source.text)
+        json_of(source.text)
     except json.JSONDecodeError as wrong:
         return wrong
     except (ValueError, RecursionError):  # numbers of thousands of digits, brackets thousands deep
@@ -176,7 +177,7 @@ def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
     at = _skip(text, at + 1)
     while text[at] != "}":
         end = end_of(text, at)
-        key = json.loads(text[at:end])
+        key = json_of(text[at:end])
         at = _skip(text, _skip(text, end) + 1)
         yield key, at
         at = _skip(text, end_of(text, at))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.foreign import real
 from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
 from pipesched.model.columns import Column, Ints
@@ -65,7 +66,8 @@ def _head(program: Program, parameters: Mapping[str, int], version: int) -> tupl
     require_words(program.placement, program, version)
     placement = program.placement
     model = placement.frozen, placement.reads, placement.slices
-    head = Stream(program.name, parameters, routes_of(placement), (), version, *model)
+    own = {real(name): value for name, value in parameters.items()}
+    head = Stream(real(program.name), own, routes_of(placement), (), version, *model)
     lines = ([_rank(program, rank).replace(_BETWEEN, "\n")] for rank in range(program.ranks))
     return head, fingerprint(head.head, lines)
 
@@ -77,7 +79,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
         PipeschedError: PS814, the microbatches of a route are no range.
     """
     return tuple(
-        Route(name, tuple(ranks), _range(placement, number, name))
+        Route(real(name), tuple(ranks), _range(placement, number, name))
         for number, (name, ranks) in enumerate(
             zip(placement.route_names or ("",) * placement.routes, placement.rank_of.tolist(), strict=True)
         )

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 from pipesched import child, files
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.foreign import Foreign, foreign, json_of, real
 from pipesched.frameworks.frameworks import FRAMEWORKS, Call, Framework
-from pipesched.safe import line as safe
 from pipesched.source import Source
 
 TIME = 60.0
@@ -36,8 +36,8 @@ class Answer:
 
     rows: Sequence[str | Sequence[str]]
     places: Sequence[Sequence[tuple[str, int] | None]]
-    version: str
-    notes: tuple[str, ...]
+    version: Foreign
+    notes: tuple[Foreign, ...]
     kept: Sequence[Sequence[Any]] = ()
     later: bool = False
 
@@ -156,7 +156,7 @@ def _run(command: list[str], asked: Mapping[str, Any], limit: float) -> tuple[di
         errors.seek(0)
         complaint = errors.read(2**20).decode("utf-8", "replace")
     try:
-        return json.loads(head), body
+        return json_of(head), body
     except ValueError:
         return {"ended": "nothing", "said": complaint}, b""
 
@@ -183,7 +183,7 @@ def _found(call: Call, limit: float, head: dict[str, Any], body: bytes) -> dict[
     if ended == "large":
         raise fail(Code.NO_ORDER, f"{call.name} gave more than any order has", here, notes=printed)
     try:
-        found = json.loads(body)
+        found = json_of(body)
         assert isinstance(found, dict)
     except (ValueError, AssertionError):
         message = f"{call.name} gave nothing: its process ended with {ended}"
@@ -197,14 +197,14 @@ def _answer(call: Call, options: Mapping[str, object], found: Mapping[str, Any],
     settings = [f"{name}={str(x).lower() if isinstance(x, bool) else x}" for name, x in given.items()]
     if "error" in found:
         raise _failure(call, row, found, here, printed)
-    version, notes = str(found["version"]), [safe(str(note)) for note in found["notes"]]
+    version, notes = foreign(str(found["version"])), [str(note) for note in found["notes"]]
     title = f"{row.package or call.text.partition(':')[2]} {version}".strip()
     title = " ".join([title, *(["with"] if settings else []), *settings])
     if row.tried and not version.startswith(row.tried):
         tried = f"{row.tried[0]} to {row.tried[-1]}"
         notes.append(f"{row.package} {version or 'without a version'} has not been tried before; {tried} have")
-    refused = [f"it {safe(one['message'])} and was refused{_at(one)}" for one in found["refused"]]
-    said = (f"executed: {title}", *notes, *refused)
+    refused = [f"it {one['message']} and was refused{_at(one)}" for one in found["refused"]]
+    said = tuple(map(foreign, (f"executed: {title}", *notes, *refused)))
     return Answer(found["rows"], found["places"] or [], version, said, found["kept"] or (), found["later"])
 
 
@@ -212,7 +212,7 @@ def _failure(
     call: Call, row: Framework, found: Mapping[str, Any], here: Label, printed: tuple[str, ...]
 ) -> PipeschedError:
     """An error of the recorder as one of ours, at the line of the framework where it arose."""
-    kind, said, help = found["error"], safe(found["message"]), found.get("help")
+    kind, said, help = found["error"], found["message"], found.get("help")
     there = (*_line(found), here)
     match kind:
         case "unknown":
@@ -251,8 +251,8 @@ def _at(one: Mapping[str, Any]) -> str:
 
 
 def _printed(said: str) -> tuple[str, ...]:
-    lines = [line for line in said.splitlines() if line.strip()]
-    return ("\n".join(["it printed:", *map(safe, lines[-_SHOWN:])]),) if lines else ()
+    lines = [line for line in real(said).splitlines() if line.strip()]
+    return ("\n".join(["it printed:", *map(foreign, lines[-_SHOWN:])]),) if lines else ()
 
 
 __all__ = ["FRAMEWORKS", "Answer", "record"]

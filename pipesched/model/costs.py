@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
+from pipesched.foreign import json_of, toml_of
 from pipesched.model.columns import Column, Ints
 from pipesched.model.cost_values import (
     Cost,
@@ -371,9 +372,9 @@ class Costs:
         try:
             json_ = text.lstrip("\ufeff \t\r\n").startswith("{")
             table = (
-                json.loads(text, parse_float=str, parse_constant=str, object_pairs_hook=_once)
+                json_of(text, parse_float=str, parse_constant=str, object_pairs_hook=_once)
                 if json_
-                else tomllib.loads(text, parse_float=str)
+                else toml_of(text, parse_float=str)
             )
         except json.JSONDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not JSON: {error}") from None

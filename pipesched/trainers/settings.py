@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pipesched.diagnostics import Label
+from pipesched.foreign import foreign, real
 from pipesched.source import Source, Span
 
 
@@ -14,6 +15,9 @@ class Unset:
     """A value that a text leaves open: a variable of the shell, or ``auto``."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", foreign(self.text))
 
 
 @dataclass(frozen=True, init=False)
@@ -48,7 +52,9 @@ def short(value: object) -> str:
     """A value as a message shows it."""
     if isinstance(value, Unset):
         return value.text
-    text = {True: "true", False: "false"}.get(value, "") if isinstance(value, bool) else repr(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = repr(real(value) if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -20,6 +20,8 @@ from typing import Any
 
 from pipesched import toml
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.foreign import foreign, json_of
+from pipesched.foreign import values as marked
 from pipesched.source import Source, Span
 from pipesched.trainers.settings import Mention, Setting, Settings, Unset
 
@@ -63,10 +65,11 @@ def read(source: Source) -> Settings:
         raise fail(Code.CONFIG_SYNTAX, f"{source.name} is nested too deeply to be a configuration") from None
     if len(values) > _MOST:
         raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
-    given = {key: Setting(key, _filled(value), toml.place(key, places), key) for key, value in values.items()}
-    read_at = {x.at.start for x in (*given.values(), *repeated) if x.at}
+    given = [_setting(key, _filled(value), toml.place(key, places)) for key, value in values.items()]
+    again = [_setting(one.key, one.value, one.at) for one in repeated]
+    read_at = {x.at.start for x in (*given, *again) if x.at}
     mentions = _mentions(source, read_at) if kind == "shell" else ()
-    return Settings(source, kind, given, tuple(repeated), mentions)
+    return Settings(source, kind, {one.key: one for one in given}, tuple(again), mentions)
 
 
 def _mentions(source: Source, read_at: set[int]) -> tuple[Mention, ...]:
@@ -93,6 +96,11 @@ def kind_of(source: Source) -> str:
     return "yaml"
 
 
+def _setting(key: str, value: object, at: Span | None) -> Setting:
+    """A key and its value, as the file has them."""
+    return Setting(foreign(key), marked(value), at, foreign(key))
+
+
 def _filled(value: object) -> object:
     """The value; one that something else fills in is open."""
     return Unset(value) if isinstance(value, str) and (value == "auto" or "${" in value) else value
@@ -108,7 +116,7 @@ def _broken(source: Source, what: str, reason: str, line: int, column: int) -> P
 
 def _json(source: Source) -> Made:
     try:
-        values = json.loads(source.text)
+        values = json_of(source.text)
     except json.JSONDecodeError as error:
         reason = error.msg[:1].lower() + error.msg[1:]
         raise _broken(source, "JSON", reason, error.lineno, error.colno) from None
