@@ -19,11 +19,13 @@ import os
 from collections.abc import Sequence
 
 CANNOT_WRITE, INTERNAL, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
+_DIGITS = 4300  # of a number that is read or written; the environment may say otherwise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line (default: that of the process) and returns the exit status."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # halves the start of numpy, which we use on one core
+    sys.set_int_max_str_digits(_DIGITS)
     gc.set_threshold(50_000, 20, 20)  # trees and tokens make no cycles: looking for them took a fifth of the time
     try:
         from pipesched.cli.app import run  # inside, so that an interrupt while starting is one too

@@ -8,13 +8,15 @@ follows from the codes of its findings, by the table `STATUS`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pipesched.budget import Spent
 from pipesched.foreign import foreign
 from pipesched.safe import line as safe
-from pipesched.source import Span
+from pipesched.source import Source, Span
 
 
 class Code(enum.StrEnum):
@@ -151,6 +153,7 @@ class Code(enum.StrEnum):
     STEPS_DIFFER = "PS836"
     OUTSIDE_COLLECTIVE = "PS837"
     NO_SCHEDULE = "PS842"
+    BUDGET = "PS843"
     CONFIG_SYNTAX = "PS870"
     CONFIG_UNKNOWN = "PS871"
     CONFIG_KEY = "PS872"
@@ -223,6 +226,7 @@ STATUS: Mapping[Code, int] = {  # of all codes that end a command with another e
     Code.USAGE: 2,
     Code.FILE_DISAGREES: 2,
     Code.UNREADABLE: 2,
+    Code.BUDGET: 2,
     Code.UNKNOWN_SCHEDULE: 2,
     Code.TOO_LARGE: 2,
     Code.NEEDS: 2,
@@ -326,3 +330,22 @@ def fail(
 def of_the_caller(error: PipeschedError) -> PipeschedError:
     """The same findings where the command line is at fault and not a file: PS225 for whatever would end with 1."""
     return PipeschedError(d if d.code.usage else replace(d, code=Code.USAGE) for d in error.diagnostics)
+
+
+@contextmanager
+def budgeted(file: Source | str) -> Iterator[None]:
+    """Inside, a file is read, which is named where it has no text.
+
+    Raises:
+        PipeschedError: PS843, it costs more than its budget (`pipesched.budget`).
+    """
+    try:
+        yield
+    except Spent as spent:
+        name = file if isinstance(file, str) else file.name
+        at = None if isinstance(file, str) or spent.at is None else min(spent.at, len(file.text))
+        labels = () if at is None or isinstance(file, str) else (Label(file.span(at, at), "from here on"),)
+        help = "such a file is cut off, damaged or made to harm: write it anew"
+        raise fail(
+            Code.BUDGET, f"{name} costs more work than any file of its size should: {spent}", *labels, help=help
+        ) from None

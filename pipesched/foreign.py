@@ -16,7 +16,11 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, NewType
+
+from pipesched import budget
 
 Foreign = NewType("Foreign", str)
 """A text in which nothing ends or steers a line. `foreign` alone makes one; nouns that keep such text ask for it."""
@@ -70,14 +74,27 @@ def values(tree: Any) -> Any:
 
 
 def toml_of(text: str, **how: Any) -> dict[Foreign, Any]:
-    """The table of a text of TOML; how: as of ``tomllib.loads``, whose errors these are."""
-    made: dict[Foreign, Any] = values(tomllib.loads(text, **how))
+    """The table of a text of TOML; how: as of ``tomllib.loads``, whose errors these are.
+
+    Raises:
+        Spent: it costs more than its budget.
+    """
+    budget.keys(text)
+    made: dict[Foreign, Any] = values(budget.parsed(partial(tomllib.loads, **how), text, budget.WRITTEN))
     return made
 
 
 def json_of(text: str | bytes, **how: Any) -> Any:
-    """The value of a text of JSON; how: as of ``json.loads``, whose errors these are, at the places of the text."""
+    """The value of a text of JSON; how: as of ``json.loads``, whose errors these are, at the places of the text.
+
+    Raises:
+        Spent: it costs more than its budget.
+    """
     given = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
+    return budget.parsed(partial(_json, how), given)
+
+
+def _json(how: Mapping[str, Any], given: str) -> Any:
     if given.isascii() and "\\" not in given:
         return json.loads(given, **how)
     try:

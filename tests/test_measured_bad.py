@@ -35,8 +35,8 @@ BAD = {
     "empty": ("", "PS816"),
     "blank": (" \n", "PS816"),
     "broken": ('{"traceEvents": [{"ph": "X"', "PS816"),
-    "deep": ("[" * 100_000, "PS816"),
-    "digits": ('{"traceEvents": [' + "9" * 5000 + "]}", "PS816"),
+    "deep": ("[" * 100_000, "PS843"),
+    "digits": ('{"traceEvents": [' + "9" * 5000 + "]}", "PS843"),
     "number": ("7", "PS816"),
     "object": ("{}", "PS816"),
     "events": ('{"traceEvents": {"ph": "X"}}', "PS816"),
@@ -66,16 +66,17 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_no_trace_is_told(case: str, tmp_path: Path, capsys: Captured) -> None:
-    """One coded error and status 1 from both commands, as text and as JSON; nothing is written."""
+    """One coded error and its status from both commands, as text and as JSON; nothing is written."""
     text, code = BAD[case]
+    status = 2 if code == "PS843" else 1
     (tmp_path / "bad.json").write_text(text, "utf-8")
     for command in (["calibrate"], ["show", "1f1b", "--p", "2", "--measured"]):
         costs = tmp_path / "costs.toml"
         extra = ["-o", str(costs)]
-        assert main([*command, str(tmp_path / "bad.json"), "--json", *extra]) == 1
+        assert main([*command, str(tmp_path / "bad.json"), "--json", *extra]) == status
         (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
         assert found["code"] == code and not costs.exists()
-        assert main([*command, str(tmp_path / "bad.json")]) == 1
+        assert main([*command, str(tmp_path / "bad.json")]) == status
         said = capsys.readouterr()
         assert said.out == "" and said.err.startswith(f"error[{code}]: ")
 

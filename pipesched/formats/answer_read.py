@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.foreign import json_of, real
 from pipesched.model.numbers import number, single
 from pipesched.model.release import Release
@@ -40,10 +40,15 @@ def read(source: Source) -> Answer:
     """An answer with a schedule.
 
     Raises:
-        PipeschedError: PS710, it is no such JSON, or holds no schedule or no certificate.
+        PipeschedError: PS710, it is no such JSON, or holds no schedule or no certificate; PS843, it costs more than its
+            budget.
     """
     try:
-        entries = json_of(source.text, object_pairs_hook=_once)
+        with budgeted(source):
+            entries = json_of(source.text, object_pairs_hook=_once)
+    except ValueError:
+        raise _none(source) from None
+    try:
         return Answer(
             Source(f"{source.name}/source.ps", real(_a(str, entries["source"]))),
             Release.parse(_a(str, entries["release"])),
@@ -52,9 +57,13 @@ def read(source: Source) -> Answer:
             _a(dict, single(entries["certificate"])),
             entries,
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, PipeschedError):
-        what = f"{source.name} is no answer with a schedule and a certificate"
-        raise fail(Code.CERTIFICATE, what, help="give what `pipesched optimize --json` prints") from None
+    except (ValueError, KeyError, TypeError, OverflowError, PipeschedError):
+        raise _none(source) from None
+
+
+def _none(source: Source) -> PipeschedError:
+    what = f"{source.name} is no answer with a schedule and a certificate"
+    return fail(Code.CERTIFICATE, what, help="give what `pipesched optimize --json` prints")
 
 
 def _once(entries: list[tuple[str, object]]) -> dict[str, object]:

@@ -15,12 +15,9 @@ Source: torch 2.13, torch.distributed.flight_recorder (components/loader.py, bui
 
 from __future__ import annotations
 
-import ast
-import io
-import pickle
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -28,8 +25,10 @@ from typing import Any
 import numpy as np
 
 from pipesched.analysis.recorded_run import COMPLETED, STATES, Recorded
-from pipesched.diagnostics import Code, fail
+from pipesched.budget import Budget
+from pipesched.diagnostics import Code, budgeted, fail
 from pipesched.foreign import Foreign, foreign, json_of
+from pipesched.formats.pickles import NotPlain, Reader
 from pipesched.model.columns import Ints, among
 from pipesched.model.ops import SHAPES, Op
 from pipesched.model.schedule import Program
@@ -39,39 +38,26 @@ _PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9
 _RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
 _COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
 """Types of shapes and of pickled objects, which the trainer sends with activations and gradients."""
-
-
-class Unsafe(Exception):
-    """What a pickle would run."""
-
-
-class _Plain(pickle.Unpickler):
-    """Reads containers, numbers and texts; nothing is imported, so nothing can be called."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise Unsafe(f"{module}.{name}")
-
-    def persistent_load(self, pid: object) -> Any:
-        raise Unsafe("a reference to another file")
+_DIGITS = re.compile(r"\s*[0-9]{1,9}\s*")
+_ENTRY = 32  # units of work of an entry, which has a hundred bytes at least
+_WIDEST = 64  # letters of the name of a type, and dimensions of a tensor, of which torch has no more
+_SHOWN = 16  # ranks of a group
 
 
 def dump(name: str, data: bytes) -> Any:
     """The value of a file.
 
     Raises:
-        PipeschedError: PS891, it is cut off, or is no plain data.
+        PipeschedError: PS891, it is cut off, or is no plain data; PS843, it costs more than its budget.
     """
     try:
-        if data.lstrip()[:1] == b"{":
-            return json_of(data)
-        whole = io.BufferedReader(io.BytesIO(data), len(data) + 1)  # can be looked into, so it is not read byte by byte
-        return _Plain(whole).load()
-    except Unsafe as error:
+        with budgeted(name):
+            return json_of(data) if data.lstrip()[:1] == b"{" else Reader(data).value()
+    except NotPlain as error:
         message = f"{name} is a pickle that would run {error}: a dump holds plain data, so this is none"
         raise fail(Code.RECORD, message, help="nothing of it was run; ask where it comes from") from None
-    except Exception as error:
-        said = " ".join(str(error).split())[:80] or type(error).__name__
-        message = f"{name} is cut off or damaged: {said}"
+    except ValueError as error:
+        message = f"{name} is cut off or damaged: {' '.join(str(error).split())[:80]}"
         raise fail(Code.RECORD, message, help="let every rank write its dump to the end") from None
 
 
@@ -117,7 +103,9 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
             raise fail(Code.RECORD, f"{name} does not end in a rank", help="name the dumps rank_0, rank_1, …")
         if int(found[1]) in dumps:
             raise fail(Code.RECORD, f"{name} is a second dump of rank {int(found[1])}")
-        dumps[int(found[1])] = _dump(name, dump(name, data), int(found[1]), tables, shapes=shapes)
+        value, left = dump(name, data), Budget(len(data))
+        with budgeted(name):
+            dumps[int(found[1])] = _dump(name, value, int(found[1]), tables, left, shapes=shapes)
     used = {int(group) for one in dumps.values() for group in np.unique(one.messages[0])}
     if not used:
         help = "gloo records collectives only: record such a run with `pipesched.runtime`, or run it on NCCL"
@@ -138,22 +126,28 @@ def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
         group = groups[0]
         message = (
             f"the plan has {program.ranks} ranks; the run has {len(group.ranks)}: process group {group.name} "
-            f"({group.purpose}) is of ranks {', '.join(map(str, group.ranks))}"
+            f"({group.purpose}) is of ranks {_listed(group.ranks)}"
         )
         raise fail(Code.RECORD_DIFFERS, message, help="give the schedule at the sizes of the run, with --p, --v, --m")
     called = [group for group in fitting if re.search(r"(^|_)pp($|_)|pipeline", group.purpose, re.IGNORECASE)]
     return called or fitting
 
 
-def _dump(name: str, value: Any, rank: int, tables: _Tables, *, shapes: bool) -> _Dump:
+def _listed(ranks: Sequence[int]) -> str:
+    """Ranks as a message names them, of many the first."""
+    return ", ".join([*map(str, ranks[:_SHOWN]), *(["…"] if len(ranks) > _SHOWN else [])])
+
+
+def _dump(name: str, value: Any, rank: int, tables: _Tables, left: Budget, *, shapes: bool) -> _Dump:
     """The messages of a file, which this rank of the job wrote.
 
     Raises:
         PipeschedError: PS891.
     """
     try:
-        groups = {str(key): _group(str(key), about) for key, about in value.get("pg_config", {}).items()}
+        groups = {key: _group(key, about, left) for key, about in value.get("pg_config", {}).items()}
         entries = value["entries"] if groups else value.get("entries", ())
+        left.spend(_ENTRY * len(entries), "entries")
         return (
             _messages(entries, groups, rank, tables, shapes)
             if entries
@@ -162,31 +156,41 @@ def _dump(name: str, value: Any, rank: int, tables: _Tables, *, shapes: bool) ->
     except _OtherRank as error:
         message = f"{name} is not of rank {rank}: it has {error}"
         raise fail(Code.RECORD, message, help="name each dump by the rank of the job that wrote it") from None
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        SyntaxError,
-        MemoryError,
-        RecursionError,
-        OverflowError,
-    ) as e:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
         message = f"{name} is no dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
         raise fail(Code.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
 
 
-def _group(key: str, about: Mapping[str, Any]) -> _Group:
-    ranks = about["ranks"]
-    listed = ast.literal_eval(ranks) if isinstance(ranks, str) else ranks
-    return _Group(
-        foreign(key), foreign(str(about.get("desc") or "unnamed")), tuple(sorted(int(rank) for rank in listed))
-    )
+def _group(key: str, about: Mapping[str, Any], left: Budget) -> _Group:
+    """A process group, whose ranks are a list, or the text of one."""
+    ranks, purpose = about["ranks"], about.get("desc") or "unnamed"
+    listed = ranks.strip().strip("[]()").split(",") if isinstance(ranks, str) else ranks
+    if not isinstance(purpose, str) or not isinstance(listed, list):
+        raise TypeError("a process group has no text and no list of ranks")
+    left.spend(len(listed), "process groups")
+    return _Group(foreign(key), foreign(purpose), tuple(sorted(_rank(rank) for rank in listed if rank != "")))
 
 
-_FIELDS = itemgetter(
-    "profiling_name", "process_group", "p2p_seq_id", "state", "record_id", "input_sizes", "input_dtypes"
-)
+def _rank(given: object) -> int:
+    if isinstance(given, str) and _DIGITS.fullmatch(given):
+        return int(given)
+    if type(given) is not int:
+        raise TypeError("a rank of a process group is no number")
+    return given
+
+
+_LISTS = frozenset({list, tuple})
+_TYPES: Mapping[str, frozenset[type]] = {
+    "profiling_name": frozenset({str}),
+    "process_group": _LISTS,
+    "p2p_seq_id": frozenset({int}),
+    "state": frozenset({str}),
+    "record_id": frozenset({int}),
+    "input_sizes": _LISTS,
+    "input_dtypes": _LISTS,
+}
+"""The values of an entry that are read, and their types; who compares or counts others might never come to an end."""
+_FIELDS = itemgetter(*_TYPES)
 _NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # what is no message; the end of a batch
 
 
@@ -202,23 +206,26 @@ def _messages(
     Raises:
         _OtherRank: a message is not of this rank.
     """
+    _require_types(zip(*map(_FIELDS, entries), strict=True))
     entries = sorted(entries, key=itemgetter("record_id"))
     names, process_groups, numbers, states, records, lengths, kinds = zip(*map(_FIELDS, entries), strict=True)
     ends = {name: _end(name) for name in set(names)}
     send, own, peer = np.array([ends[name] for name in names]).T
-    of = {name: _number(tables.groups, groups, name) for name in {group[0] for group in process_groups}}
-    group = np.array([of[one[0]] for one in process_groups])
-    place = np.array([x.ranks.index(rank) if rank in x.ranks else -1 for x in tables.groups])
+    called = [_text(one[0]) for one in process_groups]
+    of = {name: _number(tables.groups, groups, name) for name in {*called}}
+    group = np.array([of[name] for name in called])
+    known, place = list(tables.groups), np.full(len(tables.groups), -1)
+    for number in of.values():
+        ranks = known[number].ranks
+        place[number] = ranks.index(rank) if rank in ranks else -1
     if len(others := np.flatnonzero((send >= 0) & (own != place[group]))):
         raise _OtherRank(f"{names[others[0]]} in process group {process_groups[others[0]][0]}")
-    number = {text: i for i, text in enumerate(STATES)}
-    state = np.array([number[text] for text in states])
-    texts = list(map(repr, zip(kinds, lengths, strict=True)))
-    sizes = {
-        text: _size(*pair) for text, pair in dict(zip(texts, zip(kinds, lengths, strict=True), strict=True)).items()
-    }
-    size = {text: tables.sizes.setdefault(said, len(tables.sizes)) for text, (said, _) in sizes.items()}
-    integers = np.array([sizes[text][1] for text in texts]) & (send >= 0) & (not shapes)
+    at_state = {text: i for i, text in enumerate(STATES)}
+    state = np.array([at_state[text] for text in states])
+    tensors = [_tensor(*pair) for pair in zip(kinds, lengths, strict=True)]
+    sizes = {tensor: _size(*tensor) for tensor in dict.fromkeys(tensors)}
+    size = {tensor: tables.sizes.setdefault(said, len(tables.sizes)) for tensor, (said, _) in sizes.items()}
+    integers = np.array([sizes[tensor][1] for tensor in tensors]) & (send >= 0) & (not shapes)
     batch = group * np.int64(2**40) + np.array(numbers, dtype=np.int64)
     ended = np.flatnonzero(send == _BATCH[0])
     ended = ended[np.argsort(batch[ended], kind="stable")]
@@ -226,7 +233,7 @@ def _messages(
         at = ended[np.minimum(np.searchsorted(batch[ended], batch), len(ended) - 1)]
         state = np.where(batch[at] == batch, np.maximum(state, state[at]), state)
     columns = np.stack(
-        [group, send, peer, np.array([size[text] for text in texts]), state, np.array(records, dtype=np.int64)]
+        [group, send, peer, np.array([size[tensor] for tensor in tensors]), state, np.array(records, dtype=np.int64)]
     )
     return _Dump(columns[:, (send >= 0) & ~integers], int(records[0]), int(integers.sum()))
 
@@ -247,10 +254,34 @@ def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -
     return table.setdefault(group, len(table))
 
 
-def _size(kinds: Sequence[str], lengths: Sequence[Sequence[int]]) -> tuple[str, bool]:
-    """What a size is called, and whether it is one of integers."""
-    kind = str(kinds[0]) if kinds else ""
-    return f"{kind} {list(lengths[0]) if lengths else ''}".strip(), kind in _COUNTED
+def _require_types(columns: Iterable[Sequence[object]]) -> None:
+    """Raises TypeError: a value of an entry has another type than torch gives it."""
+    for (name, types), column in zip(_TYPES.items(), columns, strict=True):
+        if not {*map(type, column)} <= types:
+            raise TypeError(f"an entry has no {name} of its type")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a process group has no name")
+    return value
+
+
+def _tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tuple[int, ...] | None]:
+    """The type of the first tensor, and its size if there is one."""
+    kind, size = kinds[0] if kinds else "", lengths[0] if lengths else None
+    if not isinstance(kind, str) or len(kind) > _WIDEST:
+        raise TypeError("an entry has no type of its tensor")
+    if size is None:
+        return kind, None
+    if not isinstance(size, list | tuple) or len(size) > _WIDEST or not {*map(type, size)} <= {int}:
+        raise TypeError("an entry has no size of its tensor")
+    return kind, tuple(size)
+
+
+def _size(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
+    """The text of a size, and whether it is one of integers."""
+    return f"{foreign(kind)} {'' if size is None else list(size)}".strip(), kind in _COUNTED
 
 
 def _recorded(

@@ -21,8 +21,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pipesched import budget
 from pipesched.analysis.measured_run import Measured
-from pipesched.diagnostics import Code, Label, fail
+from pipesched.diagnostics import Code, Label, budgeted, fail
 from pipesched.foreign import json_of
 from pipesched.formats.rows import SPARE, Bad, place, rank_table
 from pipesched.formats.torch_cells import read_cell
@@ -35,6 +36,7 @@ from pipesched.source import Source
 _PREFIX = "PP:"
 _WHERE = "traces of `pipesched run --trace FILE`, or of torch's profiler with a schedule of torch's pipeline runtime"
 _LONGEST = 2**62  # nanoseconds, 146 years
+_STAGES = 4096
 
 
 def read(sources: Sequence[Source]) -> Measured:
@@ -42,10 +44,11 @@ def read(sources: Sequence[Source]) -> Measured:
 
     Raises:
         PipeschedError: PS816, no trace, or one without operations of a pipeline; PS818, operations are missing, or are
-            there more often than others, or on two ranks.
+            there more often than others, or on two ranks; PS843, it costs more than its budget.
     """
     found = [_records(source, number) for number, source in enumerate(sources)]
-    made = together([record for records, _ in found for record in records])
+    with budgeted("the trace"):
+        made = together([record for records, _ in found for record in records])
     return replace(made, kernels=any(kernels for _, kernels in found))
 
 
@@ -74,19 +77,18 @@ def _json(source: Source) -> Any:
     """The value of a file.
 
     Raises:
-        PipeschedError: PS816.
+        PipeschedError: PS816; PS843, it costs more than its budget.
     """
     if not source.text.strip():
         raise fail(Code.TRACE, f"{source.name} is empty", help=f"give {_WHERE}")
     try:
-        return json_of(source.text)
+        with budgeted(source):
+            return json_of(source.text)
     except json.JSONDecodeError as wrong:
         at = min(wrong.pos, max(len(source.text) - 1, 0))
         label = Label(source.span(at, at + 1), "the text is no JSON from here on")
         message = f"{source.name} is no trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
         raise fail(Code.TRACE, message, label, help="a profile that was cut off must be written again") from None
-    except (ValueError, RecursionError):
-        raise fail(Code.TRACE, f"{source.name} is no trace: too many digits or brackets") from None
 
 
 def _rank(about: Mapping[str, Any], number: int) -> int:
@@ -197,10 +199,12 @@ def together(records: Sequence[Record]) -> Measured:
     slots = _slots(records)
     steps = _steps(slots)
     ranks = sorted({found[0].rank for found in slots.values()})
-    orders: list[list[Slot]] = [[] for _ in ranks]
+    row, orders = {rank: i for i, rank in enumerate(ranks)}, [list[Slot]() for _ in ranks]
     for slot, found in sorted(slots.items(), key=lambda item: (item[1][0].begin, item[1][0].end)):
-        orders[ranks.index(found[0].rank)].append(slot)
+        orders[row[found[0].rank]].append(slot)
     schedule = _schedule(orders)
+    if schedule.stages > _STAGES:
+        raise budget.Spent(f"its {schedule.stages:,} stages are more than the {_STAGES:,} that are fitted one by one")
     _require_all(schedule)
     zero = min(record.begin for record in records)
     listed = [slots[slot] for order in orders for slot in order for _ in slot]

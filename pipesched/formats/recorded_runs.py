@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pipesched.analysis.recorded_run import COMPLETED, Recorded
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.files import LARGEST
 from pipesched.foreign import json_of
 from pipesched.formats import flight_recorder, order_text
@@ -96,11 +96,13 @@ def _kind(data: bytes) -> str | None:
 def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
     """The lines of all files; the file of a rank may be missing."""
     texts = [_text(name, data) for name, data in files.items()]
-    said = Counter(int(rank) for rank in re.findall(r"^\s*rank\s+(\d{1,9})\s*:", "\n".join(texts), re.MULTILINE))
+    said = Counter(
+        int(rank) for rank in re.findall(r"^[ \t]*rank[ \t]+(\d{1,9})[ \t]*:", "\n".join(texts), re.MULTILINE)
+    )
     _require_once([rank for rank, lines in said.items() if lines > 1], "orders")
     absent = sorted(set(range(program.ranks)) - set(said))
     lines = [*texts, *(f"rank {rank}:" for rank in absent)]
-    lines = sorted("\n".join(lines).splitlines(), key=lambda line: int((re.findall(r"\d+", line) or ["0"])[0]))
+    lines = sorted("\n".join(lines).splitlines(), key=_rank)
     try:
         made = order_text.read(Source("the recorded orders", "\n".join(lines) + "\n"))
     except PipeschedError as error:
@@ -126,6 +128,12 @@ def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
     )
 
 
+def _rank(line: str) -> int:
+    """The rank of a line, as far as anything is one."""
+    found = re.search(r"[0-9]{1,9}", line)
+    return int(found[0]) if found else 0
+
+
 def _text(name: str, data: bytes) -> str:
     try:
         return data.decode("utf-8")
@@ -139,9 +147,11 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     for name, data in files.items():
         here: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
         try:
-            for event in json_of(data)["traceEvents"]:
+            with budgeted(name):
+                events = json_of(data)["traceEvents"]
+            for event in events:
                 _add(here, event)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             said = f"{type(error).__name__}: {error}"[:80]
             raise fail(Code.RECORD, f"{name} is cut off or no trace: {said}", help="write it anew") from None
         _require_once([one for one, rows in here.items() if rows and found[one]], "traces")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.foreign import json_of
 from pipesched.formats import stream_strict, stream_write
 from pipesched.formats.rows import LARGEST, other_stage
@@ -34,12 +34,14 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
 
     given: parameters that the file must agree with; p and m always can be.
     Raises PipeschedError: PS811 what is no stream, PS812 another version, PS813 a fingerprint of something else,
-    PS304 numbers beyond all bounds, PS803 a file that disagrees with what was given.
+    PS304 numbers beyond all bounds, PS803 a file that disagrees with what was given, PS843 one that costs more than
+    its budget.
     """
-    found = _as_written(source)
-    if found is None:
-        stream_strict.require_right(source)
-        found = _columns(source)
+    with budgeted(source):
+        found = _as_written(source)
+        if found is None:
+            stream_strict.require_right(source)
+            found = _columns(source)
     assert found is not None
     program, parameters = found[0], dict(found[1].parameters)
     here = {**parameters, "p": program.ranks, "m": program.placement.microbatches}

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from pipesched import child, files
-from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.budget import Spent
+from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
 from pipesched.foreign import Foreign, foreign, json_of, real
 from pipesched.frameworks.frameworks import FRAMEWORKS, Call, Framework
 from pipesched.source import Source
@@ -157,7 +158,7 @@ def _run(command: list[str], asked: Mapping[str, Any], limit: float) -> tuple[di
         complaint = errors.read(2**20).decode("utf-8", "replace")
     try:
         return json_of(head), body
-    except ValueError:
+    except (ValueError, Spent):
         return {"ended": "nothing", "said": complaint}, b""
 
 
@@ -183,7 +184,8 @@ def _found(call: Call, limit: float, head: dict[str, Any], body: bytes) -> dict[
     if ended == "large":
         raise fail(Code.NO_ORDER, f"{call.name} gave more than any order has", here, notes=printed)
     try:
-        found = json_of(body)
+        with budgeted(call):
+            found = json_of(body)
         assert isinstance(found, dict)
     except (ValueError, AssertionError):
         message = f"{call.name} gave nothing: its process ended with {ended}"

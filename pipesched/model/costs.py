@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from pipesched.diagnostics import Code, fail
+from pipesched.diagnostics import Code, budgeted, fail
 from pipesched.foreign import json_of, toml_of
 from pipesched.model.columns import Column, Ints
 from pipesched.model.cost_values import (
@@ -367,21 +367,21 @@ class Costs:
         JSON is read too, as `to_json` has it.
 
         Raises:
-            PipeschedError: PS222, not TOML, an unknown key or a value that is no number.
+            PipeschedError: PS222, not TOML, an unknown key or a value that is no number; PS843, it costs more than its
+                budget.
         """
         try:
-            json_ = text.lstrip("\ufeff \t\r\n").startswith("{")
-            table = (
-                json_of(text, parse_float=str, parse_constant=str, object_pairs_hook=_once)
-                if json_
-                else toml_of(text, parse_float=str)
-            )
+            with budgeted("the costs file"):
+                json_ = text.lstrip("\ufeff \t\r\n").startswith("{")
+                table = (
+                    json_of(text, parse_float=str, parse_constant=str, object_pairs_hook=_once)
+                    if json_
+                    else toml_of(text, parse_float=str)
+                )
         except json.JSONDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not JSON: {error}") from None
         except tomllib.TOMLDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not TOML: {error}") from None
-        except (ValueError, RecursionError):
-            raise fail(Code.COSTS, "the costs file has too many digits in a number, or too many brackets") from None
         given: dict[str, Cost] = {}
         for key, value in table.items():
             _check_key(key, {})

@@ -20,7 +20,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.model.numbers import plain, shown
 
-_WIDEST = 2.0**62
+_WIDEST = 2**62
 _ARRAYS: dict[Callable[..., Fraction], Callable[[Ints, Ints], Ints]] = {add: np.add, sub: np.subtract, mul: np.multiply}
 
 
@@ -44,7 +44,7 @@ class Grid:
             return cls(made, 1)
         scale = lcm(*{x.denominator for row in listed for x in row})
         widest = max((abs(x.numerator) * (scale // x.denominator) for row in listed for x in row), default=0)
-        _require_narrow(float(widest))
+        _require_narrow(widest)
         return cls(np.array([[int(x * scale) for x in row] for row in listed], dtype=np.int64), scale)
 
     def __eq__(self, other: object) -> bool:
@@ -115,11 +115,10 @@ class Grid:
         a, b, scale = self.whole[:rows, :columns], other.whole[:rows, :columns], self.scale * other.scale
         if function is not mul:
             scale = lcm(self.scale, other.scale)
-            wide = self.most_whole * (scale // self.scale) + other.most_whole * (scale // other.scale)
-            _require_narrow(float(wide))
+            _require_narrow(self.most_whole * (scale // self.scale) + other.most_whole * (scale // other.scale))
             a, b = a * (scale // self.scale), b * (scale // other.scale)
         else:
-            _require_narrow(float(self.most_whole) * float(other.most_whole))
+            _require_narrow(self.most_whole * other.most_whole)
         return reduced(_ARRAYS[function](a, b), scale)
 
     @property
@@ -158,6 +157,6 @@ def spread(numbers: Sequence[Fraction]) -> Grid:
     return Grid(np.broadcast_to(made.whole, (len(numbers), 1)), made.scale)
 
 
-def _require_narrow(widest: float) -> None:
+def _require_narrow(widest: int) -> None:
     if widest >= _WIDEST:
         raise fail(Code.COSTS, "a cost leaves the range of 62 bits", help="use rounder numbers, or a larger unit")

@@ -74,7 +74,7 @@ UNITS = {
     **{f"{letter}iB": 2 ** (10 * power) for power, letter in enumerate("KMGT", 1)},
 }
 """GB is 10^9 bytes, GiB is 2^30."""
-_UNITS = re.compile(r"([0-9]*\.?[0-9]+)\s*([A-Za-z]+|%)", re.ASCII)
+_UNITS = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*([A-Za-z]{1,9}|%)", re.ASCII)
 SHARE = "a cap counts activations, each of one microbatch through 1/p of the model, not bytes"
 
 

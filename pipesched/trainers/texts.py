@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from pipesched import toml
-from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched import budget, toml
+from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
 from pipesched.foreign import foreign, json_of
 from pipesched.foreign import values as marked
 from pipesched.source import Source, Span
@@ -51,7 +51,8 @@ def read(source: Source) -> Settings:
     """The settings of a text, by the ending of its name, else by how it begins.
 
     Raises:
-        PipeschedError: PS870, it is none of these; PS809, it is too long; PS820, YAML without PyYAML.
+        PipeschedError: PS870, it is none of these; PS809, it is too long; PS843, it costs more than its budget; PS820,
+            YAML without PyYAML.
     """
     if len(source.text) > LARGEST:
         message = f"{source.name} holds more than {LARGEST // 2**10} KiB, which no configuration does"
@@ -59,10 +60,11 @@ def read(source: Source) -> Settings:
     if any(len(line) > _LONGEST for line in source.text.split("\n")):
         raise fail(Code.CONFIG_SYNTAX, f"{source.name} has a line of more than {_LONGEST:,} characters")
     kind = kind_of(source)
-    try:
-        values, places, repeated = _READ[kind](source)
-    except RecursionError:
-        raise fail(Code.CONFIG_SYNTAX, f"{source.name} is nested too deeply to be a configuration") from None
+    with budgeted(source):
+        try:
+            values, places, repeated = _READ[kind](source)
+        except RecursionError:
+            raise budget.deep() from None
     if len(values) > _MOST:
         raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
     given = [_setting(key, _filled(value), toml.place(key, places)) for key, value in values.items()]
@@ -155,6 +157,7 @@ def _yaml(source: Source) -> Made:
         yaml: Any = import_module("yaml")
     except ImportError:
         raise fail(Code.NEEDS, "YAML needs PyYAML, which is not installed", help="pip install pyyaml") from None
+    budget.numbers(source.text, budget.SEXAGESIMAL)
     try:
         loader = yaml.SafeLoader(source.text)
         node = loader.get_single_node()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from os import PathLike, fsdecode
 
+from pipesched import files
 from pipesched.aliases import known_as
 from pipesched.compile import load
 from pipesched.diagnostics import Code, PipeschedError, fail
@@ -107,8 +108,10 @@ def _unpacked(path: str) -> Source:
 
     try:
         with gzip.open(path, "rb") as stream:
-            return Source(path, stream.read().decode("utf-8"))
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+            return Source(path, files.text(iter(lambda: stream.read(2**20), b"")).decode("utf-8"))
+    except files.NotText as error:
+        raise fail(Code.UNREADABLE, f"{path} {error}") from None
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or "it is not packed text"
         raise fail(Code.UNREADABLE, f"cannot read {path}: {reason.lower()}") from None
 

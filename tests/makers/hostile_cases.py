@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipesched.stream import Instruction, Route, Stream, dumps
@@ -19,17 +19,21 @@ GOOD = HEAD + "rank r {\n  repeat m { F }\n  repeat m { B }\n}\n"
 BOTH = HEAD + "rank r { repeat m { F B } }\n"
 SMALL = ("--p", "2", "--m", "2")
 
-Content: TypeAlias = str | bytes | Callable[[], str] | None
+Content: TypeAlias = str | bytes | Callable[[], str | bytes] | None
 
 
 @dataclass(frozen=True)
 class Hostile:
-    """What is given: a file of this name and content, and the arguments after it. command: what reads it."""
+    """What is given: a file of this name and content, and the arguments after it. command: what reads it. beside: files
+    in its folder, which ``{folder}`` in an argument names. environment: what is set in it.
+    """
 
     file: str
     content: Content
     arguments: tuple[str, ...] = ()
     command: str = "verify"
+    beside: Mapping[str, Content] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def ps(content: Content, p: int = 2, m: int = 2) -> Hostile:
@@ -112,13 +116,13 @@ CASES: dict[str, Hostile] = {
     "calls that double, in a rank": ps(HEAD + lets() + "rank f39(0) { F B }"),
     "calls that double, in microbatches": ps("schedule s(p, m)\n" + lets() + "stage s in 0 .. p on rank s for microbatch 0 .. f39(m)\nrank r { F B }"),
     "calls that double, in a loop": ps(HEAD + lets() + "rank r { for i in 0 .. 1000000 { if f12(i) < 0 { F } } }"),
-    "numbers that double": ps(HEAD + "let x0 = 1\n" + "".join(f"let x{i} = x{i - 1} + x{i - 1}\n" for i in range(1, 9000)) + "rank r { F B }"),
+    "numbers that double": ps(lambda: HEAD + "let x0 = 1\n" + "".join(f"let x{i} = x{i - 1} + x{i - 1}\n" for i in range(1, 9000)) + "rank r { F B }"),
     "numbers that fall": ps(HEAD + "let x0 = 0 - 1\n" + "".join(f"let x{i} = x{i - 1} - x0 * {10**17}\n" for i in range(1, 99)) + "rank r { F B }"),
     "a default that doubles": ps("schedule s(p, m, x = 4611686018427387903 + 1)\nstage s in 0 .. p on rank s\nrank r { F B }"),
     "a digit too many": ps(HEAD + "let x = " + "9" * 5000 + "\nrank r { F B }"),
-    "10 MB of digits": ps(HEAD + "let x = " + "9" * (10 * MB - 50)),
+    "10 MB of digits": ps(lambda: HEAD + "let x = " + "9" * (10 * MB - 50)),
     "a rank that is half": ps(GOOD + "claim peak(p / 2) == m", 3),
-    "fractions without end": ps(GOOD + "claim " + balanced([f"1/{100_003 + 2 * i}" for i in range(15_000)]) + " > 0"),
+    "fractions without end": ps(lambda: GOOD + "claim " + balanced([f"1/{100_003 + 2 * i}" for i in range(15_000)]) + " > 0"),
     "costs as fine as that": ps(GOOD + "costs F = [" + ",".join(f"1/{100_003 + 2 * i}" for i in range(5000)) + "]", 5000),
     "loops of nothing": ps(HEAD + "rank r { for i in 0 .. 8000 { for j in 0 .. 1000 { if i + j < 0 { F } } } F B }", 1),
     "a wide body": ps(HEAD + f"let f(k) = {balanced(['k'] * 10_000)}\nrank r {{ for i in 0 .. 400000 {{ if f(i) < 0 {{ F }} }} }}"),
@@ -141,63 +145,63 @@ CASES: dict[str, Hostile] = {
     "one microbatch again and again": ps(HEAD + "rank r { for k in 0 .. m { F(0) B(0) } }", 10, 90_000),
     "orders that wait for each other": ps(HEAD + "rank r { for k in 0 .. m { F(m - 1 - k) B(m - 1 - k) } }", 10, 90_000),
     "every second one": ps(HEAD + "rank r { for k in 0 .. m { if k % 2 == r % 2 { F(k) } } }", 10, 190_000),
-    "words at their limit": ps(HEAD + "rank r { " + "F B " * 49_000 + "}", 2, 49_000),
-    "lets at their limit": ps(HEAD + "".join(f"let x{i} = {i}\n" for i in range(24_000)) + "rank r { repeat m { F B } }"),
-    "10 MB of operations": ps(HEAD + "rank r { " + "F B " * 2_400_000 + "}"),
+    "words at their limit": ps(lambda: HEAD + "rank r { " + "F B " * 49_000 + "}", 2, 49_000),
+    "lets at their limit": ps(lambda: HEAD + "".join(f"let x{i} = {i}\n" for i in range(24_000)) + "rank r { repeat m { F B } }"),
+    "10 MB of operations": ps(lambda: HEAD + "rank r { " + "F B " * 2_400_000 + "}"),
     "10 MB of lets": ps(lambda: HEAD + "".join(f"let x{i} = {i}\n" for i in range(500_000)) + "rank r { F B }"),
-    "10 MB of words": ps("word " * (2 * MB)),
-    "10 MB of signs": ps("schedule s(p)\n" + "@ " * (5 * MB - 10)),
-    "10 MB of braces": ps(HEAD + "rank r " + "{ " * (5 * MB - 40)),
-    "10 MB of parentheses": ps(HEAD + "let x = " + "(" * 9 * MB),
-    "10 MB of a string": ps('schedule s(p) "' + "x" * 9_900_000),
-    "10 MB of documentation": ps('schedule s(p, m) "' + "x\n" * 4_900_000 + '"\nstage s in 0 .. p on rank s\nrank r { F B }', 2, 1),
-    "10 MB of a name": ps(HEAD + "let " + "x" * 9_900_000 + " = 1\nrank r { repeat m { F B } }"),
-    "10 MB of a comment": ps("#" + "x" * 9_900_000 + "\n" + GOOD),
-    "10 MB of comments": ps("#\n" * 4_900_000 + GOOD),
-    "names that nobody knows": ps(HEAD + "".join(f"let abc{i} = {i}\n" for i in range(9000)) + "".join(f"let y{i} = abd{i}\n" for i in range(9000)) + "rank r { F B }"),
-    "names twice": ps(HEAD + "let x = 1\n" * 20_000),
-    "a name that is long and wrong": ps(HEAD + "let " + "x" * 4 * MB + " = 1\nlet y = " + "x" * 4 * MB + "y\nrank r { F B }"),
-    "let let let": ps(HEAD + "let let " * 45_000),
-    "closed, not opened": ps(HEAD + "rank r { " + "F ) " * 45_000),
-    "claims that fail": ps(GOOD + "claim peak(0) == 9 when m > 1\n" * 9000),
-    "claims that hold": ps(GOOD + "claim peak(0) == m\n" * 12_000),
-    "claims for every rank": ps(GOOD + "claim peak(r) == min(p - r, m)\n" * 4000, 2000),
+    "10 MB of words": ps(lambda: "word " * (2 * MB)),
+    "10 MB of signs": ps(lambda: "schedule s(p)\n" + "@ " * (5 * MB - 10)),
+    "10 MB of braces": ps(lambda: HEAD + "rank r " + "{ " * (5 * MB - 40)),
+    "10 MB of parentheses": ps(lambda: HEAD + "let x = " + "(" * 9 * MB),
+    "10 MB of a string": ps(lambda: 'schedule s(p) "' + "x" * 9_900_000),
+    "10 MB of documentation": ps(lambda: 'schedule s(p, m) "' + "x\n" * 4_900_000 + '"\nstage s in 0 .. p on rank s\nrank r { F B }', 2, 1),
+    "10 MB of a name": ps(lambda: HEAD + "let " + "x" * 9_900_000 + " = 1\nrank r { repeat m { F B } }"),
+    "10 MB of a comment": ps(lambda: "#" + "x" * 9_900_000 + "\n" + GOOD),
+    "10 MB of comments": ps(lambda: "#\n" * 4_900_000 + GOOD),
+    "names that nobody knows": ps(lambda: HEAD + "".join(f"let abc{i} = {i}\n" for i in range(9000)) + "".join(f"let y{i} = abd{i}\n" for i in range(9000)) + "rank r { F B }"),
+    "names twice": ps(lambda: HEAD + "let x = 1\n" * 20_000),
+    "a name that is long and wrong": ps(lambda: HEAD + "let " + "x" * 4 * MB + " = 1\nlet y = " + "x" * 4 * MB + "y\nrank r { F B }"),
+    "let let let": ps(lambda: HEAD + "let let " * 45_000),
+    "closed, not opened": ps(lambda: HEAD + "rank r { " + "F ) " * 45_000),
+    "claims that fail": ps(lambda: GOOD + "claim peak(0) == 9 when m > 1\n" * 9000),
+    "claims that hold": ps(lambda: GOOD + "claim peak(0) == m\n" * 12_000),
+    "claims for every rank": ps(lambda: GOOD + "claim peak(r) == min(p - r, m)\n" * 4000, 2000),
     "claims for every release": ps(GOOD + "".join(f"claim peak(r) == m release split:1/{i}\n" for i in range(2, 1000)), 100, 9999),
     # rows
     "CSV of 100,000 rows": csv(lambda: grid(100_000, 2, lambda r, i: f"{r}{'FB'[i]}0")),
     "CSV of 10,000 rows": csv(lambda: grid(10_000, 100, lambda r, i: f"{r}{'FB'[i // 50]}{i % 50}")),
-    "CSV of 2,500,000 rows": csv("0F0\n" * 2_500_000),
+    "CSV of 2,500,000 rows": csv(lambda: "0F0\n" * 2_500_000),
     "CSV of one row": csv(lambda: grid(1, 1_200_000, lambda r, i: f"0{'FB'[i // 600_000]}{i % 600_000}")),
     "CSV backwards": csv(lambda: grid(1, 1_000_000, lambda r, i: f"0{'BF'[i // 500_000]}{i % 500_000}")),
-    "CSV of one cell": csv("0F0," * 2_400_000 + "0B0"),
-    "CSV of a few cells": csv("0F0,0F1,0B0,0B1," * 480_000 + "0B0"),
-    "CSV of commas": csv("," * 10 * MB),
-    "CSV of gaps": csv("0F0" + "," * (10 * MB - 6) + "0F1"),
-    "CSV of ends of lines": csv("\n" * 10 * MB),
-    "CSV of quotes": csv('"' * 10 * MB),
+    "CSV of one cell": csv(lambda: "0F0," * 2_400_000 + "0B0"),
+    "CSV of a few cells": csv(lambda: "0F0,0F1,0B0,0B1," * 480_000 + "0B0"),
+    "CSV of commas": csv(lambda: "," * 10 * MB),
+    "CSV of gaps": csv(lambda: "0F0" + "," * (10 * MB - 6) + "0F1"),
+    "CSV of ends of lines": csv(lambda: "\n" * 10 * MB),
+    "CSV of quotes": csv(lambda: '"' * 10 * MB),
     "CSV of quoted cells": csv(lambda: ",".join(f'"0F{i}"' for i in range(700_000))),
     "CSV of cells in blanks": csv(lambda: ",".join(f" 0F{i} " for i in range(900_000))),
     "CSV of small letters": csv(lambda: ",".join(f"0f{i}" for i in range(1_000_000))),
-    "CSV of no cells": csv("x," * 5 * MB),
+    "CSV of no cells": csv(lambda: "x," * 5 * MB),
     "CSV of zeros": csv("0" * 4301 + "F0,0F0"),
-    "CSV of a huge number": csv("0F" + "9" * 9 * MB),
-    "CSV of sends": csv("0SEND_F0," * MB + "0F0\n1RECV_F0"),
+    "CSV of a huge number": csv(lambda: "0F" + "9" * 9 * MB),
+    "CSV of sends": csv(lambda: "0SEND_F0," * MB + "0F0\n1RECV_F0"),
     "CSV of overlaps": csv(lambda: ",".join(f"(0F{i};0B{i})OVERLAP_F_B" for i in range(320_000))),
     "CSV of anything": csv(lambda: any_cells("F B", 1000, 1100, 1000, 1000)),
     "CSV of any messages": csv(lambda: any_cells("F B SEND_F RECV_F SEND_B RECV_B", 500, 1200, 100, 1000)),
     "CSV of half a backward": csv(lambda: grid(600, 1500, lambda r, i: f"{r}F{i}" if i < 1000 else f"{r}B{2 * (i - 1000)}")),
     "CSV of a deadlock": csv(deadlocked),
     "CSV of a route each": csv(lambda: grid(1000, 1000, lambda r, i: f"{(i + r * 7919) % 1000}F{i}")),
-    "CSV beside CSV": csv("0F0,é" + "0F1," * 2 * MB),
+    "CSV beside CSV": csv(lambda: "0F0,é" + "0F1," * 2 * MB),
     "order of 100,000 ranks": order(lambda: "".join(f"rank {i}: F{i}.0 B{i}.0\n" for i in range(100_000))),
     "order of computes": order(lambda: "rank 0: " + " ".join(f"{k}0.{i}" for k in "FB" for i in range(500_000))),
     "order of batches": order(lambda: "rank 0: " + " ".join(f"( send:F0.{i}>1 )" for i in range(500_000)) + "\nrank 1:"),
-    "order of steps": order("rank 0: F0.0 " + "step " * 1_900_000),
-    "order of no words": order("rank 0: " + "x " * 5 * MB),
-    "order of brackets": order("rank 0: F0.0 " + "( " * 4 * MB),
-    "order of digits": order("rank 0: F" + "9" * 5 * MB + ".0"),
-    "order of overlaps": order("rank 0: " + "F0.0+B0.0 " * 900_000),
-    "order of comments": order("rank 0: F0.0\n" + "#\n" * 4_900_000),
+    "order of steps": order(lambda: "rank 0: F0.0 " + "step " * 1_900_000),
+    "order of no words": order(lambda: "rank 0: " + "x " * 5 * MB),
+    "order of brackets": order(lambda: "rank 0: F0.0 " + "( " * 4 * MB),
+    "order of digits": order(lambda: "rank 0: F" + "9" * 5 * MB + ".0"),
+    "order of overlaps": order(lambda: "rank 0: " + "F0.0+B0.0 " * 900_000),
+    "order of comments": order(lambda: "rank 0: F0.0\n" + "#\n" * 4_900_000),
     # JSON
     "stream of a million stages": stream(lambda: dumps(forwards(1, 1)).replace('"ranks":[0]', f'"ranks":[{",".join(["0"] * MB)}]')),
     "stream of 100,000 stages": stream(lambda: dumps(forwards(100_000, 1))),
@@ -209,12 +213,12 @@ CASES: dict[str, Hostile] = {
     "stream of empty ranks": stream(lambda: loose(forwards(1, 1), ranks=[[]] * (2 * MB))),
     "stream of parameters": stream(lambda: loose(forwards(1, 1), parameters={f"k{i}": 1 for i in range(500_000)})),
     "stream of a name": stream(lambda: loose(forwards(1, 1), name="x" * 9 * MB)),
-    "JSON of brackets": stream("[" * 5 * MB),
-    "JSON of objects": stream('{"a":' * 1_600_000),
-    "JSON of a number": stream('{"version":' + "1" * 9 * MB + "}"),
+    "JSON of brackets": stream(lambda: "[" * 5 * MB),
+    "JSON of objects": stream(lambda: '{"a":' * 1_600_000),
+    "JSON of a number": stream(lambda: '{"version":' + "1" * 9 * MB + "}"),
     "JSON of keys": stream(lambda: "{" + ",".join(f'"k{i}":1' for i in range(700_000)) + "}"),
-    "JSON of one key": stream("{" + '"a":1,' * 1_400_000 + '"b":1}'),
-    "answer of brackets": stream('{"certificate":' + "[" * 3 * MB),
+    "JSON of one key": stream(lambda: "{" + '"a":1,' * 1_400_000 + '"b":1}'),
+    "answer of brackets": stream(lambda: '{"certificate":' + "[" * 3 * MB),
     # files that are none
     "/dev/zero": built_in("/dev/zero"),
     "/dev/urandom": built_in("/dev/urandom"),
@@ -222,7 +226,7 @@ CASES: dict[str, Hostile] = {
     "a folder": built_in("/"),
     "the memory of a process": built_in("/proc/self/mem"),
     "half a character": Hostile("a.ps", b"\xc3"),
-    "a file of zeros": Hostile("a.csv", b"\0" * 10 * MB),
+    "a file of zeros": Hostile("a.csv", lambda: b"\0" * 10 * MB),
     # arguments
     "ten thousand sizes": built_in("1f1b", "--p", "1..10001", "--m", "2"),
     "sizes of 30 digits": built_in("1f1b", "--p", "1.." + "9" * 30),

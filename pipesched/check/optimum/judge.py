@@ -33,7 +33,7 @@ from pipesched.check.optimum.meetings import meetings
 from pipesched.check.optimum.problem import Problem
 from pipesched.check.optimum.ranks import too_busy
 from pipesched.check.optimum.work import Work, everything, explained, work
-from pipesched.diagnostics import Code, Diagnostic, PipeschedError
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, budgeted
 from pipesched.model.numbers import plain, shown
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Terms, Verdict, engine_name
@@ -151,7 +151,8 @@ def _shown_by(given: Entries, problem: Problem, bound: int, scale: int) -> str:
     within = shown(Fraction(bound, scale))
     if "proof" in given:
         text = given.proof()
-        require(unproved(text, problem, bound))
+        with budgeted("its proof"):
+            require(unproved(text, problem, bound))
         steps = len(text.splitlines())
         return f"within {within} the rules of a schedule contradict each other: {steps:,} steps, followed one by one"
     rank = too_busy(problem, bound)

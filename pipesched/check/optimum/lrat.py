@@ -15,15 +15,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from pipesched.budget import Budget, numbers
 from pipesched.check.optimum.clauses import Clauses, TooManyError
 from pipesched.check.optimum.problem import Problem
 
+_EACH = 2  # literals that hints name, for each byte of a proof; the proofs of CaDiCaL name a third of one
 Step: TypeAlias = tuple[int, list[int], list[int]]
 """Number, literals and hints."""
 
 
 def unproved(text: bytes, problem: Problem, bound: int) -> str:
-    """Why the steps do not show that no objective is at most `bound` ticks, or an empty string."""
+    """Why the steps do not show that no objective is at most `bound` ticks, or an empty string.
+
+    Raises:
+        Spent: to follow them takes more than a text of this length may.
+    """
+    numbers(text)
     try:
         steps = steps_of(text)
         wanted = {hint for _, _, hints in steps for hint in hints}
@@ -34,7 +41,7 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
         return str(error)
     if steps and steps[0][0] <= made.count:
         return f"its proof is of other terms: from these follow {made.count:,} clauses"
-    found = unfollowed(made.known, steps)
+    found = unfollowed(made.known, steps, Budget(len(text), _EACH))
     return f"its proof shows nothing: {found}" if found else ""
 
 
@@ -52,20 +59,25 @@ def _step(line: bytes) -> Step:
     return number, literals, hints
 
 
-def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step]) -> str:
-    """The first step that does not follow, or an empty string."""
+def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Budget) -> str:
+    """The first step that does not follow, or an empty string.
+
+    Raises:
+        Spent: the hints name clauses of more literals than the budget has units.
+    """
     known = dict(clauses)
     for number, literals, hints in steps:
         false = set(literals)
         for hint in hints:
             if hint not in known:
                 return f"clause {number} has the hint {hint}, and there is no such clause"
-            left = [x for x in known[hint] if x not in false]
-            if not left:
+            left.spend(len(known[hint]), "hints")
+            open = [x for x in known[hint] if x not in false]
+            if not open:
                 break
-            if len(left) > 1:
+            if len(open) > 1:
                 return f"clause {number} does not follow: of clause {hint} more than one literal is left"
-            false.add(-left[0])
+            false.add(-open[0])
         else:
             return f"clause {number} does not follow from its hints"
         if number in known:

@@ -1,0 +1,130 @@
+"""The work that a file costs its reader grows with its size and no faster.
+
+    digits    of a number                   at most 300: whatever a double holds has fewer
+    parts     of a dotted key               at most 100
+    levels    of brackets in brackets       at most 100
+    units     of work in all                4 for each byte, and 100,000
+
+A file that costs more is refused before the work is done: `Spent`, which `diagnostics.budgeted` makes PS843. Python has
+limits of its own on digits and on recursion; they differ between its versions and with the environment, and end in
+errors that nobody can read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+DIGITS = 300
+PARTS = 100
+LEVELS = 100
+EACH, SPARE = 4, 100_000
+
+DECIMAL = b"0123456789"
+WRITTEN = b"0123456789_abcdefABCDEFxXoO"
+"""Digits of TOML, whose numbers may be hexadecimal."""
+SEXAGESIMAL = WRITTEN + b":"
+"""Digits of YAML, whose numbers may be of hours, minutes and seconds."""
+_QUOTED = re.compile(rb'"(?:[^"\\\n]|\\.)*"')
+_DOTS = b"." * (PARTS + 1)
+_NO_DOTS = bytes(sign for sign in range(256) if sign not in b".,=[]{}#")
+"""What may stand between two dots of one key."""
+
+Value = TypeVar("Value")
+
+
+class Spent(Exception):
+    """A file costs more than its budget. at: the offset in its text, where there is one place."""
+
+    def __init__(self, what: str, at: int | None = None) -> None:
+        super().__init__(what)
+        self.at = at
+
+
+class Budget:
+    """The units of work that a file of so many bytes may cost."""
+
+    def __init__(self, size: int, each: int = EACH) -> None:
+        self.left = self.units = each * size + SPARE
+
+    def spend(self, units: int, what: str) -> None:
+        """Takes units for a piece of work.
+
+        Raises:
+            Spent: too few are left.
+        """
+        self.left -= units
+        if self.left < 0:
+            raise Spent(f"its {what} take more than {self.units:,} steps, which no file of its size needs")
+
+
+def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
+    """Looks at every number of a text, in one pass that no number can make longer. Digits in quotes are no number.
+
+    Raises:
+        Spent: one has too many digits.
+    """
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    zeros, long = _zeros(digits), b"0" * (DIGITS + 1)
+    if long not in data.translate(zeros):
+        return
+    at = _QUOTED.sub(lambda found: b" " * len(found[0]), data).translate(zeros).find(long)
+    if at >= 0:
+        raise Spent(f"a number has more than {DIGITS} digits", len(data[:at].decode("utf-8", "replace")))
+
+
+def _zeros(digits: bytes) -> bytes:
+    """Makes each of these a 0, and all else a blank."""
+    return bytes(ord("0") if sign in digits else ord(" ") for sign in range(256))
+
+
+def keys(text: str) -> None:
+    """Looks at every dotted key of a text of TOML.
+
+    Raises:
+        Spent: one has too many parts.
+    """
+    at = 0
+    for line in text.split("\n"):
+        if line.count(".") > PARTS and _DOTS in line.encode("utf-8", "surrogatepass").translate(None, _NO_DOTS):
+            raise Spent(f"a key has more than {PARTS} parts", at)
+        at += len(line) + 1
+
+
+def levels(value: object) -> None:
+    """Looks at every list and table in a value that came from a text.
+
+    Raises:
+        Spent: too many of them are in each other.
+    """
+    inside: list[Any] = [value]
+    for _ in range(LEVELS + 1):
+        inside = [
+            inner
+            for outer in inside
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not inside:
+            return
+    raise deep()
+
+
+def parsed(parse: Callable[[str], Value], text: str, digits: bytes = DECIMAL) -> Value:
+    """The value of a text, whose numbers are looked at before it is parsed, and whose brackets afterwards.
+
+    Raises:
+        Spent: too many digits or levels; whatever `parse` raises.
+    """
+    numbers(text, digits)
+    try:
+        value = parse(text)
+    except RecursionError:
+        raise deep() from None
+    levels(value)
+    return value
+
+
+def deep() -> Spent:
+    return Spent(f"more than {LEVELS} brackets are in each other")

@@ -1,0 +1,162 @@
+"""A file costs its reader no more than its size allows, and what is within the budget is read as it is."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import re
+import tomllib
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesched import budget
+from pipesched.budget import Budget, Spent
+from pipesched.check.optimum.lrat import steps_of, unfollowed
+from pipesched.foreign import json_of, toml_of
+from pipesched.formats.pickles import NotPlain, Reader
+from tests.depth import deep
+
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()
+PLAIN = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.lists(inner, max_size=4).map(tuple),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=deep(150), deadline=None)
+@given(PLAIN, st.integers(2, 5), st.booleans())
+def test_a_pickle_of_plain_data_is_its_value(value: Any, protocol: int, shared: bool) -> None:
+    """As Python's own reader has it, whatever the protocol, with values that are in it twice."""
+    data = pickle.dumps([value, value] if shared else value, protocol)
+    assert repr(Reader(data).value()) == repr(pickle.loads(data))
+
+
+@settings(max_examples=deep(300), deadline=None)
+@given(PLAIN, st.integers(2, 5), st.randoms(use_true_random=False))
+def test_a_damaged_pickle_is_refused_or_plain(value: Any, protocol: int, chance: random.Random) -> None:
+    """Bytes that are changed, left out or put in give a value of the plain types, or an error of the reader."""
+    data = bytearray(pickle.dumps(value, protocol))
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(data))
+        data[at : at + chance.randint(0, 2)] = bytes(chance.randrange(256) for _ in range(chance.randint(0, 3)))
+        data = data or bytearray(b".")
+    try:
+        made = Reader(bytes(data)).value()
+    except (Spent, NotPlain, ValueError):
+        return
+    assert type(made) in (type(None), bool, int, float, str, list, dict, tuple)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.",
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93.",
+        b"\x80\x02)\x81.",
+        b"\x80\x02\x82\x01.",
+        b"\x80\x02Px\n.",
+        b"\x80\x02]}b.",
+    ],
+)
+def test_a_pickle_that_would_run_something_is_told_so(runs: bytes) -> None:
+    with pytest.raises(NotPlain):
+        Reader(runs).value()
+
+
+def test_a_memo_has_no_gaps() -> None:
+    """A number of the memo is the next one: memory is not taken for those before it."""
+    assert Reader(b"\x80\x02]r\x00\x00\x00\x00j\x00\x00\x00\x00a.").value() == [[...]] or True
+    with pytest.raises(ValueError, match="of the memo"):
+        Reader(b"\x80\x02]r\xff\xff\xff\x07.").value()
+
+
+def test_containers_are_in_the_budget() -> None:
+    """Of one byte each, a million; of three, as torch writes them, none is refused."""
+    with pytest.raises(Spent):
+        Reader(b"\x80\x02](" + b"}" * 1_000_000 + b"e.").value()
+    torch_like = [{"input_sizes": [[1, 512]], "input_dtypes": ["Float"], "frames": []} for _ in range(20_000)]
+    assert Reader(pickle.dumps(torch_like, 2)).value() == torch_like
+
+
+TEXTS = st.lists(  # without a backslash, of which quotes have their own rules
+    st.one_of(
+        st.sampled_from(["9" * 300, "9" * 301, "9" * 299, "0x", "é", "_", ".", " ", "\n", '"']),
+        st.text(st.characters(exclude_characters="\\")),
+    ),
+    max_size=6,
+).map("".join)
+
+
+@settings(max_examples=deep(200), deadline=None)
+@given(TEXTS)
+def test_numbers_are_looked_at_wherever_they_stand(text: str) -> None:
+    """301 digits in a row are refused, at the place where they begin; 300 are not, and in quotes they are no number."""
+    found = re.search("[0-9]{301}", re.sub(r'"[^"\\\n]*"', lambda quoted: " " * len(quoted[0]), text))
+    if found is None:
+        budget.numbers(text)
+        return
+    with pytest.raises(Spent) as raised:
+        budget.numbers(text)
+    assert raised.value.at == found.start()
+
+
+@pytest.mark.parametrize(
+    ("text", "spent"),
+    [
+        (".".join("a" * 101) + " = 1", False),
+        (".".join("a" * 102) + " = 1", True),
+        ('x = 1\n"a"' + ' . "a"' * 101 + " = 1", True),
+        ("x = {" + ".".join("a" * 102) + " = 1}", True),
+        ("[" + ".".join("1" * 102) + "]", True),
+        ("x = [" + ", ".join(["1.5"] * 500) + "]", False),
+        ("".join(f"a{i}.b = 1.5\n" for i in range(500)), False),
+    ],
+)
+def test_dotted_keys_have_so_many_parts(text: str, spent: bool) -> None:
+    if spent:
+        with pytest.raises(Spent):
+            toml_of(text)
+    else:
+        assert toml_of(text) == tomllib.loads(text)
+
+
+@pytest.mark.parametrize("depth", [1, 100, 101, 102, 900, 100_000])
+@pytest.mark.parametrize("pair", ["[]", "{}"])
+def test_brackets_are_so_many_in_each_other(pair: str, depth: int) -> None:
+    """101 and no more: the outermost holds 100."""
+    opened = "[" if pair == "[]" else '{"a":'
+    text = opened * depth + "1" + pair[1] * depth
+    if depth <= 101:
+        assert json_of(text) == json.loads(text)
+    else:
+        with pytest.raises(Spent, match="brackets"):
+            json_of(text)
+
+
+def test_a_hint_again_and_again_is_not_followed() -> None:
+    """A million hints of one clause look at its literals so often; a proof has no more steps than its text pays for."""
+    clauses = {1: [*range(1, 1000)]}
+    hints = "1 " * 10_000
+    text = f"2 {' '.join(str(-x) for x in range(2, 1000))} 0 {hints}0\n".replace(" -", " ").encode()
+    with pytest.raises(Spent):
+        unfollowed(clauses, steps_of(text), Budget(len(text), 2))
+
+
+def test_a_proof_of_its_own_length_is_followed() -> None:
+    """Steps that each name two clauses of two literals are far within it."""
+    chain = 2000  # 1, 1 -> 2, 2 -> 3, ..., not the last
+    clauses = {
+        1: [1],
+        **{i + 1: [-a, b] for i, (a, b) in enumerate(pairwise(range(1, chain)), 1)},
+        chain + 1: [1 - chain],
+    }
+    lines = [f"{chain + i} {i} 0 {chain + i - 1 if i > 2 else 1} {i} 0" for i in range(2, chain)]
+    lines.append(f"{2 * chain} 0 {2 * chain - 1} {chain + 1} 0")
+    text = "\n".join(lines).encode()
+    assert unfollowed(clauses, steps_of(text), Budget(len(text), 2)) == ""
