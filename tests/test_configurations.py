@@ -299,6 +299,14 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         [("PS872", 1)],
         "zero_optimization is given a second time",
     ),
+    (
+        "template.json",
+        '{"train_batch_size": BATCH,\n "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": ZERO}}',
+        [],
+        "m=?, microbatches of 4",
+    ),
+    ("one.json", '{"train_batch_size": 32, "zero_optimization": {"stage": 1}}', [], "m=1: "),
+    ("no_template.json", '{"train_batch_size": CONFIG_BATCH,\n "zero_optimization": [}', [("PS870", 1)], "no JSON"),
     ("merged.yaml", "a: &a {pp_size: 1}\ndistributed:\n  pp_size: 2\n  <<: *a", [("PS881", 3)], "pp_size is 2"),
     (
         "merges.yaml",

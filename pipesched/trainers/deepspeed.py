@@ -115,8 +115,10 @@ def _completed(case: Case, p: int | None) -> tuple[int | None, int | None]:
         steps = batch // micro // replicas if replicas else None
     elif batch and steps and not micro:
         micro = batch // replicas // steps if replicas else None
-    elif micro and not steps and _STEPS not in settings:
-        steps = 1
+    elif (
+        _STEPS not in settings and (batch, micro) != (None, None) and sum(x in settings for x in (_BATCH, _MICRO)) == 1
+    ):
+        steps, micro = 1, micro or (batch // replicas if batch and replicas else None)
     return micro or None, steps or None
 
 

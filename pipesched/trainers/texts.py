@@ -12,6 +12,7 @@ that it does not set leaves a value open.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,7 @@ LARGEST = 2**18
 _LONGEST = 20_000  # characters of a line
 _MOST = 5_000  # settings of a text
 _MULTIPLE = "[]"  # the part of a path that is an entry of a list
+_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<word>\b[A-Z][A-Z0-9_]+\b)')
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 _WORD = re.compile(
     r"""(?P<skip>\s+|\\\r?\n|(?<!\S)\#[^\n]*|[();])
@@ -118,7 +120,7 @@ def _broken(source: Source, what: str, reason: str, line: int, column: int) -> P
 
 def _json(source: Source) -> Made:
     try:
-        values = json_of(source.text)
+        values = _json_values(source.text)
     except json.JSONDecodeError as error:
         reason = error.msg[:1].lower() + error.msg[1:]
         raise _broken(source, "JSON", reason, error.lineno, error.colno) from None
@@ -127,6 +129,19 @@ def _json(source: Source) -> Made:
     if not isinstance(values, dict):
         raise _broken(source, "configuration", "its JSON is no object", 1, 1)
     return dict(toml.flat(values)), *_json_places(source)
+
+
+def _json_values(text: str) -> object:
+    """The values; in a template, that of a word in capitals is open: ``"train_batch_size": CONFIG_BATCH_SIZE``."""
+    try:
+        return json_of(text)
+    except json.JSONDecodeError:
+        filled = _PLACEHOLDER.sub(lambda x: x[0] if x["word"] is None else f'"${{{x["word"]}}}"', text)
+        if filled == text:
+            raise
+        with contextlib.suppress(json.JSONDecodeError):
+            return json_of(filled)
+        raise
 
 
 def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
