@@ -8,13 +8,16 @@ The names below are loaded when they are first used, so that importing the packa
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from pipesched.api import (
         calibrate,
-        check_config,
+        check,
         compare,
         diff,
         emit,
@@ -68,8 +71,9 @@ __all__ = [
     "Source",
     "Survey",
     "Why",
+    "__version__",
     "calibrate",
-    "check_config",
+    "check",
     "compare",
     "diff",
     "emit",
@@ -103,12 +107,36 @@ _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Source": "source",
     "Survey": "verbs.survey",
     "Why": "verbs.why_report",
+    "check_config": "api",
     "torch_runtime": "verbs.run",
 }
 
 
+class _Check(ModuleType):
+    """The folder of the checks, which is called as the function of that name."""
+
+    def __call__(self, *arguments: Any, **given: Any) -> object:
+        return import_module("pipesched.api").check(*arguments, **given)
+
+
+class _Package(ModuleType):
+    """The package; an import of `pipesched.check` sets the module where the function is looked for."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "check" and isinstance(value, ModuleType):
+            value.__class__ = _Check
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pipesched")
+    if name not in __all__ and name not in _ELSEWHERE:
         raise AttributeError(f"module 'pipesched' has no attribute {name!r}")
     return getattr(import_module(f"pipesched.{_ELSEWHERE.get(name, 'api')}"), name)
 

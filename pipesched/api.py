@@ -7,13 +7,13 @@
     pipesched.why("zb_h1", p=4, m=8).growth                    a Why; show, compare, diff, run, calibrate likewise
 
 An option has the name that it has on the command line, with `_` for `-`, the same default and the same meaning; an
-option that means nothing is PipeschedError PS225. `check_config` is `pipesched check`. What a command prints its value
+option that means nothing is PipeschedError PS225. What a command prints its value
 has: `str()` is the text, `to_json()` the object of ``--json``, `exit_status` how the command ends. Other keywords are
 parameters of the schedule: p, v, m, ….
 
-    target         a built-in name, a path, ``FRAMEWORK:NAME``, a `Source`, what `load` returns, or an order in memory:
-                   rows of cells of torch's CSV or of words such as F0.1, a dict from rank to torch's actions, a
-                   schedule of torch
+    target         a built-in name, a path, ``FRAMEWORK:NAME``, a text of .ps, a `Source`, what `load` returns, or an
+                   order in memory: rows of cells of torch's CSV or of words such as F0.1, a `pandas.DataFrame` of them,
+                   a dict from rank to torch's actions, a schedule of torch
     comm           the communication model whose failure counts, strict unless named; named, a report has the makespan
                    where messages wait for their turn under it
     mem_cap        in microbatches through 1/p of the model: one, or one a rank
@@ -28,7 +28,8 @@ parameters of the schedule: p, v, m, ….
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from fractions import Fraction
 from importlib import import_module
 from os import PathLike
@@ -50,6 +51,7 @@ from pipesched.report import Report
 from pipesched.source import Source
 from pipesched.verbs import options, sources, values
 from pipesched.verbs.library import lists as lists_of
+from pipesched.verbs.library import parameters_of
 from pipesched.verbs.options import MAX_OPS
 from pipesched.verbs.sizes import combinations, count, multiples, parameter_of, setting
 from pipesched.verbs.sizes import read as several
@@ -525,7 +527,7 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
     return verb.calibrate(sources.traces(values.files(traces)), given["digits"])
 
 
-def check_config(
+def check(
     file: File,
     *,
     trainer: str | None = None,
@@ -548,14 +550,31 @@ def check_config(
     return verb.check(source, options.request(verb.Asked, given))
 
 
+check_config = check
+
+
 def _read(command: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Value]]:
     """The arguments of a function, each as the option of its command reads it; and the sizes.
 
     Raises:
         PipeschedError: PS225, PS809.
     """
-    sizes, settings = _apart(arguments.pop("parameters"), parameter_of)
+    parameters = arguments.pop("parameters")
+    if (target := arguments.get("target")) is not None:
+        _require_known(command, target, [*parameters], arguments)
+    sizes, settings = _apart(parameters, parameter_of)
     return {**options.read(command, arguments), "settings": settings}, sizes
+
+
+def _require_known(command: str, target: object, names: Sequence[str], own: Iterable[str]) -> None:
+    """Raises PipeschedError: PS225, a keyword that is no parameter of a .ps file, and close to one of the function."""
+    near = {name: close[0] for name in names if (close := get_close_matches(name, own, 1, 0.75))}
+    if not near or not isinstance(target, str | PathLike | Source):
+        return
+    known = parameters_of(sources.source(target))
+    for name, meant in near.items():
+        if known and name not in known:
+            raise fail(Code.USAGE, f"{command} has no keyword {name}", help=f"did you mean `{meant}`?")
 
 
 def _apart(

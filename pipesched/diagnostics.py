@@ -317,7 +317,13 @@ class PipeschedError(Exception):
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
-        super().__init__("\n".join(f"{d.code}: {d.message}" for d in self.diagnostics))
+        super().__init__("\n".join(map(_said, self.diagnostics)))
+
+
+def _said(found: Diagnostic) -> str:
+    """A finding in an exception: code, message and place on a line, the remedy below."""
+    place = next((f" ({label.span})" for label in found.labels if label.span is not None), "")
+    return f"{found.code}: {found.message}{place}" + (f"\n  help: {found.help}" if found.help else "")
 
 
 def fail(

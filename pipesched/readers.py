@@ -149,13 +149,16 @@ def _ps(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loa
 
 def _order(source: Source, *, parameters: Mapping[str, Value], microbatches: int | None, max_ops: int) -> Loaded:
     from pipesched.formats import misread, order_text
+    from pipesched.formats.rows import first, there
 
     _require_sizes_alone(source, parameters)
     order = misread.reading(source, "order", partial(order_text.read, most_ranks=most_ranks(max_ops)))
     _require_ranks(source, order, parameters)
     if microbatches not in (None, order.placement.microbatches):
-        message = f"{source.name} has {order.placement.microbatches} microbatches; {microbatches} were given"
-        raise fail(Code.FILE_DISAGREES, message)
+        last = order.placement.microbatches - 1
+        message = f"{source.name} has {last + 1} microbatches; {microbatches} were given"
+        at = there(order.origin, first(order.microbatch, last), f"its last microbatch is {last}")
+        raise fail(Code.FILE_DISAGREES, message, at, help=f"leave out --m, or give --m {last + 1}")
     return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule)
 
 
@@ -210,16 +213,21 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}
     row = reader_of(text)
     given: dict[str, Any] = {"torch_version": version} if row is TORCH_CSV else {}
-    made = row.read(
-        replace(text, name=source.name), parameters=sizes, microbatches=sizes.get("m"), max_ops=max_ops, **given
-    )
+    named = replace(text, name=source.name)
+    try:
+        made = row.read(named, parameters=sizes, microbatches=sizes.get("m"), max_ops=max_ops, **given)
+    except PipeschedError as error:
+        asked = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        help = f"it was called with {asked}: mend what it gives"
+        found = error.diagnostics
+        raise PipeschedError(replace(d, help=help) if d.code is Code.FILE_DISAGREES else d for d in found) from None
     assert isinstance(made, Loaded)
     own = {"p": made.schedule.ranks, "m": made.schedule.microbatches, **parameters}
-    named = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
+    schedule = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
     version = given.get("torch_version")
     comm = str(ONE_STREAM) if answer.later and made.program is not None else None
     notes = (*answer.notes, _POSTED) if comm else answer.notes
-    return replace(made, schedule=named, torch_version=version, notes=notes, kept=answer.kept, comm=comm)
+    return replace(made, schedule=schedule, torch_version=version, notes=notes, kept=answer.kept, comm=comm)
 
 
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
@@ -273,7 +281,7 @@ def _require_ranks(source: Source, order: Order, parameters: Mapping[str, Value]
     """Raises PipeschedError: PS803, the file has another p than was given."""
     if parameters.get("p", order.ranks) != order.ranks:
         message = f"{source.name} has {order.ranks} ranks, one a row; {parameters['p']} were given"
-        raise fail(Code.FILE_DISAGREES, message, help="one row a rank")
+        raise fail(Code.FILE_DISAGREES, message, help=f"one row a rank: leave out --p, or give --p {order.ranks}")
 
 
 ROWS = ("parameters", "microbatches", "max_ops")

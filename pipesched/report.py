@@ -99,6 +99,15 @@ class Report(Judged):
         return self.time.makespan
 
     @property
+    def bubble(self) -> Fraction:
+        """Idle time of all ranks / (ranks x makespan), the share of the machine that does not compute.
+
+        Raises:
+            PipeschedError: what is wrong, where the order has no end.
+        """
+        return self.time.bubble
+
+    @property
     def peak(self) -> tuple[Fraction, ...]:
         """The most activations of every rank.
 

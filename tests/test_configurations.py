@@ -44,7 +44,7 @@ def checked(row: Row, folder: Path) -> Checked:
     given: dict[str, Any] = {"p": None, "processes": None, "trainer": None, "torch_version": None}
     for option, value in zip(row.options[::2], row.options[1::2], strict=True):
         given[option.removeprefix("--").replace("-", "_")] = value
-    return pipesched.check_config(file, **given)
+    return pipesched.check(file, **given)
 
 
 def codes(made: Checked) -> list[str]:
@@ -108,14 +108,14 @@ def test_a_csv_is_verified_with_the_sizes_of_its_trainer(tmp_path: Path) -> None
 
 def test_an_order_that_the_library_has_not_is_executed() -> None:
     """Its command names the trainer's own code, with the options that its messages depend on."""
-    made = pipesched.check_config(pipesched.Source("a.toml", titan(4, "InterleavedZeroBubble")))
+    made = pipesched.check(pipesched.Source("a.toml", titan(4, "InterleavedZeroBubble")))
     assert made.command == "pipesched verify torch:InterleavedZeroBubble --p 4 --v 2 --m 8"
     text = "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 12 --pipeline-model-parallel-size 4 "
     text += "--num-layers-per-virtual-pipeline-stage 1 --micro-batch-size 1 --global-batch-size 5 "
     text += "--microbatch-group-size-per-virtual-pipeline-stage 5 --overlap-p2p-communication-warmup-flush"
     options = "overlap_p2p_comm=true", "batch_p2p_comm=false", "overlap_p2p_comm_warmup_flush=true"
     words = " ".join(f"-D {option}" for option in (*options, "microbatch_group_size_per_vp_stage=5"))
-    made = pipesched.check_config(pipesched.Source("a.sh", text))
+    made = pipesched.check(pipesched.Source("a.sh", text))
     assert made.command == f"pipesched verify megatron:interleaved --p 4 --v 3 --m 5 {words}"
 
 
@@ -139,7 +139,7 @@ def test_what_is_assumed_and_what_is_open_is_said(tmp_path: Path) -> None:
     assert "$PP, which the file does not set" in said and "given again later" in said and "2 other settings" in said
     row = Row("", "json", '{"train_micro_batch_size_per_gpu": 1}')
     assert "give --p N" in str(checked(row, tmp_path))
-    assert pipesched.check_config(tmp_path / "trainer.json", p=4).plan.ranks == 4
+    assert pipesched.check(tmp_path / "trainer.json", p=4).plan.ranks == 4
 
 
 def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,7 +164,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
         assert main(["check", *arguments]) == 2, arguments
         assert said in capsys.readouterr().err, arguments
     with pytest.raises(PipeschedError) as raised:
-        pipesched.check_config(file, trainer="nobody")
+        pipesched.check(file, trainer="nobody")
     assert raised.value.diagnostics[0].code is Code.USAGE
     assert main(["check", str(file), "--trainer", "deepspeed"]) == 4
     assert "DeepSpeed is read from json" in capsys.readouterr().out
@@ -179,7 +179,7 @@ def test_every_form_of_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["check", str(file), "--format", "github"]) == 1
     assert capsys.readouterr().out.startswith(f"::error file={file},line=8,col=1,title=PS875::")
     assert main(["check", str(file), "--json"]) == 1
-    made = pipesched.check_config(file)
+    made = pipesched.check(file)
     assert json.loads(capsys.readouterr().out) == made.to_json() and made.exit_status == 1
     assert main(["check", str(file)]) == 1 and capsys.readouterr().out == f"{made}\n"
 
@@ -340,7 +340,7 @@ def test_a_text_is_read_as_its_trainer_reads_it(
         pytest.importorskip("yaml")
     file = tmp_path / name
     file.write_text(text, "utf-8")
-    made = pipesched.check_config(file)
+    made = pipesched.check(file)
     assert [(str(x.code), x.where.line if x.where else 0) for x in made.diagnostics] == said, str(made)
     assert more in str(made)
 
@@ -383,7 +383,7 @@ def test_no_text_ends_in_a_traceback() -> None:
     for _ in range(deep(1)):
         for row in rows:
             for text in mutants(row.text, chance):
-                made = pipesched.check_config(pipesched.Source(f"a.{row.ending}", text), processes=8)
+                made = pipesched.check(pipesched.Source(f"a.{row.ending}", text), processes=8)
                 assert made.exit_status in (0, 1, 4) and made.text() and json.dumps(made.to_json())
 
 
@@ -417,14 +417,14 @@ def test_texts_that_are_made_to_hurt(name: str) -> None:
     """Depth, width, digits, aliases and tags of YAML: judged or refused within a moment."""
     if name.endswith("yaml"):
         pytest.importorskip("yaml")
-    made = pipesched.check_config(pipesched.Source(name, NASTY[name]))
+    made = pipesched.check(pipesched.Source(name, NASTY[name]))
     assert made.exit_status in (0, 1, 4) and len(made.text()) < 100_000
 
 
 def test_yaml_without_its_reader_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """PS820, and how to install it."""
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
-    made = pipesched.check_config(pipesched.Source("a.yaml", "distributed:\n  pp_size: 2\n"))
+    made = pipesched.check(pipesched.Source("a.yaml", "distributed:\n  pp_size: 2\n"))
     assert [x.code for x in made.diagnostics] == [Code.NEEDS] and made.exit_status == 2
 
 

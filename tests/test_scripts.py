@@ -18,7 +18,7 @@ UNREAD = {  # scripts with 4 ranks, of which a reader of texts need not know: th
 def test_no_default_is_told_of_what_stands_unread(name: str) -> None:
     """The status is 4, the line is named, and nothing is said of p: neither a number nor that there is no pipeline."""
     text, line = UNREAD[name]
-    made = pipesched.check_config(pipesched.Source("a.sh", text))
+    made = pipesched.check(pipesched.Source("a.sh", text))
     assert made.exit_status == 4 and not made.ok and made.plan.off is None and made.plan.ranks is None, str(made)
     assert line in {x.where.line for x in made.diagnostics if str(x.code) == "PS882" and x.where}, str(made)
     assert "no pipeline" not in str(made) and "pipesched check -- " in str(made)

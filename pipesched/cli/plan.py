@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from pipesched.cli import flags
+from pipesched.cli.progress import watched
 from pipesched.cli.terminal import replace_file, writable
 from pipesched.diagnostics import Code, fail
 
@@ -36,7 +37,8 @@ def plan(*, plot: str | None, executor: str, **given: Any) -> int:
         writable(path)
     asked = verb.request(given)
     with flags.output_of(given) as out:
-        found = verb.plan(asked, executor)
+        with watched(out, "looking at the choices") as tell:
+            found = verb.plan(asked, executor, tell)
         if plot is not None:
             replace_file(plot, found.plot())
         if page and out.format == "text":

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from pipesched.cli import flags
+from pipesched.cli.progress import watched
 
 
 @click.command(short_help="Say at which sizes and options a framework's schedules go wrong.")
@@ -27,7 +28,8 @@ def survey(framework: str, **given: Any) -> int:
 
     grid = verb.configurations(framework, **verb.request(given))
     with flags.output_of(given) as out:
-        found = verb.survey(grid, compile_options({**given, "definitions": ()}, {}))
+        with watched(out, f"{len(grid):,} configurations") as tell:
+            found = verb.survey(grid, compile_options({**given, "definitions": ()}, {}), tell)
         if str(given["output"] or "").lower().endswith(".html") and out.format == "text":
             out.write(found.html())
             return found.exit_status

@@ -3,6 +3,7 @@
     ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]          a row a rank, as in torch's CSV
     ["F0.0 F0.1 B0.0 B0.1", "F1.0 B1.0 F1.1 B1.1"]  the same as an order
     {0: [F, F, None, B, B], 1: …}                   whatever prints as torch's actions do; None is a bubble
+    pandas.read_csv("mine.csv", header=None)        a row a rank; NaN is a bubble
     ScheduleInterleaved1F1B(stages, m)              what its runtime runs: `pipeline_order_with_comms`
 
 It is written down, and read as a file is: a finding shows the row. Torch's classes of one stage a rank run by a loop
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pipesched.diagnostics import Code, fail
 from pipesched.foreign import real
@@ -33,6 +34,7 @@ class TorchSchedule(Protocol):
 
 
 _HELP = "give rows of cells or words, a dict from rank to actions, or a schedule of torch"
+_ACTION = re.compile(rf"\d+{KIND}\d|{KIND}\d+\.\d")
 _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
 
@@ -44,6 +46,8 @@ def written(order: object) -> Source | None:
     """
     if hasattr(order, "pipeline_order"):
         order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
+    if hasattr(order, "itertuples") and hasattr(order, "columns"):
+        order = _of_frame(order)
     if isinstance(order, Mapping):
         order = _by_rank(order)
     if isinstance(order, str | bytes) or not isinstance(order, Iterable):
@@ -62,6 +66,20 @@ def single(order: object) -> tuple[str, dict[str, int]] | None:
     if stage is None or not isinstance(microbatches, int) or hasattr(order, "_stages"):
         return None
     return type(order).__name__, {"p": int(stage.num_stages), "m": microbatches}
+
+
+def _of_frame(frame: Any) -> list[list[object]]:
+    """The rows of a DataFrame.
+
+    Raises:
+        PipeschedError: PS225, its head is the row of rank 0.
+    """
+    if any(_ACTION.match(str(name)) for name in frame.columns):
+        shown = str(next(iter(frame.columns)))[:40]
+        raise fail(
+            Code.USAGE, f"the head of the table is a row of actions: {shown!r}", help="read it with `header=None`"
+        )
+    return [[None if cell != cell else cell for cell in row] for row in frame.itertuples(index=False, name=None)]
 
 
 def _by_rank(rows: Mapping[object, object]) -> list[object]:

@@ -21,7 +21,6 @@ from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, compu
 from pipesched.model.lists import Origin
 from pipesched.model.ops import RECEIVES, SENDS, Op, Result
 from pipesched.model.placement import OPS_A_RANK, Placement
-from pipesched.source import Span
 
 LARGEST = 10_000_000
 """The largest stage or microbatch that is read at all."""
@@ -205,13 +204,12 @@ def require_dense(rows: Rows, origin: Origin, shape: tuple[int, int]) -> None:
     if shape[0] * shape[1] <= SPARE + 4 * len(rows.op):
         return
     last = int(rows.stage.max()), int(rows.microbatch.max())
-    labels = _first(rows.stage, last[0], origin), _first(rows.microbatch, last[1], origin)
     raise fail(
         Code.OUT_OF_RANGE,
         f"{shape[0]:,} stages and {shape[1]:,} microbatches need {shape[0] * shape[1]:,} forwards, "
         f"but the file has {len(rows.op):,} operations",
-        Label(labels[0], f"stage {last[0]}"),
-        Label(labels[1], f"microbatch {last[1]}"),
+        there(origin, first(rows.stage, last[0]), f"stage {last[0]}"),
+        there(origin, first(rows.microbatch, last[1]), f"microbatch {last[1]}"),
         help="stages and microbatches count from 0 without gaps",
     )
 
@@ -221,13 +219,19 @@ def _no_such_stage(rows: Rows, origin: Origin, index: int, stages: int) -> Diagn
     return Diagnostic(
         Code.OUT_OF_RANGE,
         f"{op.name} of stage {stage}, but the file runs stages 0 to {stages - 1} only",
-        (Label(origin.place(index).span, f"rank {int(rows.rank[index])}: no row computes stage {stage}"),),
+        (there(origin, index, f"rank {int(rows.rank[index])}: no row computes stage {stage}"),),
     )
 
 
-def _first(column: Column, value: int, origin: Origin) -> Span | None:
-    """The first cell with that value in a column."""
-    return origin.place(int(np.argmax(column == value))).span
+def there(origin: Origin, index: int, text: str) -> Label:
+    """A label at an operation, with the line of the program that made it."""
+    place = origin.place(index)
+    return Label(place.span, f"{text} ({place.bindings})" if place.bindings else text)
+
+
+def first(column: Column, value: int) -> int:
+    """The index of the first operation with that value in a column."""
+    return int(np.argmax(column == value))
 
 
 def disagreements(
@@ -239,15 +243,17 @@ def disagreements(
     placement: Sequence[int] | None,
 ) -> Iterator[Diagnostic]:
     """Where the file and what was said about it differ."""
-    for what, column, here, given in (
-        ("stage", rows.stage, inferred.stages, stages),
-        ("microbatch", rows.microbatch, inferred.microbatches, microbatches),
+    for what, option, column, here, given in (
+        ("stage", "stages", rows.stage, inferred.stages, stages),
+        ("microbatch", "m", rows.microbatch, inferred.microbatches, microbatches),
     ):
         if given is not None and given != here:
             yield Diagnostic(
                 Code.FILE_DISAGREES,
                 f"the file has {here} {_MANY[what]}, but {given} were given",
-                (Label(_first(column, here - 1, origin), f"its last {what} is {here - 1}"),),
+                (there(origin, first(column, here - 1), f"its last {what} is {here - 1}"),),
+                (),
+                f"leave out --{option}, or give --{option} {here}",
             )
         else:
             yield from _gap(rows, origin, what, column)
@@ -267,7 +273,7 @@ def _gap(rows: Rows, origin: Origin, what: str, column: Column) -> Iterator[Diag
     yield Diagnostic(
         Code.OUT_OF_RANGE,
         f"{what} {after} is in the file, but {missing} not",
-        (Label(_first(column, after, origin), f"the first cell of {what} {after}"),),
+        (there(origin, first(column, after), f"the first cell of {what} {after}"),),
         (),
         f"{_MANY[what]} count from 0 without gaps",
     )
@@ -279,7 +285,7 @@ def _misplaced(rows: Rows, origin: Origin, stages: int, placement: Sequence[int]
         yield Diagnostic(
             Code.FILE_DISAGREES,
             f"the file has {stages} stages, but the placement names the ranks of {len(placement)}",
-            (Label(_first(rows.stage, stages - 1, origin), f"its last stage is {stages - 1}"),),
+            (there(origin, first(rows.stage, stages - 1), f"its last stage is {stages - 1}"),),
         )
         return
     wrong = np.flatnonzero(computes(rows.op) & (np.array(placement)[rows.stage] != rows.rank))
@@ -288,5 +294,5 @@ def _misplaced(rows: Rows, origin: Origin, stages: int, placement: Sequence[int]
         yield Diagnostic(
             Code.FILE_DISAGREES,
             f"stage {stage} is on rank {rank} in the file, but rank {placement[stage]} was given",
-            (Label(origin.place(index).span, f"row {rank + 1} is rank {rank}"),),
+            (there(origin, index, f"row {rank + 1} is rank {rank}"),),
         )

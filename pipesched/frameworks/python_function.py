@@ -11,6 +11,7 @@ A step of several instructions may be a list of its own.
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -98,15 +99,15 @@ def _recorded(order: Any, version: str, most: int) -> Recorded:
         raise Nonsense(f"it gave {_short(order)}")
     rows: list[Any] = []
     places: list[list[Any]] = []
-    for row in order:
+    for row, line in _yielded(order):
         if isinstance(row, str):
             rows.append(row)
-            places.append([])
+            places.append([line] * len(re.split("[ ,]+", row)))
             most -= len(row)
         else:
             cells = list(_cells(row, len(rows), most))
             rows.append(cells)
-            places.append([place for _, place in cells])
+            places.append([place or line for _, place in cells])
             most -= len(cells)
         if len(rows) > most:
             raise Nonsense("it gave more than can be checked", _MORE)
@@ -118,14 +119,19 @@ def _recorded(order: Any, version: str, most: int) -> Recorded:
     return Recorded(texts, places if any(map(any, places)) else None, version)
 
 
+def _yielded(values: Any) -> Iterator[tuple[Any, Any]]:
+    """Values, each with the file and the line that yields it where a generator does."""
+    frame = values.gi_frame if isinstance(values, GeneratorType) else None
+    file = None if frame is None else shown(frame.f_code.co_filename)
+    for value in values:
+        yield value, None if frame is None else (file, frame.f_lineno)
+
+
 def _cells(row: Any, rank: int, most: int) -> Iterator[tuple[Any, Any]]:
     """The cells of a row; where it is a generator's, with the line that yields each."""
     if isinstance(row, bytes) or not isinstance(row, Iterable):
         raise Nonsense(f"row {rank} is {_short(row)}")
-    frame = row.gi_frame if isinstance(row, GeneratorType) else None
-    file = None if frame is None else shown(frame.f_code.co_filename)
-    for count, step in enumerate(row):
-        place = None if frame is None or file is None else (file, frame.f_lineno)
+    for count, (step, place) in enumerate(_yielded(row)):
         if count > most:
             raise Nonsense(f"row {rank} goes on after {most:,} actions", _MORE)
         for cell in step if type(step) in (list, tuple) else [step]:

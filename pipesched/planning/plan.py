@@ -16,7 +16,7 @@ from pipesched.diagnostics import Code, Diagnostic, exit_status, fail
 from pipesched.model.numbers import gigabytes
 from pipesched.planning.prediction import Prediction
 from pipesched.planning.rules import Explained, Judged, explain, judge
-from pipesched.planning.search import Search, executor
+from pipesched.planning.search import Search, Tell, executor, silent
 from pipesched.planning.space import LAYOUT, Space
 from pipesched.planning.stages import Problem
 from pipesched.transformer import state
@@ -87,17 +87,17 @@ class Outcome:
         return exit_status(self.diagnostics)
 
 
-def outcome(request: Request, workers: str | Executor = "here") -> Outcome:
-    """All of it. workers: an executor of `concurrent.futures`, or how `--executor` names one.
+def outcome(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Outcome:
+    """All of it. workers: an executor of `concurrent.futures`, or how `--executor` names one. tell: hears the progress.
 
     Raises:
         PipeschedError: PS246, PS248, PS249, PS225.
     """
     problem = request.problem()
     if isinstance(workers, Executor):
-        return _found(request, Search(problem, workers))
+        return _found(request, Search(problem, workers, tell))
     with executor(workers, problem.space) as made:
-        return _found(request, Search(problem, made))
+        return _found(request, Search(problem, made, tell))
 
 
 def _found(request: Request, search: Search) -> Outcome:

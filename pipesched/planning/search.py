@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.prediction import Bound, Prediction, Refused, bound, predict
@@ -49,6 +49,13 @@ class Here(Executor):
         return made
 
 
+Tell: TypeAlias = Callable[[str], None]
+
+
+def silent(line: str) -> None:
+    """Tells nobody."""
+
+
 def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound]:
     return [bound(problem, choice) for choice in choices]
 
@@ -57,11 +64,12 @@ def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound
 class Search:
     """The choices of a problem. reasons: how many are refused, by kind; example: of each kind the one least over the
     cap. alive: those that no bound excludes, by the least time that any order takes. known: what was found of those
-    that were looked at closely.
+    that were looked at closely. tell: is told the progress.
     """
 
     problem: Problem
     executor: Executor
+    tell: Tell = silent
     choices: list[Choice] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     example: dict[str, Refused] = field(default_factory=dict)
@@ -77,6 +85,8 @@ class Search:
                 self._refuse(found)
             else:
                 self.alive.append((found.nanoseconds, number))
+            if number % PORTION == 0:
+                self.tell(f"{number:,} of {len(self.choices):,} choices bounded")
         self.alive.sort()
 
     def _refuse(self, found: Refused) -> None:
@@ -134,6 +144,7 @@ class Search:
         made = self.executor.map(partial(predict, self.problem), [self.choices[number] for number in fresh])
         for number, found in zip(fresh, made, strict=True):
             self.known[number] = found
+            self.tell(f"{len(self.known):,} of at most {len(self.alive):,} choices timed")
             if isinstance(found, Refused):
                 self._refuse(found)
 

@@ -13,6 +13,7 @@ from typing import Any
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.plan import Outcome, Request, outcome
 from pipesched.planning.schedules import SCHEDULES, UNTRIED
+from pipesched.planning.search import Tell, silent
 from pipesched.planning.space import LETTERS, NAMES, RECOMPUTE, SPLITS
 from pipesched.verbs import plan_page, plan_report
 
@@ -44,13 +45,13 @@ class Plan(Outcome):
         return plan_page.html(self)
 
 
-def plan(request: Request, workers: str | Executor = "here") -> Plan:
-    """All of it. workers: an executor of `concurrent.futures`, or how `--executor` names one.
+def plan(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Plan:
+    """All of it. workers: an executor of `concurrent.futures`, or how `--executor` names one. tell: hears the progress.
 
     Raises:
         PipeschedError: PS246, PS248, PS249, PS225.
     """
-    return Plan(**vars(outcome(request, workers)))
+    return Plan(**vars(outcome(request, workers, tell)))
 
 
 def only(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from os import PathLike, fsdecode
 
@@ -17,6 +18,9 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion, installed_version
 from pipesched.readers import Loaded
 from pipesched.source import Source
+
+_PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
+"""The beginning of a .ps file: blank lines and comments, then its head."""
 
 
 def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
@@ -62,11 +66,13 @@ def source(target: object) -> Source:
     """
     if isinstance(target, Source):
         return target
+    if isinstance(target, str) and _PS.match(target):
+        return Source("<text>", target)
     if isinstance(target, str | PathLike):
         return read(fsdecode(target))
     made = None if target is None else written(target)
     if made is None:
-        help = "give a name, a path, a Source, an order, or what load() returns"
+        help = "give a name, a path, a text of .ps, a Source, an order, or what load() returns"
         raise fail(Code.USAGE, f"no schedule can be read from a value of type {type(target).__name__}", help=help)
     return made
 

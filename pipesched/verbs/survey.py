@@ -9,7 +9,7 @@ sizes that a schedule does not have are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import product
@@ -275,8 +275,8 @@ def _named(way: str, more: Mapping[str, object]) -> str:
     return " ".join([*([] if way == "as it is" and said else [way]), *said])
 
 
-def survey(grid: Sequence[Configuration], asked: Options) -> Survey:
-    """All of a grid.
+def survey(grid: Sequence[Configuration], asked: Options, tell: Callable[[str], None] = lambda line: None) -> Survey:
+    """All of a grid. tell: is told the progress.
 
     Raises:
         PipeschedError: PS850 the framework is not there, PS852 its code took too long.
@@ -284,7 +284,8 @@ def survey(grid: Sequence[Configuration], asked: Options) -> Survey:
     calls = [(Call(one.schedule, one.schedule), {**one.sizes, **one.options, "max-ops": asked.max_ops}) for one in grid]
     answers = host.record_all(calls, path=asked.framework_path, limit=asked.framework_time)
     found, absent, version, notes = list[Surveyed](), 0, "", dict[str, None]()
-    for one, (call, _), answer in zip(grid, calls, answers, strict=True):
+    for number, (one, (call, _), answer) in enumerate(zip(grid, calls, answers, strict=True)):
+        tell(f"{number:,} of {len(grid):,} configurations examined")
         if isinstance(answer, PipeschedError):
             first = answer.diagnostics[0]
             if first.code is Code.FRAMEWORK:
