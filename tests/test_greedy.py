@@ -256,3 +256,14 @@ rank 1 {{ F B when }}
 """
     found = pipesched.verify(Source("w.ps", text), p=2, m=2).diagnostics
     assert [(x.code, x.where and x.where.line) for x in found] == [(Code.SYNTAX, 4), (Code.SYNTAX, 8 + bool(brace))]
+
+
+def test_a_pair_of_f_and_i_takes_the_time_of_both() -> None:
+    """On the clock of a rule as on that of `verify`: FB is of F and B alone, so an I is there before the last F."""
+    text = """schedule x(p, m)
+stage s in 0 .. 2 on rank s
+costs F = 1, I = 1, W = 1, FB = 10
+rank 0 { greedy { I  F  W } }
+rank 1 { F  repeat m - 1 { overlap(F, I) }  I  drain W }
+"""
+    assert order(text, p=2, m=6)[0][:6] == ["F0.0", "F0.1", "F0.2", "F0.3", "I0.0", "F0.4"]
