@@ -170,8 +170,8 @@ class Examination:
         Raises:
             PipeschedError: PS225, not one a rank.
         """
-        asked = self.options.mem_cap or ()
-        return caps_by_rank(tuple(map(Fraction, asked)), self.loaded.schedule.ranks) if self._in_bytes else None
+        ranks = self.loaded.schedule.ranks
+        return caps_by_rank(self.options.mem_cap, ranks, in_bytes=True) if self._in_bytes else None
 
     @property
     def _in_bytes(self) -> bool:
@@ -299,7 +299,13 @@ class Examination:
         rank = max(range(schedule.ranks), key=lambda r: (fullest[r].value, -r))
         most = replace(fullest[rank], bound=max(one.bound for one in fullest))
         return Permuted(
-            names, "", longest.times(Fraction(1, made.ticks.scale)), most.times(made.memory.part), rank, unit.lists
+            names,
+            "",
+            longest.times(Fraction(1, made.ticks.scale)),
+            most.times(made.memory.part),
+            rank,
+            unit.lists,
+            made.costs.unit,
         )
 
     def _claims(self, sound: bool) -> list[Verdict]:
@@ -359,8 +365,18 @@ def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
     spent, costs = made.idle, made.costs
     if spent is None:
         return None
-    times = (spent.makespan, spent.spans, spent.work)
-    return Time(*times, costs.to_json(), costs.assumed_of(made.costs_used), (*made.remarks, *remarks))
+    used = made.costs_used
+    return Time(
+        spent.makespan,
+        spent.spans,
+        spent.work,
+        costs.to_json(),
+        costs.assumed_of(used),
+        (*made.remarks, *remarks),
+        made.rests_on,
+        (*costs.doubts(used), *remarks),
+        costs.unit,
+    )
 
 
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None) -> Memory:

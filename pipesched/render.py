@@ -26,6 +26,7 @@ from pipesched.safe import safe
 from pipesched.source import Span
 
 _ENTRIES = 6  # of a list that a title shows
+_ASSUMED = 3  # assumptions of a text
 
 _WIDTH = 100  # characters of a source line that are shown
 _LEAD = 24  # of which before the label
@@ -101,6 +102,13 @@ def tally(diagnostics: Iterable[Diagnostic]) -> str:
     severities = [diagnostic.severity for diagnostic in diagnostics]
     counts = [(kind, severities.count(kind)) for kind in ("error", "warning")]
     return ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in counts if n)
+
+
+def assumptions(said: Sequence[str], *, verbose: bool) -> list[str]:
+    """A line for each assumption; of more than three the first three, and how to see the others."""
+    lines = [f"assumed: {one}" for one in (said if verbose else said[:_ASSUMED])]
+    more = len(said) - len(lines)
+    return [*lines, *([f"{more} more assumption{'s' * (more > 1)}: --verbose"] if more else [])]
 
 
 def clean(message: str) -> str:

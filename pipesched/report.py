@@ -24,7 +24,7 @@ from pipesched.diagnostics import Diagnostic, Judged, PipeschedError
 from pipesched.model import lists
 from pipesched.model.numbers import Value, gigabytes, ranges, share, shown
 from pipesched.model.verdict import Verdict
-from pipesched.report_parts import Claim, Parts, Permuted, Recording
+from pipesched.report_parts import Claim, Parts, Permuted, Recording, activations
 from pipesched.safe import safe
 from pipesched.schedule_analysis import Analysis
 
@@ -119,12 +119,23 @@ class Report(Judged):
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, *, color: bool = False) -> str:
-        """The diagnostics with their places, then the verdict."""
+    def text(self, *, color: bool = False, verbose: bool = False) -> str:
+        """The diagnostics with their places, then the verdict. verbose: all that is assumed."""
         parts = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
-        table = [] if self.ok or self.parts.bytes is None else ["\n".join(self.parts.bytes.lines())]
-        parts += [*table, self._verdict(color) if self.ok else self._count(color)]
-        return "\n\n".join(parts)
+        if self.ok:
+            return "\n\n".join([*parts, self._verdict(color, verbose)])
+        if self.parts.bytes is not None:
+            lines = [*self.parts.bytes.lines(), *render.assumptions(self.parts.bytes.assumed, verbose=verbose)]
+            parts.append("\n".join(lines))
+        return "\n\n".join([*parts, self._count(color)])
+
+    @property
+    def rests_on(self) -> tuple[str, ...]:
+        """The assumptions on a transformer and its device, in words."""
+        time, used = self.parts.time, self.parts.bytes
+        if used is None and (time is None or not time.unit):
+            return ()
+        return (*(time.rests_on if time else ()), *(used.assumed if used else ()))
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: the picture, and the text."""
@@ -189,30 +200,32 @@ class Report(Judged):
 
     def _short_facts(self) -> list[str]:
         memory, time = self.parts.memory, self.parts.time
-        peak = [f"peak {shown(max(memory.peak))}"] if memory and memory.peak else []
-        peak += [f"host memory {shown(max(memory.host))}"] if memory and memory.host else []
         used = self.parts.bytes
+        said = activations if used else shown
+        peak = [f"peak {said(max(memory.peak))}"] if memory and memory.peak else []
+        peak += [f"host memory {said(max(memory.host))}"] if memory and memory.host else []
         peak += [gigabytes(max(used.total))] if used else []
         if time is None:
             return peak
         part = self.parts.communication
-        longer = [f"{part.model} {shown(part.makespan)}"] if part and part.makespan is not None else []
-        return [*peak, f"makespan {shown(time.makespan)}", *longer, f"bubble {share(time.bubble)}", *time.remarks]
+        length, remarks = time.unit.text, time.doubts if self.rests_on else time.remarks
+        longer = [f"{part.model} {length(part.makespan)}"] if part and part.makespan is not None else []
+        return [*peak, f"makespan {length(time.makespan)}", *longer, f"bubble {share(time.bubble)}", *remarks]
 
-    def _verdict(self, color: bool) -> str:
+    def _verdict(self, color: bool, verbose: bool) -> str:
         """The block of a schedule that holds."""
         messages = self.parts.communication
         lines = [" · ".join(["complete", "data flow", "channels FIFO", *([str(messages)] if messages else [])])]
-        lines += self.parts.memory.lines() if self.parts.memory else []
+        lines += self.parts.memory.lines(in_bytes=self.parts.bytes is not None) if self.parts.memory else []
         lines += self.parts.bytes.lines() if self.parts.bytes else []
         if time := self.parts.time:
-            lines += [headline(time.makespan, time.span, time.work), *time.remarks]
-            lines += messages.queued(time.makespan) if messages else []
+            lines += [headline(time, time.unit), *(time.doubts if self.rests_on else time.remarks)]
+            lines += messages.queued(time.makespan, time.unit) if messages else []
         lines += [str(self.permuted)] if self.permuted else []
         lines += [_claims_text(self.claims)] if self.claims else []
         if found := self.verdict:
             lines += [found.line, found.because, f"not judged: {', '.join(self.not_judged)}"]
-        lines += [*self.notes, *map(str, self.recorded)]
+        lines += [*self.notes, *map(str, self.recorded), *render.assumptions(self.rests_on, verbose=verbose)]
         warned = render.tally(self.diagnostics)
         head = self._head(color, self.title or self.name or self.source) + (f", {warned}" if warned else "")
         return "\n".join([head, *(_INDENT + line for line in lines)])

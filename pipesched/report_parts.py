@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from pipesched.analysis.idle import Idle
 from pipesched.model.numbers import exact, gigabytes, percent, shown
+from pipesched.model.units import NO_UNIT, Unit
 
 if TYPE_CHECKING:
     from pipesched.analysis.footprint import Footprint
@@ -50,12 +51,12 @@ class Communication:
         enough = f"; a buffer of {self.capacity} is enough" if self.capacity else ""
         return f"deadlock-free ({self.model}{also}; not under {', '.join(self.fails)}{enough})"
 
-    def queued(self, ideal: Fraction) -> list[str]:
+    def queued(self, ideal: Fraction, unit: Unit) -> list[str]:
         """``makespan 63 under one-stream, where messages queue: 10.5 % more``; nothing where no model was asked for."""
         if self.makespan is None:
             return []
         more = f"{percent((self.makespan - ideal) / ideal)} more" if self.makespan > ideal > 0 else "no more"
-        return [f"makespan {shown(self.makespan)} under {self.model}, where messages wait for their turn: {more}"]
+        return [f"makespan {unit.text(self.makespan)} under {self.model}, where messages wait for their turn: {more}"]
 
     def to_json(self) -> dict[str, object]:
         """The models by name."""
@@ -71,6 +72,7 @@ class Memory:
     received, unsent: by rank, where the file names its messages, the most that are received and not yet used, made and
     not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
     host: by rank, where activations are offloaded, the most in host memory at once, each from its O to its L.
+    asked: the cap in bytes, as it was given, that the caps and the release rule of an answer stand for.
     """
 
     release: str
@@ -81,19 +83,23 @@ class Memory:
     received: tuple[int, ...] | None = None
     unsent: tuple[int, ...] | None = None
     host: tuple[Fraction, ...] | None = None
+    asked: str = ""
 
     def __repr__(self) -> str:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
-    def lines(self) -> list[str]:
-        """The peak against its cap, where, and every rank's."""
+    def lines(self, *, in_bytes: bool = False) -> list[str]:
+        """The peak against its cap, where, and every rank's. in_bytes: bytes are said too, and may have the cap."""
         if not self.peak:
             return []
+        if self.asked:
+            return [f"within the cap of {self.asked}, in activations that are rounded up; --model counts bytes"]
         first = self.peak.index(max(self.peak))
         cap = "none" if self.cap is None else shown(self.cap[min(first, len(self.cap) - 1)])
-        rule = "" if self.release == "W" else f" (release {self.release})"
-        lines = [_most(f"peak {{}} of cap {cap}{rule}", self.peak)]
-        lines += [] if self.host is None else [_most("host memory {}", self.host)]
+        limit = f" of cap {cap}" if self.cap or not in_bytes else ""
+        rule, said = "" if self.release == "W" else f" (release {self.release})", activations if in_bytes else shown
+        lines = [_most(f"peak {{}}{limit}{rule}", self.peak, said)]
+        lines += [] if self.host is None else [_most("host memory {}", self.host, said)]
         lines += self.notes
         if self.received is not None and self.unsent is not None and any(self.received):
             received, unsent = (_list_text([Fraction(x) for x in most]) for most in (self.received, self.unsent))
@@ -139,7 +145,7 @@ class InBytes:
         return tuple(sum(kinds.values()) for kinds in self.ranks)
 
     def lines(self) -> list[str]:
-        """The most against the cap, a table by rank, and what is assumed. Of many ranks the ends and the fullest."""
+        """The most against the cap, and a table by rank: of many ranks the ends and the fullest."""
         total, cap = self.total, self.cap or (None,) * len(self.ranks)
         top = total.index(max(total))
         limit = gigabytes(self.cap[top]) if self.cap else "none"
@@ -157,7 +163,7 @@ class InBytes:
         if self.host is not None:
             most = max(self.host)
             lines.append(f"host memory: {gigabytes(most)}, on rank {self.host.index(most)}")
-        return [head, *lines, *(f"assumed: {said}" for said in self.assumed)]
+        return [head, *lines]
 
     def to_json(self) -> dict[str, object]:
         """Whole bytes, by rank; room, what is free, is below 0 over the cap."""
@@ -181,21 +187,26 @@ class Time(Idle):
     """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
 
     assumed: costs that were not given and are used, each with what it follows from. remarks: that, and what else is to
-    be said of the costs, in words.
+    be said of the costs, in words. rests_on: those of them that are assumptions; doubts: the others. unit: of times.
     """
 
     costs: Mapping[str, object] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    rests_on: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    unit: Unit = NO_UNIT
 
     def __repr__(self) -> str:
-        return f"<Time makespan {shown(self.makespan)}, span {shown(self.span)}, idle {_list_text(self.idle)}>"
+        said = self.unit.text
+        return f"<Time makespan {said(self.makespan)}, span {said(self.span)}, idle {_list_text(self.idle, said)}>"
 
     def to_json(self) -> dict[str, object]:
         """The costs, and every time as it is and as a decimal."""
         names = ("makespan", "span", "bubble", "span_bubble", "work", "idle", "span_idle")
         said = {"assumed_costs": dict(self.assumed), "cost_remarks": list(self.remarks)}
-        return {**exact(costs=self.costs), **said, **exact(**{name: getattr(self, name) for name in names})}
+        unit = {"unit": self.unit.name} if self.unit else {}
+        return {**exact(costs=self.costs), **unit, **said, **exact(**{name: getattr(self, name) for name in names})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +235,7 @@ class Permuted:
     peak: Worst | None = None
     rank: int = 0
     values: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    unit: Unit = NO_UNIT
 
     def __str__(self) -> str:
         """``worst order of length: makespan 61 at 3,4,7,2; peak on rank 0 11 at 7,4,3,2``."""
@@ -232,10 +244,11 @@ class Permuted:
             return f"other orders of {names} are not judged: {self.not_judged}"
         row = self.values[self.lists[0]] if len(self.lists) == 1 else ()
         said = []
-        for name, worst in (("makespan", self.makespan), (f"peak on rank {self.rank}", self.peak)):
+        rows = (("makespan", self.makespan, self.unit.text), (f"peak on rank {self.rank}", self.peak, shown))
+        for name, worst, text in rows:
             at = f" at {','.join(str(row[i]) for i in worst.entries)}" if 0 < len(row) <= _SHOWN else ""
-            most = "" if worst.exact else f" (no order has more than {shown(worst.bound)})"
-            said.append(f"{name} {shown(worst.value)}{at}{most}")
+            most = "" if worst.exact else f" (no order has more than {text(worst.bound)})"
+            said.append(f"{name} {text(worst.value)}{at}{most}")
         return f"worst order of {names}: {'; '.join(said)}"
 
     def to_json(self) -> dict[str, object]:
@@ -313,16 +326,21 @@ _NO_TIME = {
 }
 
 
-def _most(words: str, by_rank: tuple[Fraction, ...]) -> str:
+def activations(count: Fraction) -> str:
+    """A peak where others are in bytes: ``5.5 activations``."""
+    return f"{shown(count)} activation{'s' * (count != 1)}"
+
+
+def _most(words: str, by_rank: tuple[Fraction, ...], said: Callable[[Fraction], str]) -> str:
     """The largest of a row, where, and all of it."""
     top = max(by_rank)
     where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
-    return f"{words.format(shown(top))}, on {where}      {_list_text(by_rank)}"
+    return f"{words.format(said(top))}, on {where}      {_list_text(by_rank)}"
 
 
-def _list_text(values: Sequence[Fraction]) -> str:
+def _list_text(values: Sequence[Fraction], said: Callable[[Fraction], str] = shown) -> str:
     """``[4  3  2  1]``; a long list keeps both ends."""
-    texts = [shown(value) for value in values]
+    texts = [said(value) for value in values]
     if len(texts) <= _SHOWN:
         return f"[{'  '.join(texts)}]"
     return f"[{'  '.join(texts[:3])} … {'  '.join(texts[-2:])}]"

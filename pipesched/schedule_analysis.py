@@ -105,6 +105,12 @@ class Analysis:
         """What is assumed of the costs that are used, and what else is to be said of them, in words."""
         return tuple(self.costs.remarks(self.costs_used))
 
+    @property
+    def rests_on(self) -> tuple[str, ...]:
+        """The assumptions among these."""
+        note = (self.costs.note,) if self.costs.note else ()
+        return (*note, *self.costs.guesses(self.costs_used))
+
     @cached_property
     def memory(self) -> Memory:
         """How many activations a rank holds after each operation."""

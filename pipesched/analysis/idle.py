@@ -23,8 +23,9 @@ import numpy as np
 
 from pipesched.analysis.timeline import Timeline, slot_costs
 from pipesched.model.costs import Ticks
-from pipesched.model.numbers import percent, share, shown
+from pipesched.model.numbers import percent, share
 from pipesched.model.schedule import Schedule
+from pipesched.model.units import Unit
 
 
 @dataclass(frozen=True)
@@ -87,21 +88,22 @@ def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
     return makespan * len(work) / sum(work) - 1 if sum(work) else None
 
 
-def headline(makespan: Fraction, span: Fraction, work: Sequence[Fraction], *, span_first: bool = False) -> str:
+def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
     """Both times with what is idle of them, as every command writes it; the span only where it is another.
 
     ``makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %``
     """
-    parts = [f"makespan {split_length(makespan, work)}"]
-    if span != makespan or span_first:
-        parts.append(f"span {shown(span)}, bubble by span {share(bubble(span, work))}")
+    parts = [f"makespan {split_length(spent.makespan, spent.work, unit)}"]
+    if spent.span != spent.makespan or span_first:
+        parts.append(f"span {unit.text(spent.span)}, bubble by span {share(spent.span_bubble)}")
     return ";  ".join(reversed(parts) if span_first else parts)
 
 
-def split_length(length: Fraction, work: Sequence[Fraction]) -> str:
+def split_length(length: Fraction, work: Sequence[Fraction], unit: Unit) -> str:
     """``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; of uneven work the ranks that idle least and most."""
     part, work = bubble(length, work), tuple(work) or (Fraction(0),)
     if len(set(work)) == 1:
-        return f"{shown(length)} = {shown(work[0])} work + {shown(length - work[0])} idle   bubble {share(part)}"
-    ends = " to ".join(f"{shown(length - x)} on rank {work.index(x)}" for x in (max(work), min(work)))
-    return f"{shown(length)}   bubble {percent(part)} (idle {ends})"
+        whole, busy, rest = map(unit.text, (length, work[0], length - work[0]))
+        return f"{whole} = {busy} work + {rest} idle   bubble {share(part)}"
+    ends = " to ".join(f"{unit.text(length - x)} on rank {work.index(x)}" for x in (max(work), min(work)))
+    return f"{unit.text(length)}   bubble {percent(part)} (idle {ends})"

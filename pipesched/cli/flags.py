@@ -100,7 +100,8 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
 
 def output_of(given: Mapping[str, Any]) -> Output:
     """Where the results of a command go."""
-    return Output("json" if given["json"] else given["format"], given["color"], given["output"], given.get("digits"))
+    format = "json" if given["json"] else given["format"]
+    return Output(format, given["color"], given["output"], given.get("digits"), bool(given.get("verbose")))
 
 
 def _read_target(text: str) -> str:

@@ -83,12 +83,12 @@ def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
         out.line(dumps(answer.to_json()))
     elif path == "-" and answer.source:
         out.write(answer.source)
-        out.complain(answer.text(color=False))
+        out.complain(answer.text(color=False, **out.how))
     elif out.format != "text":
         line = LINES[out.format]
         out.write("".join(line(found, None) + "\n" for found in answer.diagnostics) or answer.verdict + "\n")
     else:
-        out.line(answer.text(color=out.color))
+        out.line(answer.text(color=out.color, **out.how))
         if answer.source and not path:
             short = answer.source.count("\n") <= SHOWN_LINES
             out.line("\n" + answer.source.rstrip("\n") if short else "\nwrite the schedule to a file with -o FILE")

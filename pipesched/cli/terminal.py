@@ -59,13 +59,14 @@ def dumps(value: object) -> str:
 class Output:
     """A place for results: stdout, or the file of ``-o``, which is written when all went well.
 
-    digits: significant ones of per cent, None for one decimal.
+    digits: significant ones of per cent, None for one decimal. verbose: all that is assumed is said.
     """
 
     format: str = "text"
     color_choice: str = "auto"
     path: str | None = None
     digits: int | None = None
+    verbose: bool = False
     kept: list[str] = field(default_factory=list)
     _inside: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -78,6 +79,11 @@ class Output:
         return self.format == "text" and wants_color(self.color_choice, sys.stderr)
 
     @property
+    def how(self) -> dict[str, bool]:
+        """How a text is asked for that says what is assumed."""
+        return {"verbose": True} if self.verbose else {}
+
+    @property
     def _file(self) -> str | None:
         return None if self.path == "-" else self.path
 
@@ -88,7 +94,7 @@ class Output:
 
     def result(self, found: Any, **how: Any) -> int:
         """What a verb has found, as text or as an object; returns how the command ends."""
-        self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how))
+        self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how, **self.how))
         return int(found.exit_status)
 
     def verdict(self, report: Any) -> int:
@@ -96,7 +102,7 @@ class Output:
         if self.format == "json":
             self.line(dumps(report.to_json()))
         elif self.format == "text" and report.exit_status == 2:
-            self.complain(report.text(color=self.complaint_color))
+            self.complain(report.text(color=self.complaint_color, **self.how))
         else:
             self.line(self.shown(report))
         return int(report.exit_status)
@@ -104,7 +110,7 @@ class Output:
     def shown(self, report: Any) -> str:
         """A verdict as text, or its findings a line each."""
         if self.format == "text":
-            return str(report.text(color=self.color))
+            return str(report.text(color=self.color, **self.how))
         findings = [LINES[self.format](found, report.source) for found in report.diagnostics]
         return "\n".join(findings + ([report.line()] if report.ok else []))
 

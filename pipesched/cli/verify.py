@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipesched import render
 from pipesched.cli import flags
 from pipesched.cli.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
@@ -81,9 +82,10 @@ def _reports(
 
 def _many(reports: Iterator[Report], out: Output) -> int:
     """A line for each report as it comes, or all as one object; the worst exit status."""
-    seen, statuses = [], []
+    seen, statuses, assumed = [], [], dict[str, None]()
     for report in reports:
         statuses.append(report.exit_status)
+        assumed |= dict.fromkeys(report.rests_on)
         if out.format == "json":
             seen.append(report.to_json())
         else:
@@ -91,5 +93,7 @@ def _many(reports: Iterator[Report], out: Output) -> int:
     if out.format == "json":
         out.line(dumps({"ok": not any(statuses), "runs": seen}))
     elif out.format == "text":
+        for line in render.assumptions([*assumed], verbose=out.verbose):
+            out.line(line)
         out.complain(f"{statuses.count(0)} of {len(statuses)} hold")
     return max(statuses)

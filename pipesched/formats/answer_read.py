@@ -15,8 +15,9 @@ from typing import TypeVar
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.foreign import json_of, real
-from pipesched.model.numbers import number, single
+from pipesched.model.numbers import Bytes, in_bytes, number, single
 from pipesched.model.release import Release
+from pipesched.model.units import NO_UNIT, UNITS, Unit
 from pipesched.source import Source
 
 _OBJECTIVES = ("makespan", "span")
@@ -26,7 +27,9 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Answer:
-    """caps: by rank, or None. schedule: the text of the .ps file. entries: all of them."""
+    """caps: by rank, or None. schedule: the text of the .ps file. entries: all of them. unit: of times. asked: caps in
+    bytes as they were given, or None.
+    """
 
     schedule: Source
     release: Release
@@ -34,6 +37,8 @@ class Answer:
     objective: str
     certificate: Mapping[str, object]
     entries: Mapping[str, object]
+    unit: Unit = NO_UNIT
+    asked: tuple[Bytes, ...] | None = None
 
 
 def read(source: Source) -> Answer:
@@ -56,6 +61,8 @@ def read(source: Source) -> Answer:
             _OBJECTIVES[_OBJECTIVES.index(entries["objective"])],
             _a(dict, single(entries["certificate"])),
             entries,
+            UNITS[_a(str, entries.get("unit", ""))],
+            None if "asked_cap" not in entries else tuple(map(_bytes, _a(list, entries["asked_cap"]))),
         )
     except (ValueError, KeyError, TypeError, OverflowError, PipeschedError):
         raise _none(source) from None
@@ -77,6 +84,13 @@ def _a(kind: type[Kind], value: object) -> Kind:
     if not isinstance(value, kind):
         raise TypeError
     return value
+
+
+def _bytes(value: object) -> Bytes:
+    found = in_bytes(_a(str, value))
+    if found is None or found.written != value:
+        raise ValueError
+    return found
 
 
 def _number(value: object) -> Fraction:

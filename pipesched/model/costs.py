@@ -48,8 +48,9 @@ from pipesched.model.cost_values import (
     read,
 )
 from pipesched.model.grid import Grid, alike, spread
-from pipesched.model.numbers import exact, shown
+from pipesched.model.numbers import exact
 from pipesched.model.ops import COMPUTES, COPIES, LETTERS
+from pipesched.model.units import NO_UNIT, UNITS, Unit
 
 TIMES = (*LETTERS, "FB", "C")
 KEYS = (*TIMES, "M", "K")
@@ -139,10 +140,13 @@ BASE = frozenset("".join(rule.given for rule in RULES))
 
 @dataclass(frozen=True)
 class Costs:
-    """What was given; the rest follows from it, or takes its default. note: in words, where it is from."""
+    """What was given; the rest follows from it, or takes its default. note: in words, where it is from. unit: of all
+    times.
+    """
 
     given: Mapping[str, Cost] = field(default_factory=dict)
     note: str = field(default="", compare=False)
+    unit: Unit = field(default=NO_UNIT, compare=False)
 
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS222, an unknown key, or what is neither a whole number nor a Fraction from 0 up."""
@@ -194,18 +198,25 @@ class Costs:
             yield "the cost FB is not used: no F overlaps a B"
 
     def remarks(self, kinds: Iterable[str]) -> Iterator[str]:
-        """In words, what was assumed of the costs of these, and the doubts; nothing where all was given."""
+        """In words, where costs are from, what was assumed of those of these, and the doubts; nothing where all was
+        given.
+        """
         wanted = set(kinds)
         if self.note:
-            yield self.note
-        if guessed := self.assumed_of(wanted):
-            yield f"assumed: {equations(guessed, self)}"
+            yield f"{self.unit.words}: {self.note}"
+        yield from (f"assumed: {said}" for said in self.guesses(wanted))
         yield from self.doubts(wanted)
+
+    def guesses(self, kinds: Iterable[str]) -> Iterator[str]:
+        """In words, what was assumed of the costs of these."""
+        if guessed := self.assumed_of(kinds):
+            yield equations(guessed, self)
 
     def published(self, kinds: Iterable[str]) -> dict[str, object]:
         """The costs, and what was assumed of those of these, as programs read it."""
         remarks = list(self.remarks(kinds))
-        return {**exact(costs=self.to_json()), "assumed_costs": self.assumed_of(kinds), "cost_remarks": remarks}
+        unit = {"unit": self.unit.name} if self.unit else {}
+        return {**exact(costs=self.to_json()), **unit, "assumed_costs": self.assumed_of(kinds), "cost_remarks": remarks}
 
     @property
     def disagreement(self) -> str:
@@ -217,7 +228,8 @@ class Costs:
         if least(difference) == most(difference) == 0:
             return ""
         full, sum_of = (
-            f" = {shown(cost)}" if isinstance(cost, Fraction | int) else "" for cost in (self.given["B"], parts)
+            f" = {self.unit.text(cost)}" if isinstance(cost, Fraction | int) else ""
+            for cost in (self.given["B"], parts)
         )
         return f"B{full} is not I + W{sum_of}: each is used as given"
 
@@ -263,14 +275,18 @@ class Costs:
         return each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
 
     def over(self, base: Costs) -> Costs:
-        """These costs, and those of `base` for what is not given here."""
-        return Costs({**base.given, **self.given}, self.note or base.note)
+        """These costs, and those of `base` for what is not given here, in its unit where both have one."""
+        unit, own = base.unit or self.unit, dict(self.given)
+        if self.unit:
+            factor = self.unit.seconds / unit.seconds
+            own = {key: each(mul, cost, factor) if key in TIMES else cost for key, cost in own.items()}
+        return Costs({**base.given, **own}, self.note or base.note, unit)
 
     def scaled(self, factor: Fraction) -> Costs:
         """All computes so many times as long; as every rule for what is not given is linear, that holds of it too."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
         times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
-        return Costs({**self.given, **times})
+        return Costs({**self.given, **times}, unit=self.unit)
 
     def require_fit(self, stages: int, microbatches: int | None = None) -> None:
         """Whether what was given can be counted, for so many stages, whatever follows from it.
@@ -362,7 +378,8 @@ class Costs:
 
     @classmethod
     def from_toml(cls, text: str) -> Costs:
-        """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too.
+        """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too; and
+        the ``unit`` of times: "s", "ms" or "us".
 
         JSON is read too, as `to_json` has it.
 
@@ -382,18 +399,24 @@ class Costs:
             raise fail(Code.COSTS, f"the costs file is not JSON: {error}") from None
         except tomllib.TOMLDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not TOML: {error}") from None
+        unit = table.pop("unit", "")
+        if not isinstance(unit, str) or unit not in UNITS:
+            raise fail(
+                Code.COSTS, f"the unit of the costs is {unit!r}"[:60], help='units of time are "s", "ms" and "us"'
+            )
         given: dict[str, Cost] = {}
         for key, value in table.items():
             _check_key(key, {})
             given[key] = read(value, f"cost {key}")
-        return cls(given)
+        return cls(given, unit=UNITS[unit])
 
 
 def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """A table of JSON, in which TOML's rule holds: a key is given once."""
     table: dict[str, Any] = {}
     for key, value in pairs:
-        _check_key(key, table)
+        if key != "unit":
+            _check_key(key, table)
         table[key] = value
     return table
 
@@ -405,7 +428,9 @@ def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
         alike.setdefault(text, []).append(key)
     values = {text: None if costs is None else costs.scalar(keys[0]) for text, keys in alike.items()}
     return ", ".join(
-        " = ".join([*keys, text, *([] if (value := values[text]) is None else [shown(value)])])
+        " = ".join(
+            [*keys, text, *([] if costs is None or (value := values[text]) is None else [costs.unit.text(value)])]
+        )
         for text, keys in alike.items()
     )
 

@@ -61,7 +61,9 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 class Bytes(Fraction):
-    """A number of bytes, where others count activations."""
+    """A number of bytes, where others count activations; written: as it was given, ``60 GB``."""
+
+    written: str = ""
 
 
 UNITS = {
@@ -81,16 +83,39 @@ SHARE = "a cap counts activations, each of one microbatch through 1/p of the mod
 def in_bytes(text: str) -> Bytes | None:
     """``80GB``; None for what has none of the units."""
     given = _UNITS.fullmatch(text.strip())
-    return Bytes(Fraction(given[1]) * UNITS[given[2]]) if given and given[2] in UNITS else None
+    if given is None or given[2] not in UNITS:
+        return None
+    made = Bytes(Fraction(given[1]) * UNITS[given[2]])
+    made.written = f"{given[1]} {given[2]}"
+    return made
+
+
+Ladder: TypeAlias = Sequence[tuple[str, Fraction]]
+"""The units of a quantity with their sizes, the largest first."""
+_BYTES: Ladder = tuple((name, Fraction(UNITS[name])) for name in ("TB", "GB", "MB", "kB", "B"))
+
+
+def quantity(value: int | Fraction, ladder: Ladder) -> str:
+    """Three significant digits in the largest unit of which there is one: ``6.38 GB``, ``2.90 s``; ``80 GB`` exactly.
+
+    All whole digits are written.
+    """
+    unit, size = next((one for one in ladder if abs(value / one[1]) >= _ROUNDS_UP), ladder[-1])
+    number = float(value / size)
+    rounded = abs(float(f"{number:.{_SIGNIFICANT - 1}e}"))
+    decimals = max(0, _SIGNIFICANT - 1 - floor(log10(rounded))) if rounded else 0
+    text = f"{number:,.{decimals}f}"
+    short = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{short if Fraction(short.replace(',', '')) * size == value else text} {unit}"
+
+
+_SIGNIFICANT = 3
+_ROUNDS_UP = Fraction(9995, 10000)  # to 1 of a unit
 
 
 def gigabytes(count: int | Fraction) -> str:
-    """``80 GB``, ``6.38 GB``, ``512 MB``: three digits at least."""
-    unit, size = next(((x, UNITS[x]) for x in ("TB", "GB", "MB", "kB") if abs(count) >= UNITS[x]), ("B", 1))
-    number = float(Fraction(count) / size)
-    digits = 0 if abs(number) >= 100 else 1 if abs(number) >= 10 else 2
-    text = f"{number:.{digits}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+    """``80 GB``, ``6.38 GB``, ``512 MB``; a cap as it was given."""
+    return count.written if isinstance(count, Bytes) and count.written else quantity(count, _BYTES)
 
 
 def cap_help(text: str) -> str | None:

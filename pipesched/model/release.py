@@ -78,15 +78,18 @@ def _signed(text: str) -> Fraction:
 AT_W = Release.parse("W")
 
 
-def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
+def caps_by_rank(
+    asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool = True, in_bytes: bool = False
+) -> tuple[Fraction, ...] | None:
     """A cap for each rank, from one for all or one for each; None where there is none. zero: whether one may be 0.
+    in_bytes: whether it may be of bytes.
 
     Raises:
         PipeschedError: PS225, a cap that is too small, or not one a rank.
     """
     if asked is None:
         return None
-    if (bytes_ := next((cap for cap in asked if isinstance(cap, Bytes)), None)) is not None:
+    if not in_bytes and (bytes_ := next((cap for cap in asked if isinstance(cap, Bytes)), None)) is not None:
         raise no_bytes(bytes_)
     least = min(asked, default=Fraction(0))
     if least < 0 or not (least or zero):

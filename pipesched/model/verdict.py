@@ -9,23 +9,27 @@ Always for one placement, costs, kind of backward, caps and release rule: its te
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from textwrap import fill
 
-from pipesched.model.costs import Costs, equations
-from pipesched.model.numbers import exact, percent, plain, shown
+from pipesched.model.cost_values import in_text, least, most
+from pipesched.model.costs import TIMES, Costs, equations
+from pipesched.model.numbers import Bytes, exact, gigabytes, percent, plain, shown
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.model.units import NO_UNIT, Unit
 
 PROVED, FOUND, INFEASIBLE, NOTHING = "proved optimal", "best found", "infeasible", "nothing found"
 
 _ENGINES = {"cadical": "CaDiCaL", "glucose": "Glucose", "z3": "Z3", "cpsat": "CP-SAT"}
 
 _WIDTH = 118  # characters of a line in the printed file
+_UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|us|[kMGT]?B)\b)")  # between a number and its unit
 
 
 def engine_name(engine: str) -> str:
@@ -45,7 +49,7 @@ class Verdict:
     lower: no schedule is below it, by what `shown_by` says and `by` names in a word. word: the name of the engine on
     whose word the lower bound is taken, empty if it was derived. every: (m0, K) where the schedule is given for every
     m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: whether no less is proved for
-    all of these.
+    all of these. unit: of times.
     """
 
     objective: str
@@ -57,6 +61,7 @@ class Verdict:
     every: tuple[int, int] | None = None
     grown: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
     everywhere: bool = False
+    unit: Unit = NO_UNIT
 
     @property
     def status(self) -> str:
@@ -76,7 +81,7 @@ class Verdict:
     @property
     def line(self) -> str:
         """The status with its numbers."""
-        head = f"{self.status}: {self.objective} {shown(self.value)}"
+        head = f"{self.status}: {self.objective} {self.unit.text(self.value)}"
         if self.status != FOUND:
             return head + self._for_every
         source = f"on the word of {self.word}, not checked" if self.word else f"by {self.by}"
@@ -84,7 +89,7 @@ class Verdict:
             return f"{head}, the least at this m {source}; less is not excluded at every m"
         gap = f"{float(100 * self.gap):.1f} %"
         gap = f"gap {percent(self.gap) if gap == '0.0 %' else gap}, " if self.lower else ""
-        return f"{head}, {gap}bound {shown(self.lower)} {source}"
+        return f"{head}, {gap}bound {self.unit.text(self.lower)} {source}"
 
     @property
     def because(self) -> str:
@@ -92,7 +97,7 @@ class Verdict:
         if self.word:
             return f"it rests on this: {self.shown_by}"
         if self.status == FOUND:
-            return f"no schedule is below {shown(self.lower)}: {self.shown_by}"
+            return f"no schedule is below {self.unit.text(self.lower)}: {self.shown_by}"
         return f"no schedule is shorter: {self.shown_by}"
 
     def to_json(self) -> dict[str, object]:
@@ -134,9 +139,13 @@ def documentation(verdict: Verdict, terms: Terms) -> str:
     if verdict.status != FOUND:
         reason = "It rests on this" if verdict.word else "None is shorter"
         lines.insert(1, f"{reason}: {verdict.shown_by}.")
+    if terms.costs.unit:
+        lines.append(f"Costs are {terms.costs.unit.words}.")
     if terms.scalar_costs is None:
         lines.append("No claim is made of its times: they hold for these costs, which differ by stage.")
-    return "\n".join(fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False) for line in lines)
+    kept = (_UNIT.sub("\0", line) for line in lines)
+    made = (fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False) for line in kept)
+    return "\n".join(made).replace("\0", " ")
 
 
 def sizes(placement: Placement) -> dict[str, int]:
@@ -165,7 +174,9 @@ def listed_caps(caps: Sequence[Fraction]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What a verdict is for. caps: by rank, in the unit of peaks, or None; fused: whether backwards are whole."""
+    """What a verdict is for. caps: by rank, in the unit of peaks, or None; fused: whether backwards are whole. asked:
+    caps in bytes as they were given, of which those in the unit of peaks and the release rule are made.
+    """
 
     placement: Placement
     costs: Costs
@@ -173,6 +184,7 @@ class Terms:
     caps: tuple[Fraction, ...] | None
     fused: bool
     objective: str
+    asked: tuple[Bytes, ...] | None = None
 
     @classmethod
     def of(
@@ -189,6 +201,8 @@ class Terms:
     @property
     def text(self) -> str:
         """In one line."""
+        if self.asked is not None:
+            return f"{self.text_without_cap}, cap {','.join(map(gigabytes, self.asked))}"
         return f"{self.text_without_cap}, {'no cap' if self.caps is None else f'cap {listed_caps(self.caps)}'}"
 
     @property
@@ -196,13 +210,23 @@ class Terms:
         """The same for any cap."""
         named = " ".join(f"{name}={value}" for name, value in sizes(self.placement).items())
         backward = "full backward" if self.fused else "split backward"
-        rates = ",".join(f"{key}={_cost(value)}" for key, value in self._used.items())
+        rates = ",".join(
+            f"{key}={_cost(value)}" for key, value in self._used.items() if not (key == "M" and self.asked)
+        )
+        if self.costs.unit:
+            rates = ", ".join(f"{key}={self._read(key)}" for key in self._used if not (key == "M" and self.asked))
         if guessed := self.assumed:
             rates += f" (assumed: {equations(guessed)})"
         return (
-            f"{placement_name(self.placement)} placement, {named}, {backward}, costs {rates}, "
-            f"release {self.release.name}"
+            f"{placement_name(self.placement)} placement, {named}, {backward}, costs {rates}"
+            f"{'' if self.asked else f', release {self.release.name}'}"
         )
+
+    def _read(self, key: str) -> str:
+        """A cost as people read it, of several the least and the greatest."""
+        cost = self.costs[key]
+        assert cost is not None, "what is used is known"
+        return self.costs.unit.range((least(cost), most(cost))) if key in TIMES else in_text(cost)
 
     @property
     def assumed(self) -> dict[str, str]:

@@ -53,7 +53,11 @@ Asked: TypeAlias = str | tuple[int, ...] | Placement | None
 
 @dataclass(frozen=True, eq=False)
 class Instance(Terms):
-    """What is asked: the terms of the verdict, for any number of microbatches."""
+    """What is asked: the terms of the verdict, for any number of microbatches. of_one: bytes of 1 in the unit of peaks,
+    where caps are of bytes.
+    """
+
+    of_one: Fraction | None = None
 
     def problem(self, microbatches: int | None = None) -> Problem:
         """The problem at the size of the placement, or at another (of a placement with one route).
@@ -64,7 +68,8 @@ class Instance(Terms):
         placement = self.placement if microbatches is None else _of(self.placement, microbatches)
         made = build(placement, self._sizes(), fused=self.fused, objective=self.objective)
         common = gcd(*made.duration.tolist(), *made.lag.tolist()) or 1  # the longest tick is enough
-        return replace(made, scale=made.scale / common, duration=made.duration // common, lag=made.lag // common)
+        made = replace(made, scale=made.scale / common, duration=made.duration // common, lag=made.lag // common)
+        return replace(made, unit=self.costs.unit)
 
     def at(self, microbatches: int) -> Instance:
         """The same for another number of microbatches."""

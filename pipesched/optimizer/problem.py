@@ -36,6 +36,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
+from pipesched.model.units import NO_UNIT, Unit
 
 Orders: TypeAlias = Sequence[Sequence[int]]
 """A schedule: the operations of each rank, in order."""
@@ -50,7 +51,7 @@ class Problem:
 
     op, route, stage, rank, length, duration, takes, frees: int64, shape (sequences,). takes: at the start; frees: at
     the end, negative where more is taken. before, after, lag: int64, shape (edges,): operation i of sequence `after`
-    starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,).
+    starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,). unit: of times.
     """
 
     placement: Placement
@@ -70,6 +71,7 @@ class Problem:
     after: Ints
     lag: Ints
     cap: Ints
+    unit: Unit = NO_UNIT
 
     def __getstate__(self) -> dict[str, object]:
         """Its fields: another process derives the rest anew."""
@@ -146,6 +148,10 @@ class Problem:
     def time(self, ticks: int) -> Fraction:
         """Ticks in the user's unit."""
         return int(ticks) / self.scale
+
+    def said(self, ticks: int) -> str:
+        """Ticks as people read them."""
+        return self.unit.text(self.time(ticks))
 
     def value(self, start: Ints) -> int:
         """The objective of a schedule, in ticks."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from pipesched.model.units import SECONDS
 from pipesched.planning.prediction import Prediction, Refused, bound, differences
 from pipesched.planning.search import Search
 from pipesched.planning.space import NAMES, Choice
@@ -65,8 +67,8 @@ class Judged:
 def slower(other: Prediction, best: Prediction) -> str:
     """``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``."""
     found, little = differences(other.terms, best.terms), float(best.seconds) / 2000
-    said = [f"{by:.3g} s more {TERMS[name]}" for name, by in found[:2] if by >= little]
-    less = [f"{-by:.3g} s less {TERMS[name]}" for name, by in found[-1:] if by <= -little]
+    said = [f"{SECONDS.text(Fraction(by))} more {TERMS[name]}" for name, by in found[:2] if by >= little]
+    less = [f"{SECONDS.text(Fraction(-by))} less {TERMS[name]}" for name, by in found[-1:] if by <= -little]
     share = float(other.seconds / best.seconds - 1) * 100
     why = ", ".join([*said, *less]) or "as fast, and needs more memory"
     return f"is {share:.{0 if share >= 10 else 1}f} % slower: {why}"

@@ -19,6 +19,7 @@ from pipesched.model.cost_values import Cost
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.placement import Placement
+from pipesched.model.units import MILLISECONDS
 from pipesched.transformer import activations, flops, parameters, traffic
 from pipesched.transformer.config import Trained, Training, Transformer, layers_of
 from pipesched.transformer.devices import HALF, Device
@@ -68,7 +69,7 @@ def costs(
         del found["B"]  # it is I + W
     found["O"] = [each.saved / device.host for each in saved]
     given: dict[str, Cost] = {key: tuple(milliseconds(one / slices) for one in row) for key, row in found.items()}
-    return Costs(given)
+    return Costs(given, unit=MILLISECONDS)
 
 
 def on_device(
@@ -91,7 +92,7 @@ def on_device(
     given = {**made.given, "R": made["F"], "L": made["O"], "B": made["B"]}
     peak, links = device.flops / 10**12, [shown(rate / 10**9) for rate in (device.node, device.network)]
     note = (
-        f"milliseconds: {a.name} on {device.name} at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s, "
+        f"{a.name} on {device.name} at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s, "
         f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; nothing that ranks of a layer send is overlapped"
     )
     if x.data * x.context > 1:
@@ -99,7 +100,7 @@ def on_device(
         note += "; what ZeRO sends for every microbatch runs beside compute" if x.zero >= 2 else ""
     if slices > 1:
         note += f"; a slice takes 1/{slices} of its sequence, as if each attended to all of it"
-    return Costs({key: cost for key, cost in given.items() if cost is not None}, note)
+    return Costs({key: cost for key, cost in given.items() if cost is not None}, note, MILLISECONDS)
 
 
 def milliseconds(seconds: Fraction) -> Fraction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from pipesched.analysis.idle import Idle
 from pipesched.model.costs import equations
-from pipesched.model.numbers import exact, percent, shown
+from pipesched.model.numbers import exact, gigabytes, percent, shown
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import convert
 from pipesched.optimizer.instance import Instance
@@ -69,19 +69,19 @@ def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction,
     return spent.makespan, spent.span, spent.bubble, spent.span_bubble, peak
 
 
-def comparison(given: Known | None, value: Fraction, objective: str, peak: Fraction) -> list[str]:
+def comparison(given: Known | None, value: Fraction, instance: Instance, peak: Fraction) -> list[str]:
     """How an objective compares with that of the schedule that was given, and how to ask for as low a peak as its."""
     if given is None:
         return []
-    theirs = given.spent.span if objective == "span" else given.spent.makespan
+    theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
     remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
     cap = f"    {given.name} holds less, {shown(given.peak)}: --mem-cap {given.peak} asks for the best under that"
-    caps = [cap] if given.peak < peak else []
+    caps = [cap] if given.peak < peak and instance.of_one is None else []
     if theirs == value:
         return [f"    as long as {given.name}{remark}", *caps]
     more = f" ({percent(abs(theirs - value) / theirs)})" if theirs else ""
     longer = "shorter" if value < theirs else "longer"
-    return [f"    {shown(abs(theirs - value))}{more} {longer} than {given.name}{remark}", *caps]
+    return [f"    {instance.costs.unit.text(abs(theirs - value))}{more} {longer} than {given.name}{remark}", *caps]
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
@@ -92,19 +92,25 @@ def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fractio
     best = [own, *(row for row in rows if row is not own and not row[-1])][:_ANSWERS]
     best += [row for row in rows if row not in best][: _ROWS - len(best)]
     others, rows = [row for row in rows if row not in best], [row for row in rows if row in best]
-    cells = [(x, shown(a), shown(b), percent(c), percent(d), shown(e), remark) for x, a, b, c, d, e, remark in rows]
-    cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak", ""))
+    said, one = instance.costs.unit.text, instance.of_one
+    held = shown if one is None else lambda amount: gigabytes(amount * one)
+    cells = [(x, said(a), said(b), percent(c), percent(d), held(e), remark) for x, a, b, c, d, e, remark in rows]
+    plain = one is None and not instance.costs.unit
+    cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak" if plain else "activations", ""))
     width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]) - 1)]
     aligned = ([row[0].ljust(width[0]), *map(str.rjust, row[1:-1], width[1:]), row[-1]] for row in cells)
     more = [f"    and {len(others)} more: {', '.join(row[0] for row in others)}"] if others else []
-    return [_unit(known, instance), *(f"    {'  '.join(row)}".rstrip() for row in aligned), *more]
+    return [*_unit(known, instance), *(f"    {'  '.join(row)}".rstrip() for row in aligned), *more]
 
 
-def _unit(known: Sequence[Known], instance: Instance) -> str:
+def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
     """What a time is: that of `compare` is another where ranks have several stages; what else the rows assume."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
     guessed = {key: text for key, text in instance.costs.assumed.items() if key not in (*instance.kinds, "FB")}
     if guessed and any(row.orders is None for row in known):
         other += f"; assumed for other kinds of backward: {equations(guessed, instance.costs)}"
-    return f"    unit of time: costs of one of {stages} stages{other}"
+    if not instance.costs.unit:
+        yield f"    unit of time: costs of one of {stages} stages{other}"
+    elif other:
+        yield f"    times of one of {stages} stages{other}"

@@ -18,6 +18,7 @@ from pipesched.analysis.measured_run import Fit, Measured, fits, running
 from pipesched.diagnostics import Code, fail
 from pipesched.formats import measured_traces as reader
 from pipesched.model.costs import TIMES, Costs
+from pipesched.model.units import MICROSECONDS
 from pipesched.source import Source
 from pipesched.verbs.tables import table
 
@@ -50,16 +51,16 @@ class Calibration:
     @property
     def costs(self) -> Costs:
         """As every function takes them."""
-        return Costs({key: tuple(map(Fraction, row)) for key, row in self.decimals.items()})
+        return Costs({key: tuple(map(Fraction, row)) for key, row in self.decimals.items()}, unit=MICROSECONDS)
 
     def text(self) -> str:
         """A line a cost and stage, and what must be said of them."""
-        headers = ("cost", "stage", "microseconds", "spread", "samples", "left out")
+        headers = ("cost", "stage", "time", "spread", "samples", "left out")
         rows = [
             (
                 fit.cost,
                 str(fit.stage),
-                plain(self.decimals[fit.cost][fit.stage]),
+                f"{plain(self.decimals[fit.cost][fit.stage])} us",
                 f"{100 * fit.spread:.1f} %",
                 str(fit.samples),
                 str(fit.left_out),
@@ -76,8 +77,9 @@ class Calibration:
         lines = [
             f"# fitted by pipesched calibrate from {names}: {_count(self.measured.steps, 'step')} of "
             f"{_count(run.microbatches, 'microbatch')} on {_count(run.ranks, 'rank')}",
-            f"# unit: 1 microsecond, {digits}; a number for each stage, from stage 0 on",
+            f"# {digits}; a number for each stage, from stage 0 on",
             *(f"# {note}" for note in self.notes),
+            f'unit = "{MICROSECONDS.name}"',
             *(f"{key} = [{', '.join(map(plain, row))}]" for key, row in self.decimals.items()),
         ]
         return "\n".join(" ".join(line.split()) for line in lines) + "\n"
@@ -92,7 +94,7 @@ class Calibration:
             "stages": run.stages,
             "microbatches": run.microbatches,
             "steps": self.measured.steps,
-            "unit": "us",
+            "unit": MICROSECONDS.name,
             "costs": {key: [_exact(plain(x)) for x in row] for key, row in self.decimals.items()},
             "costs_decimal": {key: [float(x) for x in row] for key, row in self.decimals.items()},
             "fits": [

@@ -28,6 +28,7 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
+from pipesched.model.units import MILLISECONDS, NO_UNIT
 from pipesched.readers import Loaded
 from pipesched.report import Report
 from pipesched.source import Source
@@ -70,7 +71,7 @@ def compare(
             asked = replace(options, parameters=parameters)
             rows.append(measured(source, asked, per_stage=per_stage))
     timed = options.device is not None
-    return Comparison(tuple(rows), per_stage or timed, timed, options.comm)
+    return Comparison(tuple(rows), per_stage or timed, MILLISECONDS if timed else NO_UNIT, options.comm)
 
 
 def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
@@ -103,7 +104,12 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         figures = {name: getattr(time, name) for name in ("makespan", "span", "bubble", "span_bubble")}
         figures |= {"idle": max(time.idle, default=None), "overhead": overhead(time.makespan, time.work)}
     given = options.costs.given if options.costs else {}
-    kinds = costs_used(schedule, costs)
+    kinds, own, used, kept = (
+        costs_used(schedule, costs),
+        options.counted(loaded),
+        report.parts.bytes,
+        [*_kept(schedule, costs)],
+    )
     return Row(
         source.name,
         label,
@@ -117,17 +123,19 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         diagnostics=report.diagnostics,
         own_costs=options.device is None and bool({*loaded.own_costs.given} - {*given}),
         assumed=costs.assumed_of(kinds),
-        remarks=(*options.counted(loaded).remarks(kinds), *_kept(schedule, costs)),
+        remarks=(*own.remarks(kinds), *(f"assumed: {said}" for said in kept)),
+        rests_on=((own.note,) if own.note else ()) + (*own.guesses(kinds), *kept, *(used.assumed if used else ())),
+        doubts=tuple(own.doubts(kinds)),
         work=tuple(_work(schedule, report)),
         queued=report.parts.communication.makespan if report.parts.communication else None,
-        bytes=report.parts.bytes.total if report.parts.bytes else (),
+        bytes=used.total if used else (),
     )
 
 
 def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
     """What was assumed of the memory that an F keeps which is run again."""
     if bool((schedule.op == Op.R).any()) and "K" not in costs.given:
-        yield "assumed: an F that is run again keeps K = 0 until its R"
+        yield "an F that is run again keeps K = 0 until its R"
 
 
 def _work(schedule: Schedule, report: Report) -> Iterator[str]:

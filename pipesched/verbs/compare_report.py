@@ -17,7 +17,8 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
-from pipesched.model.numbers import Value, exact, gigabytes
+from pipesched.model.numbers import Value, exact, gigabytes, percent, shown
+from pipesched.model.units import NO_UNIT, Unit
 from pipesched.verbs.tables import grouped, ratio, short, table
 from pipesched.views.plot import Point
 
@@ -36,17 +37,16 @@ _UNITS = {
     False: "costs of 1/p of the model; one of S stages takes p/S of them",
     True: "costs of one stage, whatever its size (--cost-per stage)",
 }
-_MILLISECONDS = "milliseconds, of each stage as it is cut"
 
 
 @dataclass(frozen=True)
 class Row(Judged):
     """The figures; None where the file does not let them be known. share: of the model, on the rank that holds most.
     own_costs: whether some of the costs are those that the file gives. assumed: costs that were not given, each with
-    what it follows from. remarks: that in words, and what else is to be said of the costs. work: what a schedule does
-    not do that others do, and the ranks that do none of it. queued: the makespan where messages wait
-    for their turn under the model of communication that was named. bytes: by rank the most that it needs, where a
-    model says so.
+    what it follows from. remarks: that in words, and what else is to be said of the costs. rests_on: the assumptions on
+    costs and bytes, in words; doubts: what else is to be said of the costs. work: what a schedule does not do that
+    others do, and the ranks that do none of it. queued: the makespan where messages wait for their turn under the model
+    of communication that was named. bytes: by rank the most that it needs, where a model says so.
     """
 
     source: str
@@ -67,6 +67,8 @@ class Row(Judged):
     own_costs: bool = False
     assumed: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    rests_on: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     work: tuple[str, ...] = ()
     queued: Fraction | None = None
     bytes: tuple[int, ...] = ()
@@ -79,11 +81,11 @@ class Row(Judged):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows, file by file, sizes in order."""
+    """The rows, file by file, sizes in order. unit: of times, those of each stage as it is cut; empty without one."""
 
     rows: tuple[Row, ...]
     per_stage: bool
-    milliseconds: bool = False
+    unit: Unit = NO_UNIT
     comm: str | None = None
 
     @property
@@ -95,16 +97,20 @@ class Comparison:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, width: int | None = None) -> str:
-        """The unit, the table, in two halves where it is wider than `width`, and under it why some rows are empty."""
+    def text(self, width: int | None = None, *, verbose: bool = False) -> str:
+        """The unit, the table, in two halves where it is wider than `width`, and under it why some rows are empty.
+        verbose: all that is assumed.
+        """
         names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
         names.sort(key=lambda name: ("pvm".find(name) % 4, name))
         lead = [[row.name, *(render.size(row.parameters.get(name, "")) for name in names)] for row in self.rows]
-        cells, headers = [_cells(row) for row in self.rows], [*_HEADERS]
+        cells, headers = [_cells(row, self.unit) for row in self.rows], [*_HEADERS]
         if self.comm is not None:
             headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
             for row, figures in zip(self.rows, cells, strict=True):
-                figures.insert(1, short(row.queued))
+                figures.insert(1, short(row.queued, self.unit))
+        if self.explains:
+            headers[headers.index("peak")] = "peak,\nactivations"
         if any(row.bytes for row in self.rows):
             headers.insert(-3, "bytes of the\nfullest rank")
             for row, figures in zip(self.rows, cells, strict=True):
@@ -117,16 +123,35 @@ class Comparison:
         parts, half = [part(0, len(headers))], (len(headers) + 1) // 2
         if width is not None and max(map(len, parts[0].splitlines())) > width:
             parts = [part(0, half), part(half, len(headers))]
-        parts[0] = f"unit of time: {_MILLISECONDS if self.milliseconds else _UNITS[self.per_stage]}\n\n{parts[0]}"
+        parts = parts if self.unit else [f"unit of time: {_UNITS[self.per_stage]}\n\n{parts[0]}", *parts[1:]]
         if notes := [*_notes(self)]:
             parts.append("\n".join(notes))
+        if assumed := render.assumptions(self.rests_on, verbose=verbose):
+            parts.append("\n".join(assumed))
         return "\n\n".join(parts)
+
+    @property
+    def explains(self) -> bool:
+        """Whether figures are those of a transformer, or of a device: what they rest on is said at the end."""
+        return bool(self.unit) or any(row.bytes for row in self.rows)
+
+    @property
+    def rests_on(self) -> list[str]:
+        """The assumptions on a transformer and its device; of some rows, with their names."""
+        if not self.explains:
+            return []
+        timed = {row.name for row in self.rows if row.makespan is not None}
+        said = grouped((one, row.name) for row in self.rows for one in row.rests_on)
+        return [
+            one if timed <= {*names} else f"{', '.join(dict.fromkeys(names))}: {one}" for one, names in said.items()
+        ]
 
     def to_json(self) -> dict[str, object]:
         """The published form, see ``emit/README.md``."""
         return {
             "ok": self.exit_status == 0,
             "cost_per": "stage" if self.per_stage else "rank",
+            **({"unit": self.unit.name} if self.unit else {}),
             "rows": [_row_json(row) for row in self.rows],
         }
 
@@ -159,16 +184,18 @@ class Comparison:
         words = points[0].note.split() if points else []
         shared = [word for word in words if all(word in point.note.split() for point in points)]
         title = f"bubble against memory, {' '.join(shared)}" if shared else "bubble against memory"
-        return plot(points, x=x, y=y, title=title, frontier=one_size, notes=notes)
+        rounded = (lambda bubble: percent(bubble / 100)) if self.unit else shown
+        return plot(points, x=x, y=y, title=title, frontier=one_size, notes=notes, said=(shown, rounded))
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, unit: Unit) -> list[str]:
     """The figures of a row, as people read them."""
     reached = " reached" if row.bound is not None and row.bound == row.makespan else ""
-    first = "refused" if row.refused else short(row.makespan)
+    first = "refused" if row.refused else short(row.makespan, unit)
     shares = map(ratio, (row.bubble, row.span_bubble, row.overhead))
     held = "-" if row.share is None else str(row.share)
-    return [first, short(row.span), *shares, short(row.peak), short(row.messages), held, short(row.bound) + reached]
+    counts = short(row.peak), short(row.messages), held
+    return [first, short(row.span, unit), *shares, *counts, short(row.bound, unit) + reached]
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
@@ -180,7 +207,8 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
         yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
-    said = grouped((remark, row.name) for row in comparison.rows for remark in (*row.remarks, *row.work))
+    own_remarks = [(row.doubts if comparison.explains else row.remarks, row) for row in comparison.rows]
+    said = grouped((remark, row.name) for remarks, row in own_remarks for remark in (*remarks, *row.work))
     for remark, names in said.items():
         yield render.clean(f"{', '.join(dict.fromkeys(names))}: {remark}")
 

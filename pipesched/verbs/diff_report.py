@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
+from typing import TypeAlias
 
 from pipesched import render
 from pipesched.examine import Examination
+from pipesched.model import numbers
 from pipesched.model.numbers import exact, percent
 from pipesched.render import clean
-from pipesched.verbs.tables import ratio, short, table
+from pipesched.report_parts import activations
+from pipesched.verbs.tables import ratio, table
 
 _LINES = 20
 _OPS = 12
-_SHARES = {"bubble": "bubble", "span bubble": "bubble by span"}
+_SHARES = ("bubble", "span bubble")
+_TITLES = {"span bubble": "bubble by span", "bytes": "most of a rank"}
+Said: TypeAlias = Callable[[Fraction], str]
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,10 @@ class Difference:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, *, every: bool = False) -> str:
-        """What differs, a line each, and what it costs; `every`: all lines and all operations."""
+    def text(self, *, every: bool = False, verbose: bool = False) -> str:
+        """What differs, a line each, and what it costs; `every`: all lines and all operations. verbose: all that is
+        assumed.
+        """
         names = _names(self)
         if self.equal:
             what = "instructions" if self.messages else "operations"
@@ -85,7 +93,9 @@ class Difference:
         lines = [clean(line) for line in _lines(self, every)]
         if not every and len(lines) > _LINES:
             lines = [*lines[:_LINES], f"... {len(lines) - _LINES} more lines (--all)"]
-        return "\n".join([*lines, "", _cost(self)])
+        said = dict.fromkeys((*self.a.report.rests_on, *self.b.report.rests_on))
+        assumed = render.assumptions([*said], verbose=verbose)
+        return "\n".join([*lines, "", _cost(self), *([""] if assumed else []), *assumed])
 
     def to_json(self) -> dict[str, object]:
         """The published form, see ``emit/README.md``."""
@@ -112,13 +122,14 @@ class Difference:
 
 
 def _figures(made: Examination) -> dict[str, Fraction | None]:
-    time, memory = made.report.parts.time, made.report.parts.memory
+    time, memory, used = made.report.parts.time, made.report.parts.memory, made.report.parts.bytes
     return {
         "makespan": time.makespan if time else None,
         "span": time.span if time else None,
         "bubble": time.bubble if time else None,
         "span bubble": time.span_bubble if time else None,
         "peak": max(memory.peak, default=Fraction(0)) if memory else None,
+        **({} if used is None else {"bytes": Fraction(max(used.total))}),
     }
 
 
@@ -189,26 +200,50 @@ def _operations(names: tuple[str, ...], every: bool) -> str:
 def _cost(found: Difference) -> str:
     """Both figures and the difference."""
     rows = []
+    written = _written(found.a)
     for name, a, b in found.figures():
-        shown = ratio if name in _SHARES else short
-        rows.append([_SHARES.get(name, name), shown(a), shown(b), _change(name, a, b)])
+        said = written.get(name, numbers.shown)
+        shown = ratio if name in _SHARES else partial(_or_dash, said)
+        rows.append([_TITLES.get(name, name), shown(a), shown(b), _change(name, a, b, said)])
     return "\n".join([table(("", *_names(found), "change"), rows), *_remarks(found)])
 
 
 def _remarks(found: Difference) -> Iterator[str]:
     """What is to be said of the costs: of both, or of the one that it is about."""
-    names, both = _names(found), (found.a.analysis.remarks, found.b.analysis.remarks)
+    names, both = _names(found), tuple(_own(made) for made in (found.a, found.b))
     for remark in dict.fromkeys([*both[0], *both[1]]):
         about = [name for name, remarks in zip(names, both, strict=True) if remark in remarks]
         yield clean(f"{', '.join(about)}: {remark}")
 
 
-def _change(name: str, a: Fraction | None, b: Fraction | None) -> str:
+def _own(made: Examination) -> tuple[str, ...]:
+    """The remarks on its costs that are not said at the end, with what is assumed."""
+    found = made.analysis
+    return tuple(found.costs.doubts(found.costs_used)) if made.report.rests_on else found.remarks
+
+
+def _written(made: Examination) -> dict[str, Said]:
+    """How figures are written that are no shares."""
+    unit = made.analysis.costs.unit
+    bare = not unit and made.report.parts.bytes is None
+    return {
+        "makespan": unit.text,
+        "span": unit.text,
+        "peak": numbers.shown if bare else activations,
+        "bytes": numbers.gigabytes,
+    }
+
+
+def _or_dash(said: Said, value: Fraction | None) -> str:
+    return "-" if value is None else said(value)
+
+
+def _change(name: str, a: Fraction | None, b: Fraction | None, said: Said) -> str:
     if a is None or b is None:
         return "-"
     if name in _SHARES:
         return "0" if a == b else percent(b - a, "+").removesuffix("%") + "points"
-    return "0" if a == b else ("+" if b > a else "") + short(b - a)
+    return "0" if a == b else ("+" if b > a else "") + said(b - a)
 
 
 def _costs(made: Examination) -> dict[str, object]:

@@ -19,7 +19,7 @@ from statistics import mode
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Bytes, gigabytes, shown
+from pipesched.model.numbers import Bytes, gigabytes, percent
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release, caps_by_rank
 from pipesched.optimizer.bounds.least_cap import infeasible
@@ -48,11 +48,9 @@ class Room:
 
     def require(self, problem: Problem) -> None:
         """Raises PipeschedError: PS504, one microbatch alone needs more than is left."""
-        reason = infeasible(problem)
+        reason = infeasible(problem, lambda amount: gigabytes(amount * self.unit))
         if reason is not None:
-            message = (
-                f"no order is known to fit: {reason}; 1 is {gigabytes(self.unit)}, and activations have {self._left}"
-            )
+            message = f"no order is known to fit: {reason}; activations have {self._left}"
             help = (
                 "a higher cap, more ranks, tensor, context, or --backward fused with recompute; verify counts exactly"
             )
@@ -61,7 +59,7 @@ class Room:
     @property
     def note(self) -> str:
         """What the caps are from."""
-        share = shown(-self.release.at_input)
+        share = percent(-self.release.at_input)
         split = "" if self.release.at_input >= 0 else f", and at most {share} of that more from I to W"
         return (
             f"the cap is in bytes: activations have {self._left}, and one microbatch leaves {gigabytes(self.one)} on "
@@ -103,7 +101,7 @@ def room(
     """
     a, x = trained
     ranks, count = placement.ranks, placement.stages
-    caps = caps_by_rank(tuple(map(Fraction, asked)), ranks, zero=False)
+    caps = caps_by_rank(asked, ranks, zero=False, in_bytes=True)
     assert caps is not None
     stages, parts = activations.by_stage(a, x, count), parameters.by_stage(a, x, count)
     working = [

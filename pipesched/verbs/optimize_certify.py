@@ -18,7 +18,6 @@ from fractions import Fraction
 from pipesched import files
 from pipesched.check.optimum.clauses import MOST, Clauses, TooManyError
 from pipesched.check.optimum.problem import problem
-from pipesched.model.numbers import shown
 from pipesched.optimizer.engines.lrat import refutation
 from pipesched.optimizer.engines.sat_engines import Effort, UnknownError, by_z3
 from pipesched.optimizer.instance import Instance
@@ -41,7 +40,7 @@ def certified(instance: Instance, value: Fraction, rank: int | None, path: str |
     Raises:
         OSError: these cannot be written.
     """
-    claim, now = f"that nothing is at most {shown(value)}", time.process_time()
+    claim, now = f"that nothing is {_below(instance, value)}", time.process_time()
     try:
         ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
         clauses = Clauses(problem(instance), ticks)
@@ -87,7 +86,12 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
         return f"Z3 does not know within {steps:,} steps and {MOST:,} clauses" if asked else ""
     if not found or refuted:
         raise RuntimeError(f"Z3 does not agree that {value} can be reached and {below} cannot")
-    return f"Z3 agrees: it finds {shown(value)}, and that nothing is at most {shown(below)}"
+    return f"Z3 agrees: it finds {instance.costs.unit.text(value)}, and that nothing is {_below(instance, below)}"
+
+
+def _below(instance: Instance, value: Fraction) -> str:
+    """What is not above a value, in words."""
+    return instance.costs.unit.below(value, value + instance.problem().time(1))
 
 
 def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:

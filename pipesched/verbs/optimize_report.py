@@ -181,7 +181,8 @@ class Optimum:
             return self.judged.line
         if self.status == INFEASIBLE:
             return f"infeasible: {self.reason}"
-        return f"nothing found: {self.reason}; bound {shown(self.lower_bound or Fraction(0))} by {self.bound_by}"
+        least = self.instance.costs.unit.text(self.lower_bound or Fraction(0))
+        return f"nothing found: {self.reason}; bound {least} by {self.bound_by}"
 
     @property
     def terms(self) -> str:
@@ -196,8 +197,17 @@ class Optimum:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, *, color: bool = False) -> str:
-        """The verdict, what it is for, what proves it, and the best known schedules for comparison."""
+    @property
+    def rests_on(self) -> list[str]:
+        """The assumptions on a transformer and its device, in words."""
+        costs, used = self.instance.costs, None if self.checked is None else self.checked.parts.bytes
+        return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
+
+    def text(self, *, color: bool = False, verbose: bool = False) -> str:
+        """The verdict, what it is for, what proves it, and the best known schedules for comparison. verbose: all that
+        is assumed.
+        """
+        unit = self.instance.costs.unit
         head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
         lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
         lines += [f"    for: {self.terms}"]
@@ -208,13 +218,16 @@ class Optimum:
         lines += [f"    help: {found.help} (pipesched explain {found.code})" for found in self.diagnostics]
         if (spent := self.spent) is not None:
             span_first = self.objective == "span"
-            lines += [f"    {headline(spent.makespan, spent.span, spent.work, span_first=span_first)}"]
-            lines += [f"    peak {shown(max(self.peak))}      [{_listed(self.peak)}]"]
+            lines += [f"    {headline(spent, unit, span_first=span_first)}"]
             used = None if self.checked is None else self.checked.parts.bytes
+            what = " activations" * bool(unit)
+            lines += [] if used else [f"    peak {shown(max(self.peak))}{what}      [{_listed(self.peak)}]"]
             lines += [] if used is None else [f"    {line}" for line in used.lines()]
             objective = spent.span if span_first else spent.makespan
-            lines += comparison(self.given, objective, self.objective, max(self.peak))
+            lines += comparison(self.given, objective, self.instance, max(self.peak))
             lines += ["", *table(self.known, self.instance, spent, max(self.peak))]
+        if assumed := render.assumptions(self.rests_on, verbose=verbose):
+            lines += ["", *(f"    {line}" for line in assumed)]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:
@@ -251,7 +264,7 @@ def bound_by(state: State) -> str:
 
 def notes(instance: Instance, state: State) -> tuple[str, ...]:
     notes = [*state.notes, *instance.costs.doubts(instance.kinds)]
-    if instance.rounded is not None and instance.rounded != instance.caps:
+    if instance.rounded not in (None, instance.caps) and instance.asked is None:
         notes.insert(0, f"the cap binds at {listed_caps(instance.rounded)}: activations come in no smaller pieces")
     return tuple(notes)
 
@@ -337,4 +350,5 @@ def _row(cap: Fraction, answer: Optimum) -> tuple[str, str, str, str, str]:
         verdict = f"infeasible: {answer.reason}" if answer.status == INFEASIBLE else answer.verdict
         return shown(cap), "-", "-", "-", verdict
     verdict = answer.status if answer.exit_status == 0 else f"gap {percent(answer.gap or Fraction(0))}"
-    return shown(cap), shown(answer.value), percent(answer.least_bubble), shown(max(answer.peak)), verdict
+    value = answer.instance.costs.unit.text(answer.value)
+    return shown(cap), value, percent(answer.least_bubble), shown(max(answer.peak)), verdict

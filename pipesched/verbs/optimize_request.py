@@ -15,7 +15,7 @@ from pipesched.compile import Options, load, read
 from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
 from pipesched.examine import own_costs
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Value
+from pipesched.model.numbers import Bytes, Value
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
@@ -175,7 +175,9 @@ def _target(
         assert request.model is not None and request.mem_cap is not None
         way = (request.model, placement, costs, request.release, request.mem_cap)
         room = optimize_bytes.room(*way, fused=fused, aside=request.aside, until_w=request.until_w)
-        instance = Instance(placement, room.costs, room.release, room.caps, fused, request.objective)
+        asked = tuple(cap for cap in request.mem_cap if isinstance(cap, Bytes))
+        way_ = (placement, room.costs, room.release, room.caps, fused, request.objective)
+        instance = Instance(*way_, asked, room.unit)
         return Target(instance, given, sizes, room)
     caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
     return Target(Instance(placement, costs, request.release, caps, fused, request.objective), given, sizes)

@@ -80,6 +80,7 @@ _CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
 _DEVICE = Option("device", values.device, "With --model, costs in ms on a100, h100, h200, ...", "NAME|FILE.toml")
 _EFFICIENCY = Option("efficiency", values.fraction, "Share of its peak that it reaches [default: 1/2].", "X")
 _TIMED = (replace(_MODEL, help="With --device, what the costs are of."), _DEVICE, _EFFICIENCY)
+_BYTES = replace(_MODEL, help="For memory in bytes; with --device, the costs too.")
 _COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
 _CHECKS = (_COST, _COSTS, _RELEASE, _CAP, _COMM)
 _VERSION = f"Rules for a torch CSV [default: {DEFAULT}; check: by the trainer]."
@@ -101,6 +102,7 @@ _DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
 _FORMAT = Option("format", Choice(*FORMATS), default="text", terminal=True)
 _JSON = Option("json", flag, "--format json; its shape is emit/v1/report.schema.json.", terminal=True)
 _COLOR = Option("color", Choice("auto", "always", "never"), default="auto", terminal=True)
+_VERBOSE = Option("verbose", flag, "All that is assumed of the model and its device.", terminal=True)
 _FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
 _OUTPUT = (_FORMAT, _JSON, _COLOR, _FILE)
 _RESULTS = (_DIGITS, *_OUTPUT)
@@ -126,6 +128,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("require_proof", flag, "Fail unless it is an answer that is proved optimal.", default=False),
         Option("proof", text, "Write its clauses to PATH.cnf, their refutation to PATH.lrat.", "PATH"),
         Option("recorded", values.folder, "What the ranks of a real run posted, held against the schedule.", "DIR"),
+        _VERBOSE,
         *_RESULTS,
     ),
     "optimize": (
@@ -152,6 +155,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("proof", text, "Write the refutation to PATH.cnf and PATH.drat; with --certify .lrat.", "PATH"),
         Option("require_proof", flag, "End with 3 if it is optimal on an engine's word alone.", terminal=True),
         Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),
+        _VERBOSE,
         *_RESULTS,
     ),
     "show": (
@@ -180,14 +184,15 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(_JSON, help="One object: format, picture, and what is wrong with the file."),
         _COLOR,
     ),
-    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, *_TIMED, *_RESULTS),
+    "why": (_every("Every rank, all of the critical path, and every gap."), *_ALL, *_TIMED, _VERBOSE, *_RESULTS),
     "compare": (
         Option("library", flag, "Every built-in schedule too.", None, False, ("--all",)),
         Option("cost_per", Choice("rank", "stage"), _SHARE, None, "rank"),
         Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
         *_ALL,
-        replace(_MODEL, help="For memory in bytes; with --device, the costs too."),
+        _BYTES,
         *_TIMED[1:],
+        _VERBOSE,
         *_RESULTS,
     ),
     "survey": (
@@ -223,12 +228,13 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         ),
         Option("executor", text, "Who works.", "processes[:N]|here|dask:ADDRESS", "processes", terminal=True),
         Option("plot", text, "Draw seconds against bytes.", "OUT.svg", terminal=True),
+        replace(_VERBOSE, help="All that is assumed of the model and the cluster."),
         replace(_FORMAT, read=Choice("text", "json")),
         replace(_JSON, help="One object: rows, counts, rules, assumed."),
         _COLOR,
         replace(_FILE, help="Write to FILE instead of stdout; FILE.html is a page."),
     ),
-    "diff": (_every("Every line, and every operation on it."), *_ALL, *_RESULTS),
+    "diff": (_every("Every line, and every operation on it."), *_ALL, _BYTES, *_TIMED[1:], _VERBOSE, *_RESULTS),
     "emit": (
         Option("to", Choice(*TARGETS), None, None, "stream", ("--target",)),
         Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),

@@ -28,9 +28,9 @@ class Plan(Outcome):
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, width: int | None = None) -> str:
-        """The table, the rules, and what was assumed."""
-        return plan_report.text(self)
+    def text(self, width: int | None = None, *, verbose: bool = False) -> str:
+        """The table, the rules, and what was assumed; verbose: all of that."""
+        return plan_report.text(self, verbose=verbose)
 
     def to_json(self) -> dict[str, object]:
         """The published form, see ``emit/README.md``."""

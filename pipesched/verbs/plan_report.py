@@ -9,7 +9,8 @@ from fractions import Fraction
 from itertools import groupby
 
 from pipesched import render
-from pipesched.model.numbers import gigabytes
+from pipesched.model.numbers import Bytes, gigabytes, quantity
+from pipesched.model.units import SECONDS
 from pipesched.planning.plan import Outcome
 from pipesched.planning.prediction import Prediction
 from pipesched.planning.rules import TERMS
@@ -23,7 +24,7 @@ from pipesched.verbs.tables import table
 
 _UNITS = {"GB": 10**9, "MB": 10**6, "B": 1}
 _DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "split", "b")
-_HEADERS = ("m", "recompute", "ZeRO", "step\nseconds", "tokens/s", "MFU\n%", "bubble\n%", "most\nof a GPU")
+_HEADERS = ("m", "recompute", "ZeRO", "step", "tokens/s", "MFU", "bubble", "most\nof a GPU")
 
 _SENT = {
     "tensor": "over t: all-reduces of 2 s b h / c bytes, 2 a layer in F and 2 in the backward, 2 (t-1)/t of it each; "
@@ -39,15 +40,17 @@ _SENT = {
 """Of each term what is sent, and where that is from."""
 
 
-def text(plan: Outcome) -> str:
-    """What is asked, the table with its commands, the rules, the explanation, and what was assumed."""
+def text(plan: Outcome, *, verbose: bool = False) -> str:
+    """What is asked, the table with its commands, the rules, the explanation, and what was assumed; verbose: all of
+    that.
+    """
     lines = list(facts(plan))
     if plan.best is not None:
         lines += ["", _table(plan), "", *_commands(plan), "", *(f"- {one.text(plan.best)}" for one in plan.rules)]
     if plan.explained is not None and plan.best is not None:
         lines += ["", *plan.explained.text(plan.best)]
         lines += ["", _terms(plan.explained.found, plan.best)] if plan.explained.found else []
-    lines += ["", *(f"assumed: {said}" for said in assumed(plan))] if plan.rows else []
+    lines += ["", *render.assumptions([*assumed(plan)], verbose=verbose)] if plan.rows else []
     lines += ["", *(render.text(found) for found in plan.diagnostics)] if plan.diagnostics else []
     return "\n".join(lines)
 
@@ -69,7 +72,7 @@ def facts(plan: Outcome) -> Iterator[str]:
 
 def headers(plan: Outcome) -> tuple[str, ...]:
     """Of the table."""
-    days = ("days", "days by\n8TP/(nX)") if plan.request.tokens is not None else ()
+    days = ("training", "by\n8TP/(nX)") if plan.request.tokens is not None else ()
     return (*_shown(plan), *_HEADERS, *days)
 
 
@@ -84,26 +87,29 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
     for name in (*_shown(plan), "m", "recompute", "zero"):
         value = choice.to_json()[name]
         yield str(value), value
-    yield f"{float(one.seconds):.4g}", float(one.seconds)
-    yield f"{round(one.tokens_per_second):,}", float(one.tokens_per_second)
-    yield f"{float(one.utilisation) * 100:.1f}", float(one.utilisation)
-    yield f"{one.bubble * 100:.1f}", one.bubble
+    yield SECONDS.text(one.seconds), float(one.seconds)
+    yield f"{float(f'{float(one.tokens_per_second):.3g}'):,.0f}", float(one.tokens_per_second)
+    yield f"{float(one.utilisation) * 100:.1f} %", float(one.utilisation)
+    yield f"{one.bubble * 100:.1f} %", one.bubble
     yield gigabytes(one.peak), one.peak
     for days in () if tokens is None else (one.days(tokens), by_formula(one, tokens)):
-        yield f"{float(days):.1f}", float(days)
+        yield quantity(days, (("days", Fraction(1)),)), float(days)
 
 
 def _terms(asked: Prediction, best: Prediction) -> str:
     """Of both what a step consists of; each column adds up to its step."""
-    digits = 3 if best.seconds >= 1 else 6
-    one, other = ({**asdict(each.terms), "step": float(each.seconds)} for each in (asked, best))
+    one, other = ({**asdict(each.terms), "step": each.seconds} for each in (asked, best))
     rows = [
-        [TERMS.get(name, name), *(f"{x:.{digits}f}" for x in (one[name], other[name])), f"{more + 0.0:+.{digits}f}"]
+        [TERMS.get(name, name), *map(SECONDS.text, parts), SECONDS.more(parts[0] - parts[1])]
         for name in one
-        if one[name] or other[name]
-        for more in [round(one[name] - other[name], digits)]
+        if any(parts := (_micro(one[name]), _micro(other[name])))
     ]
-    return table(("seconds", "this", "the plan", "more"), rows, left=(0,))
+    return table(("", "this", "the plan", "more"), rows, left=(0,))
+
+
+def _micro(seconds: float | Fraction) -> Fraction:
+    """To the microsecond."""
+    return Fraction(round(seconds * 10**6), 10**6)
 
 
 def _table(plan: Outcome) -> str:
@@ -160,6 +166,8 @@ def _device(plan: Outcome) -> str:
 
 
 def _cap(cap: Fraction) -> str:
+    if isinstance(cap, Bytes) and cap.written:
+        return cap.written.replace(" ", "")
     return next(f"{cap / size}{unit}" for unit, size in _UNITS.items() if cap % size == 0 or size == 1)
 
 
@@ -281,6 +289,6 @@ def plot(plan: Outcome) -> str:
         )
         for one in plan.rows
     ]
-    return drawn(
-        points, x="most of a rank, GB", y="step, seconds", title=f"{plan.request.model} on {plan.request.gpus} GPUs"
-    )
+    title = f"{plan.request.model} on {plan.request.gpus} GPUs"
+    said = (lambda held: gigabytes(held * 10**9), SECONDS.text)
+    return drawn(points, x="most of a rank, GB", y="step, s", title=title, said=said)

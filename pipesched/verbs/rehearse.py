@@ -27,7 +27,9 @@ from pipesched.analysis.footprint import CHANGING
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.costs import Costs
+from pipesched.model.numbers import gigabytes
 from pipesched.model.ops import LETTERS
+from pipesched.model.units import MILLISECONDS
 from pipesched.source import Source
 from pipesched.stream import Stream, loads
 from pipesched.verbs.calibrate import plain, rounded
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 DIGITS = 3
 MAX_STEPS = 10_000
 _KINDS = (*LETTERS, "FB")
-_MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class OneRank:
     @property
     def costs(self) -> Costs:
         """In milliseconds, as every function takes them."""
-        return Costs({key: tuple(map(Fraction, row)) for key, row in self._rows().items()})
+        return Costs({key: tuple(map(Fraction, row)) for key, row in self._rows().items()}, unit=MILLISECONDS)
 
     def _rows(self) -> dict[str, list[str]]:
         """Of each kind that ran, a number for every stage."""
@@ -108,9 +109,10 @@ class OneRank:
         lines = [
             f"# rehearsed by pipesched: rank {rank} of {self._title} on {self.request.device}, "
             f"{self.request.steps} steps of {self.stream.microbatches} microbatches",
-            f"# unit: 1 millisecond, {DIGITS} significant digits; measured on stages {measured}, "
+            f"# {DIGITS} significant digits; measured on stages {measured}, "
             f"of others {'as in --costs' if self.given else 'the nearest'}",
             *(f"# {note}" for note in self.notes),
+            f'unit = "{MILLISECONDS.name}"',
             *(f"{key} = [{', '.join(row)}]" for key, row in self._rows().items()),
         ]
         return "\n".join(" ".join(line.split()) for line in lines) + "\n"
@@ -142,14 +144,14 @@ class OneRank:
             for stage, one in sorted(found.stages.items())
         ]
         times = [
-            f"stage {stage}: " + ", ".join(f"{kind} {said} ms" for kind in _KINDS if (said := self._time(kind, stage)))
+            f"stage {stage}: " + ", ".join(f"{kind} {said}" for kind in _KINDS if (said := self._time(kind, stage)))
             for stage in sorted(found.stages)
         ]
         return "\n".join([*head, "", table(headers, rows), "", *times, *(f"note: {note}" for note in self.notes)])
 
     def _time(self, kind: str, stage: int) -> str:
         found = self.found.median(kind, stage)
-        return "" if found is None else plain(rounded(Fraction(found * 1000), DIGITS))
+        return "" if found is None else f"{plain(rounded(Fraction(found * 1000), DIGITS))} {MILLISECONDS.name}"
 
     def to_json(self) -> dict[str, object]:
         """The published form, see ``emit/README.md``."""
@@ -174,7 +176,7 @@ class OneRank:
                 }
                 for stage, one in sorted(found.stages.items())
             ],
-            "unit": "ms",
+            "unit": MILLISECONDS.name,
             "costs": {key: [float(x) for x in row] for key, row in self._rows().items()},
             "notes": list(self.notes),
             "file": None,
@@ -214,7 +216,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
         from pipesched.verbs.run import diagnostic
 
         raise PipeschedError([diagnostic(error.fault)]) from None
-    asked = options.costs.given if options.costs else {}
+    asked = options.costs.over(Costs(unit=MILLISECONDS)).given if options.costs else {}
     given = {kind: row for kind, row in asked.items() if isinstance(row, tuple) and len(row) == stream.stages}
     used = made.report.parts.bytes
     by_model = None if used is None else sum(used.ranks[request.rank][kind] for kind in CHANGING)
@@ -358,12 +360,4 @@ def _backward(one: StageBytes) -> int | None:
 
 
 def _size(count: int | None) -> str:
-    if count is None:
-        return "-"
-    return (
-        f"{count:,} B"
-        if count < 10 * 1024
-        else f"{count / 1024:,.1f} KiB"
-        if count < _MIB
-        else f"{count / _MIB:,.1f} MiB"
-    )
+    return "-" if count is None else gigabytes(count)

@@ -25,6 +25,7 @@ from pipesched.model.grid import Grid
 from pipesched.model.numbers import exact, shown
 from pipesched.model.ops import LETTERS
 from pipesched.model.schedule import Program
+from pipesched.model.units import NO_UNIT
 from pipesched.runtime.launch import Job
 from pipesched.schedule_analysis import Analysis
 from pipesched.verbs.emit import Emission
@@ -162,7 +163,7 @@ class Rehearsal(Judged):
         if self.predicted.unit:
             left_out = f"; messages count as 0, not {given}" if given.given else ""
             yield from (
-                f"predicted makespan {split_length(self.predicted.makespan, time.work)}{left_out}",
+                f"predicted makespan {split_length(self.predicted.makespan, time.work, NO_UNIT)}{left_out}",
                 *time.remarks,
             )
 

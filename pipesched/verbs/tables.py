@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from pipesched.model import numbers
+from pipesched.model.units import NO_UNIT, Unit
 from pipesched.render import clean
 
 _WIDEST = 100_000
@@ -46,6 +47,6 @@ def ratio(value: Fraction | None) -> str:
     return "-" if value is None else numbers.ratio(value)
 
 
-def short(value: Fraction | int | None) -> str:
+def short(value: Fraction | int | None, unit: Unit = NO_UNIT) -> str:
     """A number, or a dash where there is none."""
-    return "-" if value is None else numbers.shown(value)
+    return "-" if value is None else unit.text(value)

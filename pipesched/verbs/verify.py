@@ -16,7 +16,8 @@ from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.model.columns import among
-from pipesched.model.numbers import shown
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import gigabytes
 from pipesched.model.ops import COPIES, Op
 from pipesched.model.release import AT_W
 from pipesched.model.schedule import Schedule
@@ -107,7 +108,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
     """The schedule of an optimizer's answer, its certificate, and whatever else it says; at another m if it is for
     every m.
     """
-    from pipesched.check.optimum.answer import NOT_JUDGED, check_answer
+    from pipesched.check.optimum.answer import NOT_JUDGED, as_asked, check_answer
     from pipesched.check.optimum.judge import judge, judge_at
     from pipesched.formats import answer_read
 
@@ -134,7 +135,11 @@ def _verify_answer(source: Source, options: Options) -> Report:
             return replace(report, source=source.name)
         judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
         found, verdict = list(judged.findings), judged.verdict
-    return _with_verdict(replace(report, source=source.name), verdict, found, NOT_JUDGED)
+    aside = (*NOT_JUDGED, *as_asked(terms))
+    if (memory := report.parts.memory) is not None and answer.asked and options.mem_cap is None:
+        asked = ", ".join(map(gigabytes, answer.asked))
+        report = replace(report, parts=replace(report.parts, memory=replace(memory, asked=asked)))
+    return _with_verdict(replace(report, source=source.name), verdict, found, aside)
 
 
 def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None:
@@ -174,7 +179,7 @@ def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str
         return ""
     best = "and no schedule is shorter" if verdict.everywhere else "at most"
     why = "copies of the part that repeats, by the certificate; its file is not expanded there"
-    return f"at m={asked:,}: {verdict.objective} {shown(value)}, {best}: {why}"
+    return f"at m={asked:,}: {verdict.objective} {verdict.unit.text(value)}, {best}: {why}"
 
 
 def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
@@ -201,12 +206,16 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
         raise fail(Code.CERTIFICATE, f"the stages of the answer are no chain: {own.schedule.placement.skip}")
     if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
         raise fail(Code.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
-    return Terms.of(own.schedule, own.own_costs, answer.release, answer.caps, answer.objective), own
+    costs = replace(own.own_costs, unit=answer.unit)
+    terms = Terms.of(own.schedule, costs, answer.release, answer.caps, answer.objective)
+    return replace(terms, asked=answer.asked), own
 
 
 def _as_asked(answer: Answer, options: Options) -> dict[str, Any]:
     """The rule and the caps to verify under: the caller's caps, if there are some, count in place of its own."""
-    return {"release": answer.release, "mem_cap": answer.caps if options.mem_cap is None else options.mem_cap}
+    caps = answer.caps if options.mem_cap is None else options.mem_cap
+    unit = {"costs": Costs(unit=answer.unit)} if answer.unit else {}
+    return {"release": answer.release, "mem_cap": caps, **unit}
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
@@ -240,7 +249,7 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
         return replace(report, diagnostics=(*report.diagnostics, *found), claims=(*report.claims, claim))
     claims = (Claim(f"certificate: {verdict.status}", holds=True),) if verdict.proved else ()
     if verdict.word:
-        bound = f"that no {verdict.objective} is below {shown(verdict.lower)}"
+        bound = f"that no {verdict.objective} is below {verdict.unit.text(verdict.lower)}"
         message = f"{bound} is on the word of {verdict.word}, not checked"
         found = [Diagnostic(Code.ON_THE_WORD, message, help="--require-proof makes this an error")]
     return replace(

@@ -18,7 +18,7 @@ from pipesched.analysis.timeline import slot_costs
 from pipesched.diagnostics import Code
 from pipesched.examine import Examination
 from pipesched.model.lists import Sited
-from pipesched.model.numbers import exact, shown
+from pipesched.model.numbers import exact
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.render import clean, sizes
@@ -82,10 +82,12 @@ class Why:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, *, every: bool = False) -> str:
-        """The whole story; `every`: all ranks, all of the critical path, and all gaps."""
+    def text(self, *, every: bool = False, verbose: bool = False) -> str:
+        """The whole story; `every`: all ranks, all of the critical path, and all gaps. verbose: all that is assumed."""
         facts = "\n".join([*_growth(self), *_instead(self), *_known(self)])
-        parts = [_head(self), _split(self, every), facts, _path(self, every), *_gaps(self, every)]
+        rests_on = self.analysis.rests_on if self.analysis.costs.unit else ()
+        assumed = "\n".join(render.assumptions(rests_on, verbose=verbose))
+        parts = [_head(self), _split(self, every), facts, _path(self, every), *_gaps(self, every), assumed]
         return "\n\n".join(part for part in parts if part)
 
     def to_json(self) -> dict[str, object]:
@@ -119,6 +121,10 @@ class Why:
             },
             "diagnostics": [render.as_json(diagnostic) for diagnostic in self.report.diagnostics],
         }
+
+    def said(self, time: Fraction) -> str:
+        """A time as people read it."""
+        return self.analysis.costs.unit.text(time)
 
     def parts(self) -> dict[str, tuple[Fraction, ...]]:
         """The parts of the idle time by rank, in the user's unit."""
@@ -165,16 +171,18 @@ def _head(why: Why) -> str:
     """The sizes, and the times with the bubble; of an order that is stuck how far it runs."""
     time, made, fault = why.report.parts.time, why.analysis, why.report.fault
     title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
-    remarks = [x.message for x in why.report.diagnostics if x.code is Code.IDLE_RANK] + [*made.remarks]
+    unit = made.costs.unit
+    remarks = [x.message for x in why.report.diagnostics if x.code is Code.IDLE_RANK]
+    remarks += made.costs.doubts(made.costs_used) if unit else made.remarks
     if time is None:
-        return "\n".join([f"{clean(title)}   stops at {split_length(made.makespan, why.work())}", *remarks])
+        return "\n".join([f"{clean(title)}   stops at {split_length(made.makespan, why.work(), unit)}", *remarks])
     wrong = "" if fault is None else f"; wrong: {fault.code}"
-    return "\n".join([f"{clean(title)}   {headline(time.makespan, time.span, time.work)}{wrong}", *remarks])
+    return "\n".join([f"{clean(title)}   {headline(time, unit)}{wrong}", *remarks])
 
 
 def _split(why: Why, every: bool) -> str:
     """A row a rank; the middle of many ranks is left out."""
-    idle, parts, work = why.idle(), why.parts(), why.work()
+    idle, parts, work, said = why.idle(), why.parts(), why.work(), why.said
     ranks = list(range(why.analysis.schedule.ranks))
     middle = None if every or len(ranks) <= _RANKS else _RANKS // 2
     headers = ["idle by rank", "work", "idle", *TITLES]
@@ -184,24 +192,24 @@ def _split(why: Why, every: bool) -> str:
             if rank == middle:
                 rows.append([f"... {len(ranks) - 2 * middle} more ranks (--all)", *[""] * 7])
             continue
-        rows.append([f"rank {rank}", shown(work[rank]), shown(idle[rank]), *(shown(parts[x][rank]) for x in PARTS)])
+        rows.append([f"rank {rank}", said(work[rank]), said(idle[rank]), *(said(parts[x][rank]) for x in PARTS)])
     return table(headers, rows)
 
 
 def _growth(why: Why) -> Iterator[str]:
     """What a further microbatch costs."""
-    growth = why.growth
+    growth, said = why.growth, why.said
     if growth is None:
         return
     idle = growth.idle
-    head = f"growth: each further microbatch adds {shown(growth.makespan)} to the makespan"
+    head = f"growth: each further microbatch adds {said(growth.makespan)} to the makespan"
     if not any(any(row) for row in growth.parts.values()):
         yield f"{head} and nothing to the idle time of any rank"
         return
     most = max(range(len(idle)), key=lambda rank: (abs(idle[rank]), -rank))
     part = growth.parts["imbalance"][most]
-    yield f"{head}, and {shown(idle[most])} to the idle time of rank {most}" + (
-        f", {'all' if part == idle[most] else shown(part)} of it imbalance" if part else ""
+    yield f"{head}, and {said(idle[most])} to the idle time of rank {most}" + (
+        f", {'all' if part == idle[most] else said(part)} of it imbalance" if part else ""
     )
 
 
@@ -215,8 +223,8 @@ _INSTEAD = {
 def _instead(why: Why) -> Iterator[str]:
     """What other costs would bring."""
     for name, makespan in why.instead.items():
-        change = makespan - why.analysis.makespan
-        yield f"{_INSTEAD[name]} the makespan would be {shown(makespan)} ({'+' * (change > 0)}{shown(change)})"
+        change = why.analysis.costs.unit.more(makespan - why.analysis.makespan)
+        yield f"{_INSTEAD[name]} the makespan would be {why.said(makespan)} ({change})"
 
 
 def _known(why: Why) -> Iterator[str]:
@@ -249,10 +257,10 @@ def _path(why: Why, every: bool) -> str:
     """The operations of the critical path, those on one rank on a line, with where they are written."""
     if not why.path:
         return ""
-    made, messages = why.analysis, why.path_messages
-    head = f"critical path, {shown(made.makespan)} long: {len(why.path)} operation{'s' * (len(why.path) > 1)}"
+    made, messages, said = why.analysis, why.path_messages, why.said
+    head = f"critical path, {said(made.makespan)} long: {len(why.path)} operation{'s' * (len(why.path) > 1)}"
     if messages:
-        head += f" ({shown(made.makespan - messages)}) and their {_transfers(why)} ({shown(messages)})"
+        head += f" ({said(made.makespan - messages)}) and their {_transfers(why)} ({said(messages)})"
     runs = [(rank, list(steps)) for rank, steps in groupby(why.path, key=lambda i: int(made.schedule.rank[i]))]
     written = dict(zip(why.path, _spans(made.schedule, why.path), strict=True))
     rows = []
@@ -260,7 +268,7 @@ def _path(why: Why, every: bool) -> str:
         words = [made.schedule.slot(i) for i in steps]
         if len(words) > _OPS and not every:
             words = [*words[:2], f"... {len(words) - 4} more ...", *words[-2:]]
-        begin = shown(made.time(made.timeline.start[steps[0]]))
+        begin = said(made.time(made.timeline.start[steps[0]]))
         rows.append([f"  t={begin}", f"rank {rank}", " ".join(words), _lines(written[i] for i in steps)])
     if not every and len(rows) > _LINES:
         half = _LINES // 2
@@ -308,9 +316,9 @@ def _transfers(why: Why) -> str:
 
 def gap_text(why: Why, gap: int) -> str:
     """``rank 2 idles 3 at t=11, before B4: waits for B4 of stage 3 on rank 3``."""
-    made, gaps = why.analysis, why.gaps
+    made, gaps, said = why.analysis, why.gaps, why.said
     length, at = made.time(gaps.length[gap]), made.time(gaps.begin[gap])
-    head = f"rank {int(gaps.rank[gap])} idles {shown(length)} at t={shown(at)}"
+    head = f"rank {int(gaps.rank[gap])} idles {said(length)} at t={said(at)}"
     before = int(gaps.before[gap])
     if before < 0:
         return f"{head}, to the end: {_no_more(why, int(gaps.rank[gap]))}"
@@ -319,7 +327,7 @@ def gap_text(why: Why, gap: int) -> str:
     words += f": waits for {_called(made.schedule, steps[0])}" if steps else ""
     if len(steps) > 1:
         words += f", the last of {len(steps)} operations since {_called(made.schedule, steps[-1])}"
-    return words + (f"; {shown(message)} of it for {_transfers(why)}" if message else "")
+    return words + (f"; {said(message)} of it for {_transfers(why)}" if message else "")
 
 
 def _no_more(why: Why, rank: int) -> str:

@@ -16,7 +16,6 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
-from pipesched.model.numbers import shown
 from pipesched.views.chart import Chart
 
 _ROUND = [Fraction(x, 100) for x in (100, 125, 150, 200, 250, 300, 400, 500, 600, 800)]
@@ -39,8 +38,8 @@ class Viewport:
         end = chart.times.makespan if self.end is None else ceil(self.end * chart.scale)
         if end > begin or (self.begin, self.end) == (None, None):
             return begin, max(end, begin + 1)
-        there = f"the makespan is {shown(chart.makespan)}"
-        raise fail(Code.USAGE, f"there is no time from {shown(chart.time(begin))} on to draw; {there}")
+        there = f"the makespan is {chart.unit.text(chart.makespan)}"
+        raise fail(Code.USAGE, f"there is no time from {chart.said(begin)} on to draw; {there}")
 
 
 WHOLE = Viewport()
@@ -117,7 +116,7 @@ def ruler(axis: Axis, chart: Chart) -> str:
     mark = ceil(Fraction(axis.begin) / gap) * gap
     free = 0
     while mark < axis.end:
-        column, text = int((mark - axis.begin) / axis.step), shown(mark / chart.scale)
+        column, text = int((mark - axis.begin) / axis.step), chart.unit.mark(mark / chart.scale)
         if column >= free and column + len(text) <= axis.columns:
             line[column : column + len(text)] = text
             free = column + len(text) + 1

@@ -19,7 +19,7 @@ import numpy as np
 
 from pipesched.analysis.idle import headline
 from pipesched.analysis.standstill import Blocked, Link, Standstill, together
-from pipesched.model.numbers import share, shown
+from pipesched.model.numbers import share
 from pipesched.render import clean, sizes
 from pipesched.views.chart import Chart
 
@@ -38,13 +38,14 @@ def cost(chart: Chart, style: str = "") -> str:
     elif times is None:
         figures = "no time"
     elif style == "zero-bubble":
-        figures = f"span {shown(times.span)}, bubble rate by span {share(times.span_bubble)}"
+        figures = f"span {chart.unit.text(times.span)}, bubble rate by span {share(times.span_bubble)}"
     elif style == "megatron":
         fraction = share(times.overhead or Fraction(0))
-        figures = f"makespan {shown(times.makespan)}, bubble fraction (idle / work) {fraction}"
+        figures = f"makespan {chart.unit.text(times.makespan)}, bubble fraction (idle / work) {fraction}"
     else:
-        figures = headline(times.makespan, times.span, times.work)
-    return "; ".join([figures, *parts, *chart.analysis.remarks])
+        figures = headline(times, chart.unit)
+    made = chart.analysis
+    return "; ".join([figures, *parts, *(made.costs.doubts(made.costs_used) if made.costs.unit else made.remarks)])
 
 
 def timeless(chart: Chart) -> int:
@@ -57,7 +58,7 @@ def timeless(chart: Chart) -> int:
 
 def stopped(chart: Chart, stop: Standstill) -> str:
     """Who waits, under which model, from when on; with the code."""
-    when = f"stops at {shown(chart.makespan)}"
+    when = f"stops at {chart.unit.text(chart.makespan)}"
     if stop.cycle:
         return f"deadlock {stop.code} {stop.under}: {together(stop.ranks)}; {when}"
     ranks = [str(x.rank) for x in stop.blocked]

@@ -24,15 +24,17 @@ from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
 from pipesched.model.ops import Result
 from pipesched.model.schedule import Schedule
+from pipesched.model.units import NO_UNIT, Unit
 from pipesched.schedule_analysis import Analysis
 
 
 @dataclass(frozen=True, eq=False)
 class Clock:
-    """Other times than those of the plan: ticks of 1 / scale. Its messages take no time."""
+    """Other times than those of the plan: ticks of 1 / scale. Its messages take no time. unit: of its times."""
 
     times: Timeline
     scale: int
+    unit: Unit = NO_UNIT
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,15 @@ class Chart:
         return Fraction(int(ticks), self.scale)
 
     @property
+    def unit(self) -> Unit:
+        """That of its times."""
+        return self.analysis.costs.unit if self.clock is None else self.clock.unit
+
+    def said(self, ticks: int) -> str:
+        """Ticks as people read them."""
+        return self.unit.text(self.time(ticks))
+
+    @property
     def makespan(self) -> Fraction:
         return self.time(self.times.makespan)
 
@@ -109,7 +120,7 @@ def engines(chart: Chart) -> Chart | None:
     none = np.zeros(len(order), dtype=np.bool_)
     lanes = replace(schedule, start=cut, second=none, **{x: getattr(schedule, x)[order] for x in _COLUMNS})
     times = Timeline(copies.start[ran], copies.end[ran], np.arange(len(order)), ())
-    return replace(chart, analysis=replace(chart.analysis, schedule=lanes), clock=Clock(times, chart.scale))
+    return replace(chart, analysis=replace(chart.analysis, schedule=lanes), clock=Clock(times, chart.scale, chart.unit))
 
 
 _COLUMNS = ("op", "stage", "microbatch")

@@ -30,7 +30,6 @@ import numpy as np
 
 from pipesched.analysis.causes import critical_path
 from pipesched.diagnostics import Code, fail
-from pipesched.model.numbers import shown
 from pipesched.safe import safe
 from pipesched.views import caption
 from pipesched.views.chart import Chart
@@ -229,7 +228,7 @@ def _nodes(made: graphviz.Digraph, chart: Chart) -> None:
 def _tooltip(chart: Chart, index: int) -> str:
     if chart.times.start[index] < 0:
         return "never runs"
-    begin, end = (shown(chart.time(int(x[index]))) for x in (chart.times.start, chart.times.end))
+    begin, end = (chart.said(int(x[index])) for x in (chart.times.start, chart.times.end))
     return f"rank {chart.schedule.rank[index]}, from {begin} to {end}"
 
 

@@ -122,6 +122,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "stops": _stops(chart),
         "cycle": _cycle(chart),
         "scale": chart.scale,
+        **({"unit": chart.unit.name, "seconds": float(chart.unit.seconds)} if chart.unit else {}),
         "makespan": chart.times.makespan,
         "start": schedule.start.tolist(),
         "ran": np.diff(ran).tolist(),

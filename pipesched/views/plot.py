@@ -14,7 +14,7 @@ that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -50,6 +50,7 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 
 Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Spot: TypeAlias = tuple[float, float]
+Said: TypeAlias = Callable[[Fraction], str]
 _LETTER, _MARK = 6, 6  # pixels: the width of a letter, half of that of a mark
 
 
@@ -84,19 +85,26 @@ class Axis:
 
 
 def plot(
-    points: Sequence[Point], *, x: str, y: str, title: str = "", frontier: bool = False, notes: Sequence[str] = ()
+    points: Sequence[Point],
+    *,
+    x: str,
+    y: str,
+    title: str = "",
+    frontier: bool = False,
+    notes: Sequence[str] = (),
+    said: tuple[Said, Said] = (shown, shown),
 ) -> str:
     """The points as an SVG file; x, y: what the axes mean; frontier: join what nothing beats, left and below; notes:
-    what is said under the plot.
+    what is said under the plot; said: how a point's figures are written where the mouse is.
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
-    said = [line for note in notes for line in wrap(note, (WIDTH - _LEFT - _BARE) // _LETTER, subsequent_indent="  ")]
+    below = [line for note in notes for line in wrap(note, (WIDTH - _LEFT - _BARE) // _LETTER, subsequent_indent="  ")]
     low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # the more there are, the more space they have
     frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
     across = axis([point.x for point in points], frame[0], frame[2])
     up = axis([point.y for point in points], frame[3], frame[1])
-    height = low + _BOTTOM + _LINE * len(said)
+    height = low + _BOTTOM + _LINE * len(below)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
         f'role="img" aria-label="{safe(title or f"{y} against {x}", "xml")}">',
@@ -110,7 +118,7 @@ def plot(
         lines.append(f'<polyline class="front" points="{path}"/>')
     for number, name in enumerate(series):
         mine = [point for point in points if point.series == name]
-        lines += _series(mine, number, across, up)
+        lines += _series(mine, number, across, up, said)
         lines += _legend(name, number) if legend else []
     spots = [(float(across.at(point.x)), float(up.at(point.y))) for point in points]
     if legend:
@@ -118,7 +126,7 @@ def plot(
     else:
         ends = [(float(across.at(point.x)), float(up.at(point.y))) for point in front(points) if frontier]
         lines += labels(*_together([point.series for point in points], spots), frame, pairwise(ends))
-    for number, line in enumerate(said):
+    for number, line in enumerate(below):
         lines.append(f'<text class="label" x="{_LEFT}" y="{low + 58 + _LINE * number}">{safe(line, "xml")}</text>')
     return "\n".join([*lines, "</svg>", ""])
 
@@ -158,7 +166,7 @@ def _axes(across: Axis, up: Axis, frame: Box, x: str, y: str) -> Iterator[str]:
     yield f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{safe(y, "xml")}</text>'
 
 
-def _series(points: Sequence[Point], number: int, across: Axis, up: Axis) -> Iterator[str]:
+def _series(points: Sequence[Point], number: int, across: Axis, up: Axis, said: tuple[Said, Said]) -> Iterator[str]:
     """A line through the points, and a mark on each with its note."""
     color, shape = _COLORS[number % len(_COLORS)], _SHAPES[number % len(_SHAPES)]
     spots = [(across.at(point.x), up.at(point.y)) for point in points]
@@ -166,7 +174,7 @@ def _series(points: Sequence[Point], number: int, across: Axis, up: Axis) -> Ite
         path = " ".join(f"{a},{b}" for a, b in spots)
         yield f'<polyline points="{path}" fill="none" stroke="{color}" stroke-opacity="0.5"/>'
     for point, (a, b) in zip(points, spots, strict=True):
-        title = f"{point.series} {point.note}: {shown(point.x)}, {shown(point.y)}".replace("  ", " ")
+        title = f"{point.series} {point.note}: {said[0](point.x)}, {said[1](point.y)}".replace("  ", " ")
         yield f'<g transform="translate({a} {b})"><title>{safe(title, "xml")}</title>{_mark(shape, color)}</g>'
 
 

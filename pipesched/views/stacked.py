@@ -19,7 +19,7 @@ import numpy as np
 
 from pipesched.analysis.footprint import KINDS, Footprint
 from pipesched.model.columns import Ints
-from pipesched.model.numbers import gigabytes, shown
+from pipesched.model.numbers import gigabytes
 from pipesched.report_parts import InBytes
 from pipesched.safe import safe
 from pipesched.views import caption
@@ -162,7 +162,7 @@ def _panel(made: _Stack, rank: int, top: int, tall: int) -> Iterator[str]:
     for at, said in ((top + 10, gigabytes(made.top)), (bottom, "0")):
         yield f'<text x="{_LEFT - 6}" y="{at}" text-anchor="end">{said}</text>'
     if rank == len(made.columns) - 1:
-        begin, end = (shown(made.chart.time(ticks)) for ticks in (made.begin, made.end))
+        begin, end = (made.chart.said(ticks) for ticks in (made.begin, made.end))
         yield f'<text x="{_LEFT}" y="{bottom + 16}">{begin}</text>'
         yield f'<text x="{_LEFT + _COLUMNS}" y="{bottom + 16}" text-anchor="end">{end}</text>'
 
@@ -178,7 +178,8 @@ def _steps(level: np.ndarray[tuple[int, ...], np.dtype[np.float64]], *, forward:
 def page(chart: Chart, viewport: Viewport) -> str:
     """A page that needs nothing else: the figure, and the table by rank."""
     made = _stack(chart, 10, viewport)
-    table = "\n".join(InBytes.of(made.used, chart.caps).lines())
+    assumed = (f"assumed: {said}" for said in (*chart.analysis.rests_on, *made.used.assumed))
+    table = "\n".join([*InBytes.of(made.used, chart.caps).lines(), "", *assumed])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"

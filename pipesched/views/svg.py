@@ -25,7 +25,6 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
-from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 from pipesched.safe import safe
 from pipesched.views import caption, palette, slots
@@ -155,7 +154,7 @@ class _Page:
         cost = caption.cost(self.chart, self.style.name)
         if (self.begin, self.end) == (0, max(self.chart.times.makespan, 1)):
             return cost
-        return f"{cost}; time {shown(self.chart.time(self.begin))} to {shown(self.chart.time(self.end))}"
+        return f"{cost}; time {self.chart.said(self.begin)} to {self.chart.said(self.end)}"
 
     def _seen(self) -> list[tuple[Op, int]]:
         """Every kind and chunk that occurs."""
@@ -187,8 +186,8 @@ class _Page:
         gap = nice(min(Fraction(40) / self.frame.pixels, Fraction(self.end - self.begin, 2)) / scale) * scale
         mark = ceil(Fraction(self.begin) / gap) * gap
         while mark <= self.end:
-            x = number(self.frame.x(mark))
-            yield f'<path class="l" d="M{x} {y}v4"/><text class="t c" x="{x}" y="{y + 16}">{shown(mark / scale)}</text>'
+            x, when = number(self.frame.x(mark)), self.chart.unit.mark(mark / scale)
+            yield f'<path class="l" d="M{x} {y}v4"/><text class="t c" x="{x}" y="{y + 16}">{when}</text>'
             mark += gap
 
     def _legend(self, scope: str) -> Iterator[str]:

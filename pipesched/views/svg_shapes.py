@@ -103,7 +103,7 @@ class Cells:
             y = frame.y(rank) + frame.row + 1 + half * (Result.OFFLOADED not in op.kind.makes)
             kind = f"{op.name}{self.chunk[i]}"
             box = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(half)}"'
-            words = f"{self._named(i, rank)}: {shown(self.chart.time(ticks[0]))} to {shown(self.chart.time(ticks[1]))}"
+            words = f"{self._named(i, rank)}: {self.chart.said(ticks[0])} to {self.chart.said(ticks[1])}"
             label = self._label(i, width, float(half) - 1, (x + width / 2, y + half / 2), kind)
             yield f'<g><title>{safe(words, "xml")}</title><rect class="{kind} s" {box}/>{label}</g>'
 
@@ -149,7 +149,7 @@ class Cells:
     def _tooltip(self, i: int, rank: int) -> str:
         """What a reader sees who points at it."""
         chart, at = self.chart, self._places
-        times = f"{shown(chart.time(chart.times.start[i]))} to {shown(chart.time(chart.times.end[i]))}"
+        times = f"{chart.said(chart.times.start[i])} to {chart.said(chart.times.end[i])}"
         place = f"; {at.name}:{at.line[i]}:{at.column[i]}" if at.line[i] else ""
         return safe(f"{self._named(i, rank)}: {times}; held {shown(chart.analysis.memory.at(i))}{place}", "xml")
 

@@ -225,10 +225,11 @@ def title(layout: Layout) -> Iterator[str]:
     yield from wrapped(layout, caption.heading(chart, f" {caption.cost(chart)}"))
     part = ""
     if (at.begin, at.end) != (0, max(chart.times.makespan, 1)):
-        part = f"time {shown(chart.time(at.begin))} to {shown(chart.time(at.end))} of {shown(chart.makespan)}; "
+        part = f"time {chart.said(at.begin)} to {chart.said(at.end)} of {chart.unit.text(chart.makespan)}; "
     columns = max(at.unit, 1)
     unit = columns * at.step / chart.scale
-    scale = f"{columns} column{'s' * (columns > 1)} = {shown(unit)} unit{'s' * (unit > 1)} of time"
+    length = chart.unit.text(unit) if chart.unit else f"{shown(unit)} unit{'s' * (unit > 1)} of time"
+    scale = f"{columns} column{'s' * (columns > 1)} = {length}"
     yield from wrapped(layout, part + scale)
 
 

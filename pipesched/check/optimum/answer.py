@@ -56,11 +56,18 @@ def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Seq
         **exact(**times, work=None if spent is None else max(spent.work), gap=None if verdict is None else verdict.gap),
         "every": None if verdict is None else verdict.every_json,
         **exact(mem_cap=terms.caps, peak=peak),
+        **as_asked(terms),
         "release": terms.release.name,
         **exact(costs=terms.costs.to_json()),
         "assumed_costs": terms.assumed,
         "diagnostics": [],
     }
+
+
+def as_asked(terms: Terms) -> dict[str, object]:
+    """What a person reads that is in no other entry: the unit of times, and caps in bytes as they were given."""
+    unit: dict[str, object] = {"unit": terms.costs.unit.name} if terms.costs.unit else {}
+    return unit if terms.asked is None else {**unit, "asked_cap": [cap.written or f"{cap} B" for cap in terms.asked]}
 
 
 def _text(value: object) -> str:

@@ -20,6 +20,7 @@ from pipesched.check.optimum.problem import Line, Problem, problem
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
+from pipesched.model.units import Unit
 from pipesched.model.verdict import Terms
 from pipesched.schedule_analysis import Analysis
 
@@ -65,6 +66,20 @@ class Case:
         if self.terms.caps is not None:
             found += check_memory(made.memory, self.terms.caps)
         return found
+
+    @property
+    def unit(self) -> Unit:
+        return self.terms.costs.unit
+
+    def said(self, ticks: int) -> str:
+        """Ticks as people read them."""
+        return self.unit.text(Fraction(ticks, self.scale))
+
+    def below(self, bound: int, exactly: str) -> str:
+        """What is refuted with so many ticks, in words."""
+        tick = self.problem.tick
+        following = (bound // tick + 1) * tick
+        return self.unit.below(Fraction(bound, self.scale), Fraction(following, self.scale), exactly)
 
     @property
     def spent(self) -> Idle:

@@ -34,7 +34,7 @@ from pipesched.check.optimum.problem import Problem
 from pipesched.check.optimum.ranks import too_busy
 from pipesched.check.optimum.work import Work, everything, explained, work
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, budgeted
-from pipesched.model.numbers import plain, shown
+from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import Terms, Verdict, engine_name
 
@@ -71,7 +71,8 @@ def judge(
         require("" if case.one_at_a_time else "it is about F, I and W, or F and B, one at a time")
         verdict = _refuted(told, case, _formula(case, _bound(told, case.problem)))
         if verdict.lower > verdict.value:
-            require(f"nothing is below {shown(verdict.lower)}, and the {verdict.objective} is {shown(verdict.value)}")
+            lower, value = map(case.unit.text, (verdict.lower, verdict.value))
+            require(f"nothing is below {lower}, and the {verdict.objective} is {value}")
         if "every" in told:
             verdict = _for_every(told.part("every"), case, verdict, copies)
         return Judgement(tuple(_different(told, case, verdict)), verdict, case.spent)
@@ -87,7 +88,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
     """What a verdict for every m says of the schedule at another m. own: that of the answer. PS225, it is for one m;
     PS715, it does not hold.
     """
-    case, microbatches = Case(schedule, terms), schedule.placement.microbatches
+    case, microbatches, said = Case(schedule, terms), schedule.placement.microbatches, terms.costs.unit.text
     value = verdict.at(microbatches)
     if value is None:
         help = "leave out --m, or optimize for it"
@@ -97,11 +98,11 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
     except FaultError as found:
         return Judgement((found.finding,))
     if case.value > value:
-        wrong = f"at m={microbatches} the {terms.objective} is said to be {shown(value)}, and is {shown(case.value)}"
+        wrong = f"at m={microbatches} the {terms.objective} is said to be {said(value)}, and is {said(case.value)}"
         return Judgement((FaultError(Code.EVERY, wrong).finding,))
     if not verdict.everywhere:
         return Judgement((), replace(_formula(case, None), every=verdict.every, grown=verdict.grown))
-    why = f"the bound grows by {shown(verdict.grown[1])} with each microbatch, and is {shown(value)} here"
+    why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, and is {said(value)} here"
     return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=why, word=""))
 
 
@@ -123,9 +124,9 @@ def _formula(case: Case, given: Work | None) -> Verdict:
     best, (lower, why) = max(found, key=lambda bound: bound.value), meetings(case.problem)
     by = "meetings of microbatches"
     if best.value >= lower:
-        lower, why = best.value, explained(best, case.scale)
+        lower, why = best.value, explained(best, case.said)
         by = "the longest path" if best.count == 1 else f"rank {best.rank}"
-    return Verdict(case.terms.objective, case.value, Fraction(lower, case.scale), why, by)
+    return Verdict(case.terms.objective, case.value, Fraction(lower, case.scale), why, by, unit=case.unit)
 
 
 def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
@@ -139,24 +140,24 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
     made = replace(formula, lower=Fraction((bound // tick + 1) * tick, case.scale))
     if made.lower <= formula.lower:
         return formula
-    if shown_by := _shown_by(given, case.problem, bound, case.scale):
+    if shown_by := _shown_by(given, case, bound):
         return replace(made, shown_by=shown_by, by="a proof" if "proof" in given else "ranks taken one by one")
     alone = f", on rank {given.entries['ranks'][0]} alone" if "ranks" in given else ""  # type: ignore[index]
-    why = f"{engine} refuted {shown(Fraction(bound, case.scale))}{alone}, which nobody checked"
+    why = f"{engine} refuted {case.below(bound, '')}{alone}, which nobody checked"
     return replace(made, shown_by=why, by=engine, word=engine)
 
 
-def _shown_by(given: Entries, problem: Problem, bound: int, scale: int) -> str:
+def _shown_by(given: Entries, case: Case, bound: int) -> str:
     """What shows that nothing is at most `bound` ticks; empty where that is an engine's word."""
-    within = shown(Fraction(bound, scale))
+    within = "in " * bool(case.unit) + case.below(bound, "within ")
     if "proof" in given:
         text = given.proof()
         with budgeted("its proof"):
-            require(unproved(text, problem, bound))
+            require(unproved(text, case.problem, bound))
         steps = len(text.splitlines())
-        return f"within {within} the rules of a schedule contradict each other: {steps:,} steps, followed one by one"
-    rank = too_busy(problem, bound)
-    return "" if rank is None else f"within {within} rank {rank} has no time for its work, in whatever order"
+        return f"{within} the rules of a schedule contradict each other: {steps:,} steps, followed one by one"
+    rank = too_busy(case.problem, bound)
+    return "" if rank is None else f"{within} rank {rank} has no time for its work, in whatever order"
 
 
 def _require_about(given: Entries, case: Case) -> None:
@@ -187,9 +188,9 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
     grown = (given.time("value"), given.time("growth"))
     made, bound = replace(here, every=(first, step), grown=grown), _bound(given, least.problem)
     if bound is not None and bound.value == part.value and part.grows(least.problem, bound):
-        why = f"the bound is {shown(grown[0])}"
+        why = f"the bound is {case.unit.text(grown[0])}"
     elif part.grows(least.problem, None):
-        why = _shown_by(given, least.problem, part.value - 1, case.scale)
+        why = _shown_by(given, least, part.value - 1)
     else:
         require("its proof is of one m, and not of every m" if "proof" in given else "")
         why = ""
@@ -198,7 +199,7 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
     lower, made = made.at(own), replace(made, everywhere=True)
     if lower is None or lower <= here.lower:
         return made
-    why = f"at m={first} {why}, and each {step} more begin {shown(grown[1] * step)} later"
+    why = f"at m={first} {why}, and each {step} more begin {case.unit.text(grown[1] * step)} later"
     return replace(made, lower=lower, shown_by=why, by="a bound that grows", word="")
 
 

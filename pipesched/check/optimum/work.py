@@ -12,11 +12,10 @@ line of which there is an operation in the sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
 from pipesched.check.optimum.problem import Problem
-from pipesched.model.numbers import shown
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,9 @@ def everything(problem: Problem, rank: int) -> Work:
     return work(problem, rank, frame, head, tail)
 
 
-def explained(bound: Work, scale: int) -> str:
-    """A bound in words, with numbers that add up; scale: ticks of the unit of time."""
-    head, doing, tail, total = (shown(Fraction(x, scale)) for x in (bound.head, bound.work, bound.tail, bound.value))
+def explained(bound: Work, said: Callable[[int], str]) -> str:
+    """A bound in words, with numbers that add up; said: ticks as people read them."""
+    head, doing, tail, total = map(said, (bound.head, bound.work, bound.tail, bound.value))
     if bound.count == 1:
         return f"the longest path, through rank {bound.rank}: {total}"
     apart = bound.frame not in (None, bound.rank)

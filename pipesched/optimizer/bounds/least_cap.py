@@ -13,7 +13,9 @@ the largest `most` of its rank.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -64,8 +66,9 @@ def least_cap(problem: Problem) -> Ints:
     return least
 
 
-def infeasible(problem: Problem) -> str | None:
-    """Why no schedule is within the caps, by the rank that misses most; None where there is one.
+def infeasible(problem: Problem, said: Callable[[Fraction], str] = shown) -> str | None:
+    """Why no schedule is within the caps, by the rank that misses most; None where there is one. said: an amount as
+    people read it.
 
     ``rank 0 alone needs 2: when F of stage 7 has run, it holds stages 0, 7 of that microbatch``
     """
@@ -80,5 +83,5 @@ def infeasible(problem: Problem) -> str | None:
     stages = sorted(int(problem.stage[f]) for f in forward if problem.stage[f] <= stage)
     listed = ", ".join(map(str, stages[:6])) + (", …" if len(stages) > 6 else "")
     held = f"stage{'s' if len(stages) > 1 else ''} {listed} of that microbatch" + ", and its output" * (op == Op.I)
-    need = shown(int(least[rank]) * problem.part)
+    need = said(int(least[rank]) * problem.part)
     return f"rank {rank} alone needs {need}: when {Op(op).name} of stage {stage} has run, it holds {held}"

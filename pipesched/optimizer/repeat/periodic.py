@@ -19,7 +19,6 @@ from math import ceil, inf
 import numpy as np
 
 from pipesched.model.kernel import Kernel
-from pipesched.model.numbers import shown
 from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.longest_paths import framed, links, longest, memory_links
 from pipesched.optimizer.bounds.lower_bound import Bound, lower_bound
@@ -68,8 +67,8 @@ class Periodic:
         state = State(problem, lower_bound(problem), time.monotonic())
         state.offer(self.found_by, self.seam.unrolled(problem))
         if not state.proved:
-            period, every = shown(problem.time(self.seam.period)), self.seam.every
-            rate = shown(self.rate / problem.scale)
+            period, every = problem.said(self.seam.period), self.seam.every
+            rate = problem.unit.text(self.rate / problem.scale)
             state.stopped = (
                 f"in the long run {f'{every} microbatches take' if every > 1 else 'a microbatch takes'} {period}; "
                 f"no schedule takes less than {rate} for one"

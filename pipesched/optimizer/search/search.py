@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import inf
 
-from pipesched.model.numbers import shown
 from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.longest_paths import within
 from pipesched.optimizer.bounds.lower_bound import lower_bound
@@ -151,7 +150,7 @@ def _offer_rounded(state: State, ticks: int, limits: Limits, meter: Meter, progr
     def offered(coarse: State) -> None:
         if coarse.best is not None:
             state.offer(f"{coarse.source}, durations rounded", coarse.best)
-        state.doing = f"durations rounded to {shown(state.problem.time(ticks))}: {coarse.doing}"
+        state.doing = f"durations rounded to {state.problem.said(ticks)}: {coarse.doing}"
         progress(state)
 
     if not state.proved and state.best is not None:
@@ -229,7 +228,7 @@ def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]
 
 def _named(step: Step) -> str:
     alone = f" on rank {step.question.ranks[0]}" if step.question.ranks else ""
-    return f"{step.question.engine} at {step.question.problem.time(step.question.bound)}{alone}"
+    return f"{step.question.engine} at {step.question.problem.said(step.question.bound)}{alone}"
 
 
 def write_refutation(state: State, path: str, seconds: float) -> str:
@@ -239,7 +238,7 @@ def write_refutation(state: State, path: str, seconds: float) -> str:
     What shows the bound is often one rank, with its memory and its round trips; then that rank alone is refuted, which
     is sooner done and shorter to read. Else all ranks are. The engines that write proofs are CaDiCaL and Glucose.
     """
-    value = shown(state.problem.time(state.lower - 1))
+    value = state.problem.unit.below(state.problem.time(state.lower - 1), state.problem.time(state.lower), "")
     reason = f"no refutation of {value} in {seconds:g} s"
     if state.lower < 1:
         return "nothing is below 0: there is no refutation to write"

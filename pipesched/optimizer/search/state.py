@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from pipesched.model.numbers import shown
 from pipesched.optimizer import convert
 from pipesched.optimizer.bounds.lower_bound import Bound
 from pipesched.optimizer.problem import Orders, Problem
@@ -73,12 +72,12 @@ class State:
     @property
     def line(self) -> str:
         """One line of progress."""
-        time = self.problem.time
-        bound = f"bound {shown(time(self.lower))}"
+        said = self.problem.said
+        bound = f"bound {said(self.lower)}"
         if self.value is None:
             return f"{self.seconds:.1f}s  nothing yet  {bound}  {self.doing}"
         gap = 100 * (self.value - self.lower) / self.lower if self.lower else 0.0
-        best = f"best {shown(time(self.value))}  {bound}  gap {gap:.1f} %"
+        best = f"best {said(self.value)}  {bound}  gap {gap:.1f} %"
         return f"{self.seconds:.1f}s  {best}  ({self.source})  {self.doing}"
 
     def offer(self, name: str, orders: Orders) -> bool:
