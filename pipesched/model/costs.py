@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import Code, budgeted, fail
-from pipesched.foreign import json_of, toml_of
+from pipesched.foreign import Foreign, json_of, toml_of
 from pipesched.model.columns import Column, Ints
 from pipesched.model.cost_values import (
     Cost,
@@ -399,7 +399,7 @@ class Costs:
             raise fail(Code.COSTS, f"the costs file is not JSON: {error}") from None
         except tomllib.TOMLDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not TOML: {error}") from None
-        unit = table.pop("unit", "")
+        unit = table.pop(Foreign("unit"), "")
         if not isinstance(unit, str) or unit not in UNITS:
             raise fail(
                 Code.COSTS, f"the unit of the costs is {unit!r}"[:60], help='units of time are "s", "ms" and "us"'
