@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,15 @@ def test_the_version_is_that_of_the_project() -> None:
     project = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
 
     assert version("pipesched") == project["version"]
+
+
+def test_what_is_named_is_what_is_tried() -> None:
+    """The lowest Python is the first that is named, and each dependency has a lower bound, which CI installs."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [line.rpartition(" :: ")[2] for line in project["classifiers"] if " Python :: 3." in line]
+
+    assert project["requires-python"] == f">={named[0]}"
+    assert all(re.fullmatch(r"[\w-]+>=[\w.]+", line) for line in project["dependencies"])
 
 
 def test_every_asset_is_in_the_wheel() -> None:
