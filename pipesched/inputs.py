@@ -12,6 +12,7 @@ from pipesched import files
 from pipesched.aliases import ROWS, known_as, near, plain
 from pipesched.assets import asset, built_in
 from pipesched.diagnostics import Code, fail
+from pipesched.foreign import foreign
 from pipesched.frameworks.frameworks import call, meant
 from pipesched.source import Source
 
@@ -90,7 +91,7 @@ def _beside(path: str) -> str:
     folder, name = os.path.split(path)
     with contextlib.suppress(OSError):
         if near := get_close_matches(name, sorted(os.listdir(folder or "."))[:_LOOKED_AT], 1, 0.7):
-            return f"did you mean `{os.path.join(folder, near[0])}`?"
+            return f"did you mean `{os.path.join(folder, foreign(near[0]))}`?"
     if Path(name).suffix == ".ps" and (known := known_as(Path(name).stem)):
         return f"did you mean `{known}`, the built-in schedule?"
     return f"no file is called so in {folder or 'this folder'}; `pipesched list` shows the built-in schedules"

@@ -6,14 +6,22 @@ judge knows nothing of `pipesched.safe`.
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pipesched.foreign import foreign, json_of, real, values
+from pipesched.safe import Form, safe
+from pipesched.stream import Route, Stream, dumps, loads
 from tests.depth import some
 from tests.makers import foreign_texts
-from tests.makers.foreign_texts import AS_IT_IS, Input
+from tests.makers.foreign_texts import AS_IT_IS, HOSTILE, Input
 from tests.readers.typed import Typed, typed
 
 OURS = re.compile(r"\x1b\[(?:0|1|1;3[1-6])m")
@@ -56,6 +64,7 @@ KINDS = {
         foreign_texts.settings,
         foreign_texts.runs,
         foreign_texts.names,
+        foreign_texts.arguments,
     )
 }
 
@@ -81,6 +90,65 @@ def test_no_text_of_an_input_makes_a_line(kind: str, tmp_path: Path) -> None:
         for one in some(list(KINDS[kind]()), 131 if kind == "schedules" else 37)
         for fault in faults(one, tmp_path)
     ]
+
+
+def test_generators_cannot_either(tmp_path: Path) -> None:
+    """What their code is called, prints, raises and gives; a process each."""
+    inputs = list(foreign_texts.generators())
+    assert not [fault for one in some(inputs, 5) for fault in faults(one, tmp_path)]
+
+
+def test_json_has_the_text_itself(tmp_path: Path) -> None:
+    """Whatever a name is: in a verdict, and in a stream that is written of it and read again."""
+    stream = loads(typed("emit", "1f1b", "--p=2", "--m=2").out.decode())
+    routes = (Route(HOSTILE, stream.placement[0].ranks, stream.placement[0].microbatches),)
+    named = Stream(HOSTILE, {**stream.parameters, HOSTILE: 7}, routes, stream.ranks)
+    path = tmp_path / "named.json"
+    path.write_text(dumps(named), "utf-8")
+    verdict = json.loads(typed("verify", str(path), "--json").out)
+    assert verdict["ok"] and verdict["name"] == HOSTILE and verdict["parameters"][HOSTILE] == 7
+    assert loads(typed("emit", str(path)).out.decode()) == named
+    assert json.loads(typed("emit", str(path), "--target=primus").out)["name"] == HOSTILE
+
+
+@pytest.mark.parametrize(
+    "name", ['x""" + evil() + "', "x\nevil()", "x\\", '"\nrank r { B }\n"', "x # y", "{evil}", "\\N{BELL}"]
+)
+def test_a_name_is_no_code(name: str, tmp_path: Path) -> None:
+    """A .ps file and a module of Python that are written of an order are those of any other name."""
+    stream = loads(typed("emit", "1f1b", "--p=2", "--m=2").out.decode())
+    order = []
+    for called in ("plain", name):
+        path = tmp_path / "named.json"
+        path.write_text(dumps(Stream(called, stream.parameters, stream.placement, stream.ranks)), "utf-8")
+        (tmp_path / "made.ps").write_bytes(typed("order", str(path), "--format=ps").out)
+        module = ast.parse(typed("emit", str(path), "--target=deepspeed").out)
+        assert isinstance(module.body[0], ast.Expr)
+        again = typed("order", str(tmp_path / "made.ps"))
+        assert again.status == 0, again
+        order.append((again.out, ast.dump(ast.Module(module.body[1:], []))))
+    assert order[0] == order[1]
+
+
+@pytest.mark.parametrize("word", ["a\nb", "a\rb", "a\tb", "\x1b[31m", "\u202e", "\u2028", "\x9b"])
+def test_no_word_of_a_command_line_steers(word: str) -> None:
+    """It is refused by its place and its character, which is not shown."""
+    done = typed("verify", word)
+    steers = next(x for x in word if not x.isprintable())
+    assert done.status == 2 and f"word 2 of the command line has the character U+{ord(steers):04X}" in done.err.decode()
+
+
+@given(st.text(), st.text())
+def test_a_text_stays_marked(text: str, other: str) -> None:
+    """Joined, split, cut and quoted, what was marked has no character that ends or steers a line; and it is kept."""
+    one = foreign(text)
+    assert foreign(one) == one and len(one) == len(text)
+    assert not STEERS.search(one) and len(ENDS.split(one)) == 1
+    assert real(one) == text or re.search("[\U00100000-\U0010ffff]", text)
+    assert json_of(json.dumps({text: [other]})) == {one: [foreign(other)]} == values({text: [other]})
+    for form in ("line", "data", "terminal", "commands", "annotation", "property", "text", "xml", "dot"):
+        shown = safe(f"<{one}>", cast("Form", form))
+        assert not STEERS.search(shown) and len(ENDS.split(shown)) == 1
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def test_what_goes_wrong_is_told(name: str) -> None:
     assert one.code is code and said in one.message and "\n" not in one.message
     if name in LINES:
         assert f"slips.py:{LINES[name]}:" in labels(one)[0]
-    assert (("it printed:\nabout to raise",) if name == "raises" else ()) == one.notes
+    assert (("it printed:\n| about to raise",) if name == "raises" else ()) == one.notes
 
 
 def test_an_option_that_is_not_taken_and_a_module_that_is_not_there() -> None:

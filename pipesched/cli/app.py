@@ -30,6 +30,7 @@ from pipesched.cli.survey import survey
 from pipesched.cli.verify import verify
 from pipesched.cli.why import why
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
+from pipesched.foreign import foreign
 from pipesched.frameworks.frameworks import call
 
 _COMPLETE = "_PIPESCHED_COMPLETE"
@@ -121,6 +122,7 @@ def run(arguments: list[str]) -> int:
 
         return shell_complete(app, {}, "pipesched", _COMPLETE, asked)
     try:
+        _require_lines(arguments)
         with app.make_context("pipesched", list(arguments)) as context:
             status = app.invoke(context)
             return status if isinstance(status, int) else 0
@@ -132,6 +134,20 @@ def run(arguments: list[str]) -> int:
         diagnostics = error.diagnostics
     terminal.complain(diagnostics, *_asked(arguments))
     return exit_status(diagnostics)
+
+
+def _require_lines(arguments: Sequence[str]) -> None:
+    """Nothing that is named on the command line ends or steers a line where it is shown.
+
+    Raises:
+        PipeschedError: PS225, a word with such a character.
+    """
+    for number, word in enumerate(arguments, 1):
+        if at := [character for character, marked in zip(word, foreign(word), strict=True) if character != marked]:
+            message = (
+                f"word {number} of the command line has the character U+{ord(at[0]):04X}: it ends or steers a line"
+            )
+            raise mistake(message, "leave it out; a file with such a name must be renamed first")
 
 
 def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic:

@@ -254,7 +254,7 @@ def _at(one: Mapping[str, Any]) -> str:
 
 def _printed(said: str) -> tuple[str, ...]:
     lines = [line for line in real(said).splitlines() if line.strip()]
-    return ("\n".join(["it printed:", *map(foreign, lines[-_SHOWN:])]),) if lines else ()
+    return ("\n".join(["it printed:", *(f"| {foreign(line)}" for line in lines[-_SHOWN:])]),) if lines else ()
 
 
 __all__ = ["FRAMEWORKS", "Answer", "record"]

@@ -331,3 +331,41 @@ def names() -> Iterator[Input]:
             commands += ["check {0}/{1}", "check {0}/{1} --format github", "verify 1f1b --p 2 --model {0}/{1}"]
             commands += ["verify 1f1b --p 2 --costs {0}/{1}", "calibrate {0}/{1}", "verify 1f1b --p 2 --recorded {0}"]
             yield Input(f"a file {file!r}", {file: text.encode()}, commands, file)
+
+
+BASES = {
+    "verify": "1f1b --p=2 --m=2",
+    "optimize": "--p=2 --m=2",
+    "show": "1f1b --p=2 --m=2",
+    "why": "1f1b --p=2 --m=2",
+    "compare": "1f1b gpipe --p=2 --m=2",
+    "survey": "python:none:none",
+    "plan": "--model=llama3-70b --gpus=0",
+    "diff": "1f1b gpipe --p=2 --m=2",
+    "emit": "1f1b --p=2 --m=2",
+    "run": "none.ps",
+    "rehearse": "none.ps",
+    "calibrate": "none.json",
+    "check": "none.toml",
+    "order": "1f1b --p=2 --m=2",
+    "fmt": "none.ps",
+    "list": "",
+    "explain": "",
+}
+"""A command line of each command, which is quick."""
+
+
+def arguments() -> Iterator[Input]:
+    """Each option of each command, known or not, and each word."""
+    from pipesched.cli.app import app
+
+    assert set(BASES) == set(app.commands)
+    values = ("{1}", "@{1}", "x={1}", "{1}=1", "{0}/{1}", "1,{1}", "1{1}", "python:{1}:f", "torch:{1}", "python:{1}")
+    for new in TEXTS:
+        yield Input("commands", {}, ["{1}", "--{1}", "-{1}", "--format {1}", "--color={1} verify"], new)
+        for name, base in BASES.items():
+            flags = [flag for param in app.commands[name].params for flag in param.opts if flag.startswith("-")]
+            lines = [f"{name} {base} {flag}{'=' * flag.startswith('--')}{value}" for flag in flags for value in values]
+            lines += [f"{name} {value}" for value in values] + [f"{name} {base} {value}" for value in values]
+            lines += [f"{name} {base} --{{1}}", f"{name} {base} --{{1}}=1", f"{name} {base} --format=github {{1}}"]
+            yield Input(f"arguments of {name}", {}, lines, new)
