@@ -50,6 +50,8 @@ def among(plane: int, ranges: tuple[tuple[int, int], ...] = STEERING) -> str:
 
 _WRITTEN = re.compile(rf"\\u([0-9a-fA-F]{{4}})|\\(.)|([{among(0, STEERING[1:])}])", re.S)
 
+_ENDS = {("Expecting property name enclosed in double quotes", "}"): "object", ("Expecting value", "]"): "array"}
+
 
 def foreign(text: str) -> Foreign:
     """The text, marked; one that is marked already stays as it is."""
@@ -91,7 +93,21 @@ def json_of(text: str | bytes, **how: Any) -> Any:
         Spent: it costs more than its budget.
     """
     given = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
-    return budget.parsed(partial(_json, how), given)
+    try:
+        return budget.parsed(partial(_json, how), given)
+    except json.JSONDecodeError as error:
+        raise _as_of_3_13(error) from None
+
+
+def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
+    """The error as every later Python has it: a comma too many is told as such, at its place."""
+    before = error.doc[: error.pos].rstrip(" \t\r\n")
+    kind = _ENDS.get((error.msg, error.doc[error.pos : error.pos + 1])) if before.endswith(",") else None
+    return (
+        json.JSONDecodeError(f"Illegal trailing comma before end of {kind}", error.doc, len(before) - 1)
+        if kind
+        else error
+    )
 
 
 def _json(how: Mapping[str, Any], given: str) -> Any:

@@ -27,7 +27,7 @@ RANKS = frozenset(
     for path in Path(__file__).parent.glob("test_*.py")
     if re.search(r"import .*(ranks_of|Launcher)|one_supervisor|runtime.troubled", path.read_text("utf-8"))
 )
-TORCHLESS = "No module named 'torch'"
+WITHOUT_TORCH = re.compile("No module named 'torch'|PS820")
 # After those, files that take longest: the others then fill the ends of all workers.
 LONG = (
     "test_portfolio.py",
@@ -80,14 +80,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+def skipped_without_torch(report: Any, path: Path) -> None:
+    """Where torch is not installed, what failed for want of it is skipped; the compiler does without."""
+    if report.failed and find_spec("torch") is None and WITHOUT_TORCH.search(str(report.longrepr)):
+        report.outcome, report.longrepr = "skipped", (str(path), None, "Skipped: torch is not installed")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Where torch is not installed, files that need it are skipped; the compiler does without."""
     report = yield
-    if report.failed and TORCHLESS in str(report.longrepr) and find_spec("torch") is None:
-        report.outcome, report.longrepr = "skipped", (str(collector.path), None, "Skipped: torch is not installed")
+    skipped_without_torch(report, collector.path)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    skipped_without_torch(report, item.path)
     return report
 
 

@@ -407,7 +407,7 @@ MISTAKES = (
     Row("broken YAML", "yaml", _LLAMA.replace("  pipeline:", "  pipeline: ["), (("PS870", 9),)),
     Row("a field misspelt", "yaml", _LLAMA.replace("pp_microbatch_size", "microbatch_size"), (("PS872", 9),)),
     Row("fewer microbatches than ranks", "yaml", _LLAMA.replace("pp_size: 2", "pp_size: 16"), (("PS876", 3),)),
-    Row("broken JSON", "json", '{\n  "train_batch_size": 16,\n}\n', (("PS870", 3),)),
+    Row("broken JSON", "json", '{\n  "train_batch_size": 16,\n}\n', (("PS870", 2),)),
     Row("a key twice", "json", '{\n  "train_micro_batch_size_per_gpu": 1,\n  "train_micro_batch_size_per_gpu": 2\n}\n', (("PS872", 3),)),
     Row("no batch", "json", '{\n  "zero_optimization": {"stage": 1}\n}\n', (("PS881", 0),)),
     Row("a product that is none", "json", '{\n  "train_batch_size": 10,\n  "train_micro_batch_size_per_gpu": 4\n}\n', (("PS876", 2),)),
