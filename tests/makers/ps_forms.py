@@ -363,13 +363,18 @@ class File:
         self.scope = Scope(dict(self.given), {}, {}, {"p", "m", "s", "i", "r", "down", "up"})
         self.heads = ["p", "m"]
         self.lines: list[str] = []
-        self.rule = rng.random() < 0.18
+        self.pending = rng.random() > 0.04  # whether `pending` is not a name of the file's own
+        self.rule = self.pending and rng.random() < 0.18
 
     def text(self) -> str:
         rng = self.rng
         self.parameters()
         for _ in range(rng.choice((0, 0, 1, 2, 3))):
             self.let()
+        if not self.pending:
+            self.lines.append("let pending = 2")
+            self.scope.numbers["pending"] = 2
+            self.scope.taken.add("pending")
         if rng.random() < 0.2:
             self.lines.append(f"require {shown(self.e.truth(True, self.scope, 2))}" + ', "why"' * (rng.random() < 0.5))
         lines = [*self.placement()]
@@ -702,7 +707,7 @@ class Body:
 
     def loop(self, part: Sequence[Word], count: int, scope: Scope, depth: int) -> str:
         body = self.dressed(part, scope, depth - 1)
-        if {*part} == {("W", None, None)} and self.rng.random() < 0.25:
+        if {*part} == {("W", None, None)} and self.file.pending and self.rng.random() < 0.25:
             return f"repeat {shown(self.e.of(count, scope, 1))} {{ if pending > 0 {{ W }} }}"
         if self.rng.random() < 0.5:
             return f"repeat {shown(self.e.of(count, scope))} {{ {body} }}"
@@ -746,15 +751,15 @@ class Body:
         if word[0] == "overlap":
             return f"overlap({', '.join(self.word(x, scope) for x in word[1:])})"
         if word[0] == "drain":
-            if word[1] is None and self.rng.random() < 0.4:
+            if word[1] is None and self.file.pending and self.rng.random() < 0.4:
                 return "repeat pending { W }"
-            if word[1] is not None and self.rng.random() < 0.3:
+            if word[1] is not None and self.file.pending and self.rng.random() < 0.3:
                 of = shown(self.e.of(word[1], scope, 1))
                 return f"repeat pending({of}) {{ W[{of}] }}"
             return "drain W" + ("" if word[1] is None else f"[{shown(self.e.of(word[1], scope))}]")
         i = "" if word[2] is None else f"({shown(self.e.of(word[2], scope))})"
         said = f"{word[0]}{self.chunk(word, scope, named=bool(i))}{i}"
-        return f"if pending > 0 {{ {said} }}" if said == "W" and self.rng.random() < 0.2 else said
+        return f"if pending > 0 {{ {said} }}" if said == "W" and self.file.pending and self.rng.random() < 0.2 else said
 
     def chunk(self, word: Word, scope: Scope, *, named: bool) -> str:
         if word[1] is None or (
@@ -825,6 +830,8 @@ def with_claims(rng: random.Random, text: str, given: Mapping[str, Any]) -> str:
         if name[0] == "t" and name != "torch":
             lines.append(f"claim {name} >= 0 and makespan >= {name}{release}")
             continue
+        if not callable(known[name]):
+            rank = ""
         value = known[name](int(rank[1:-1])) if rank else known[name]() if callable(known[name]) else known[name]
         value = Fraction(value) + (rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1)))
         said = f"{value.numerator} / {value.denominator}" if value.denominator > 1 else str(value)
@@ -850,6 +857,18 @@ def program(seed: int) -> tuple[str, dict[str, Any]]:
     if rng.random() < 0.3:
         text = with_claims(rng, text, file.given)
     return laid_out(rng, text) if rng.random() < 0.2 else text, file.given
+
+
+def asked(seed: int) -> tuple[str, dict[str, Fraction] | None]:
+    """A release rule, and now and then costs, as a command line has them."""
+    rng = random.Random(f"asked {seed}")
+    release = rng.choice(("W", "I", "split:1/4", "torch"))
+    if rng.random() < 0.85:
+        return release, None
+    keys = ("F", "I", "W", "C", "FB", "R", "O", "L") if rng.random() < 0.9 else ("B", "W", "K", "M")
+    return release, {
+        key: Fraction(rng.randint(1, 9), rng.choice((1, 1, 2))) for key in keys if rng.random() < 0.4
+    } or None
 
 
 # Which forms a file has

@@ -152,6 +152,8 @@ def wrong(model: Model, slots: Sequence[Sequence[Slot]]) -> str | None:
     """What is wrong with the lists themselves: something is missing or twice, or comes before what it needs."""
     every = [(step, rank) for rank, list_ in enumerate(slots) for slot in list_ for step in slot]
     backward = any(step[0] in "IWB" for step, _ in every)
+    if any(step[0] == "R" and model.cost["K", *step[1:]] > model.cost["M", *step[1:]] for step, _ in every):
+        return "K"
     ran: dict[Step, int] = {}
     for step, rank in every:
         if step in ran:

@@ -154,8 +154,8 @@ def defined(let: Tree, env: dict[str, Any]) -> None:
 FUNCTIONS: Env = {"min": min, "max": max, "abs": abs}
 
 
-def interpret(file: Tree, given: Mapping[str, Any]) -> Written:
-    """The file at these parameters. Raises Refused."""
+def interpret(file: Tree, given: Mapping[str, Any], asked: Mapping[str, Fraction] | None = None) -> Written:
+    """The file at these parameters; asked: costs of the command line, which change no order. Raises Refused."""
     _, _, parameters, items = file
     env: dict[str, Any] = dict(FUNCTIONS)
     for name, size, default in parameters:
@@ -192,6 +192,8 @@ def interpret(file: Tree, given: Mapping[str, Any]) -> Written:
 
         clocked(model, ranks)
     slots = [rank.kept() for rank in ranks]
+    if asked:
+        costs(items, env, model, asked)
     return Written(model, slots, [x for x in items if x[0] == "claim"], env, variable)
 
 
@@ -266,8 +268,8 @@ def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> 
     return Model(homes, [*names], [taken[x] for x in rows], [*reading[0]], frozenset(frozen), slices)
 
 
-def costs(items: Sequence[Tree], env: Env, model: Model) -> None:
-    """The costs of every stage and microbatch: what is given, and what follows from it by the table."""
+def costs(items: Sequence[Tree], env: Env, model: Model, asked: Mapping[str, Fraction] | None = None) -> None:
+    """The costs of every stage and microbatch: what is given, key by key, and what follows from it by the table."""
     rows = [row for item in items if item[0] == "costs" for row in item[1]]
     for s in range(model.stages):
         for i in range(model.microbatches):
@@ -279,8 +281,8 @@ def costs(items: Sequence[Tree], env: Env, model: Model) -> None:
                     known[key] = Fraction(value(e[s], env))
                 else:
                     known[key] = Fraction(value(e, env))
-            model.cost |= {(key, s, i): x for key, x in followed(known).items()}
-    model.given = frozenset(row[0] for row in rows)
+            model.cost |= {(key, s, i): x for key, x in followed({**known, **(asked or {})}).items()}
+    model.given = frozenset({row[0] for row in rows} | {*(asked or ())})
 
 
 def followed(given: Mapping[str, Fraction]) -> dict[str, Fraction]:
