@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pipesched.report import Report
     from pipesched.source import Source
     from pipesched.verbs.calibrate import Calibration
-    from pipesched.verbs.check import Checked
+    from pipesched.verbs.check_report import Checked
     from pipesched.verbs.compare_report import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
@@ -92,7 +92,7 @@ __all__ = [
 
 _ELSEWHERE = {  # all others are in `api`, which registers what draws the nouns
     "Calibration": "verbs.calibrate",
-    "Checked": "verbs.check",
+    "Checked": "verbs.check_report",
     "Comparison": "verbs.compare_report",
     "Costs": "model.costs",
     "Diagnostic": "diagnostics",

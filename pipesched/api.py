@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
 from importlib import import_module
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipesched import compile
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pipesched.transformer.config import Trained
     from pipesched.transformer.devices import Device
     from pipesched.verbs.calibrate import Calibration
-    from pipesched.verbs.check import Checked
+    from pipesched.verbs.check_report import Checked
     from pipesched.verbs.compare_report import Comparison
     from pipesched.verbs.diff_report import Difference
     from pipesched.verbs.optimize_report import Optimum
@@ -531,17 +531,21 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
 
 
 def check(
-    file: File,
+    file: File | list[str] | tuple[str, ...],
     *,
     trainer: str | None = None,
     torch_version: str | None = None,
     p: int | None = None,
     processes: int | None = None,
+    variables: Mapping[str, object] | Sequence[str] = (),
+    dry_run_script: bool = False,
 ) -> Checked:
     """Is a trainer's configuration right: as ``pipesched check``; what is wrong in the file is in the result.
 
-    file: the path of its TOML, YAML or JSON, or of a script with its command line; or a `Source`. trainer: its name and
-    release, ``torchtitan==0.2.2``. p: ranks, where the file does not say. processes: those of every replica.
+    file: the path of its TOML, YAML or JSON, or of a script with its command line; a `Source`; or the words of a
+    command, as a shell has expanded them. trainer: its name and release, ``torchtitan==0.2.2``. p: ranks, where the
+    file does not say. processes: those of every replica. variables: of a script, set from outside. dry_run_script:
+    execute the script, its programs replaced by recorders.
 
     Raises:
         PipeschedError: PS225, an option that means nothing; PS809, there is no such file.
@@ -549,8 +553,14 @@ def check(
     given, _ = _read("check", locals() | {"parameters": {}})
     from pipesched.verbs import check as verb
 
-    source = file if isinstance(file, Source) else sources.file(file)
-    return verb.check(source, options.request(verb.Asked, given))
+    asked = options.request(verb.Asked, given)
+    if isinstance(file, list | tuple):
+        return verb.check_command(values.texts(file), asked)
+    if dry_run_script:
+        if isinstance(file, Source):
+            raise fail(Code.USAGE, "a script is executed from its file", help="give its path")
+        return verb.check_file(fspath(file), asked, run=True)
+    return verb.check(file if isinstance(file, Source) else sources.file(file), asked)
 
 
 check_config = check

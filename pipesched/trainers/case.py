@@ -42,7 +42,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Case:
-    """What is judged. torch: the version that runs it, where that matters. processes: of all, if it is known."""
+    """What is judged. torch: the version that runs it, where that matters. processes: of all, if it is known.
+
+    size: the key of p. assumed: nothing says which release it is for.
+    """
 
     settings: Settings
     trainer: str
@@ -51,6 +54,8 @@ class Case:
     torch: TorchVersion
     ranks: int | None = None
     processes: int | None = None
+    size: str | None = None
+    assumed: bool = False
 
     @property
     def named(self) -> str:
@@ -77,7 +82,14 @@ class Note:
     text: str
 
 
-Finding: TypeAlias = Diagnostic | Fact | Note
+@dataclass(frozen=True)
+class NotJudged:
+    """Settings that no rule knows."""
+
+    names: tuple[str, ...]
+
+
+Finding: TypeAlias = Diagnostic | Fact | Note | NotJudged
 Findings: TypeAlias = Iterator[Finding]
 
 

@@ -1,11 +1,11 @@
-"""DeepSpeed's pipeline engine: its JSON, and gpt-neox, whose YAML has the same batch and ZeRO settings and p.
+"""DeepSpeed's pipeline engine: its JSON.
 
     m            gradient_accumulation_steps
     batch        train_batch_size = train_micro_batch_size_per_gpu x m x replicas; two of the three are enough
-    p            PipelineModule(num_stages) in DeepSpeed, not in the JSON; pipe_parallel_size in gpt-neox
+    p            PipelineModule(num_stages) in DeepSpeed, not in the JSON
     order        1F1B, one stage of each rank
 
-Source: DeepSpeed 0.19.8, files as named with each rule; gpt-neox of 2026-05-20 (ea7aefd), megatron/neox_arguments.
+Source: DeepSpeed 0.19.8, files as named with each rule.
 """
 
 from __future__ import annotations
@@ -15,23 +15,20 @@ from dataclasses import replace
 
 from pipesched.diagnostics import Code
 from pipesched.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
-from pipesched.trainers.keys import ANY, COUNT, FLAG, FROM_0, TEXT, Key, judge
+from pipesched.trainers.keys import COUNT, FLAG, FROM_0, Key, judge
 from pipesched.trainers.settings import Settings, Unset
 
-NAME, NEOX = "DeepSpeed", "gpt-neox"
+NAME = "DeepSpeed"
 _BATCH, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
-_ZERO, _PIPE, _TENSOR = "zero_optimization.stage", "pipe_parallel_size", "model_parallel_size"
+_ZERO = "zero_optimization.stage"
 _ENGINE = "deepspeed/runtime/pipe/engine.py"
 _CONFIG = "deepspeed/runtime/config.py"
 
-_BOTH: Mapping[str, Key] = {
+KEYS: Mapping[str, Key] = {
     _BATCH: Key(COUNT),
     _MICRO: Key(COUNT),
     _STEPS: Key(COUNT),
     _ZERO: Key(FROM_0, 0),
-}
-KEYS: Mapping[str, Key] = {
-    **_BOTH,
     "pipeline.stages": Key(),
     "pipeline.partition": Key(),
     "pipeline.seed_layers": Key(FLAG),
@@ -39,15 +36,6 @@ KEYS: Mapping[str, Key] = {
     "pipeline.pipe_partitioned": Key(FLAG),
     "pipeline.grad_partitioned": Key(FLAG),
     "pipeline.use_reentrant": Key(FLAG),
-}
-NEOX_KEYS: Mapping[str, Key] = {
-    **_BOTH,
-    _PIPE: Key(FROM_0, 0),
-    _TENSOR: Key(COUNT, 1),
-    "num_layers": Key(COUNT),
-    "pipe_partition_method": Key(TEXT),
-    "global_num_gpus": Key(COUNT),
-    "moe_num_experts": Key(ANY),
 }
 
 
@@ -61,33 +49,24 @@ def part(settings: Settings) -> Settings:
 
 def plan(case: Case) -> Plan:
     """What the settings say of the schedule."""
-    p = case.ranks if case.trainer == NAME else case.settings.whole(_PIPE)
-    if p is not None and p <= 1:
-        return Plan(off=f"{'--p' if case.trainer == NAME else _PIPE} is {p}")
+    p = case.ranks
+    if p == 1:
+        return Plan(off="--p is 1")
     micro, steps = _completed(case, p)
     return Plan(name="1f1b", ranks=p, chunks=1, microbatches=steps, microbatch_size=micro)
 
 
 def check(case: Case, found: Plan) -> Findings:
     """Every rule."""
-    neox = case.trainer == NEOX
     settings = case.settings
-    file = "megatron/neox_arguments" if neox else _CONFIG
-    yield from judge(
-        case,
-        NEOX_KEYS if neox else KEYS,
-        f"{case.named}, {file}",
-        closed=() if neox else ("pipeline",),
-        refuses="takes no notice of it",
-    )
-    if not neox and settings.repeated:
-        for setting in settings.repeated:
-            message = f"{setting.key} is given again"
-            source = f"{case.named}, deepspeed/runtime/config_utils.py: dict_raise_error_on_duplicate_keys"
-            yield wrong(Code.CONFIG_KEY, message, source, setting, help="keep one of them")
+    yield from judge(case, KEYS, f"{case.named}, {_CONFIG}", closed=("pipeline",), refuses="takes no notice of it")
+    for setting in settings.repeated:
+        message = f"{setting.key} is given again"
+        source = f"{case.named}, deepspeed/runtime/config_utils.py: dict_raise_error_on_duplicate_keys"
+        yield wrong(Code.CONFIG_KEY, message, source, setting, help="keep one of them")
     if found.off:
         return
-    if found.ranks is None and not neox:
+    if found.ranks is None:
         yield Note("p is not in the JSON: it is PipelineModule(num_stages), so give --p N")
     stage = settings.whole(_ZERO)
     asked = found.ranks is not None or any(x.key.startswith("pipeline.") for x in settings)
@@ -97,14 +76,13 @@ def check(case: Case, found: Plan) -> Findings:
         message = f"ZeRO {stage} splits gradients, which the pipeline engine refuses"
         source = f"DeepSpeed 0.19.8, {_ENGINE}: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"
         yield wrong(Code.CONFIG_COMBINATION, message, source, settings(_ZERO), help="stage 0 or 1")
-    yield from _batch(case, found)
+    yield from _batch(case, found, asked=asked)
 
 
 def _replicas(case: Case, p: int | None) -> int | None:
     """Copies of the pipeline."""
-    tensor = case.settings.count(_TENSOR) or 1 if case.trainer == NEOX else 1
-    world = case.settings.count("global_num_gpus") or case.processes
-    return world // (p * tensor) if world and p and world % (p * tensor) == 0 else None
+    world = case.processes
+    return world // p if world and p and world % p == 0 else None
 
 
 def _completed(case: Case, p: int | None) -> tuple[int | None, int | None]:
@@ -122,18 +100,17 @@ def _completed(case: Case, p: int | None) -> tuple[int | None, int | None]:
     return micro or None, steps or None
 
 
-def _batch(case: Case, found: Plan) -> Findings:
-    """The three numbers of a batch."""
+def _batch(case: Case, found: Plan, *, asked: bool) -> Findings:
+    """The three numbers of a batch. asked: it is known to be for the pipeline engine."""
     settings, p = case.settings, found.ranks
     given = [settings(key) for key in (_BATCH, _MICRO, _STEPS) if key in settings]
-    neox = case.trainer == NEOX
-    source = f"{case.named}, {'megatron/neox_arguments/arguments.py' if neox else _CONFIG}"
-    tensor = settings.count(_TENSOR) or 1 if neox else 1
-    world = settings.count("global_num_gpus") or case.processes
-    if world and p and world % (p * tensor):
-        message = f"{world} processes are not divided by {p * tensor} of a replica"
-        keys = [settings(key) for key in (_PIPE, _TENSOR, "global_num_gpus") if key in settings]
-        yield wrong(Code.CONFIG_BATCH, message, source, *keys)
+    source = f"{case.named}, {_CONFIG}"
+    world = case.processes
+    if world and p and world % p:
+        yield wrong(Code.CONFIG_BATCH, f"{world} processes are not divided by {p} of a replica", source)
+        return
+    if _BATCH not in settings and _MICRO not in settings and not asked:
+        yield Note(f"neither {_BATCH} nor {_MICRO} is in the file: the program that reads it must give one")
         return
     if _BATCH not in settings and _MICRO not in settings:
         message = f"neither {_BATCH} nor {_MICRO} is given"

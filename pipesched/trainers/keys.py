@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 
 from pipesched.diagnostics import Code, Diagnostic
-from pipesched.trainers.case import Case, Findings, Note, wrong
+from pipesched.trainers.case import Case, Findings, Note, NotJudged, wrong
 from pipesched.trainers.settings import Setting, Unread, Unset, short
 
+_LONGER = 3  # characters by which a slip makes a name longer or shorter
 _NEAR = 0.88  # none of the 1,047 options of Megatron-LM is as near to a key of the pipeline that it is not
 
 
@@ -47,7 +49,8 @@ ANY = Kind("anything", lambda value: True)
 class Key:
     """A key. first, last: releases that have it. none: no release that is known has it.
 
-    elsewhere: what is to be written instead. optional: nothing may be there.
+    telling: with it the release is another, whose defaults are not known. elsewhere: what is to be written instead.
+    optional: nothing may be there.
     """
 
     kind: Kind = ANY
@@ -57,21 +60,27 @@ class Key:
     elsewhere: str = ""
     optional: bool = False
     none: bool = False
+    telling: bool = False
 
 
-def nowhere(elsewhere: str) -> Key:
+def nowhere(elsewhere: str, *, telling: bool = True) -> Key:
     """A key of no release that is known here, and what to write."""
-    return Key(none=True, elsewhere=elsewhere)
+    return Key(none=True, elsewhere=elsewhere, telling=telling)
 
 
 def known(case: Case, key: Key) -> bool:
     """Whether the release has the key."""
+    return known_in(case.releases, case.release, key)
+
+
+def known_in(releases: tuple[str, ...], release: str, key: Key) -> bool:
+    """Whether one of these releases has the key."""
     if key.none:
         return False
-    order = case.releases.index
+    order = releases.index
     low = order(key.first) if key.first else 0
-    high = order(key.last) if key.last else len(case.releases)
-    return low <= order(case.release) <= high
+    high = order(key.last) if key.last else len(releases)
+    return low <= order(release) <= high
 
 
 def judge(
@@ -81,7 +90,7 @@ def judge(
 
     closed: sections of which the trainer knows every key, so that any other is wrong. refuses: what it does with one.
     """
-    aside = 0
+    aside: list[str] = []
     own = [name for name, key in keys.items() if known(case, key)]
     for setting in case.settings:
         key = keys.get(setting.key)
@@ -94,10 +103,12 @@ def judge(
             ):
                 message = f"{setting.written} is {short(setting.value)}, not a section of settings"
                 yield wrong(Code.CONFIG_VALUE, message, source, setting)
-            elif near or setting.key.rpartition(".")[0] in closed:
+            elif near or (setting.key.rpartition(".")[0] in closed and not case.assumed):
                 yield _unknown(case, setting, near or _same_name(setting, own), source, refuses)
             else:
-                aside += 1
+                aside.append(setting.written)
+        elif key.none and case.assumed:
+            yield Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
         elif not known(case, key):
             yield wrong(
                 Code.CONFIG_RELEASE,
@@ -117,14 +128,19 @@ def judge(
         if setting.key in keys:
             yield Note(f"{setting.at}: {setting.written} is given again later, which counts")
     if aside:
-        yield Note(f"{aside} other setting{'s say' if aside > 1 else ' says'} nothing of the pipeline: not judged")
+        yield NotJudged(tuple(aside))
+
+
+@lru_cache(maxsize=20_000)
+def _close(key: str, names: tuple[str, ...], least: float) -> list[str]:
+    return get_close_matches(key, names, 3, least)
 
 
 def nearest(key: str, names: Collection[str], least: float) -> list[str]:
     """The name that a key is nearly, part by part."""
     parts = key.split(".")
-    close = get_close_matches(key, names, 3, least)
-    for name in close:
+    close = _close(key, tuple(names), least)
+    for name in (x for x in close if abs(len(x) - len(key)) <= _LONGER):
         pairs = [*zip(parts, others, strict=True)] if len(others := name.split(".")) == len(parts) else []
         if pairs and all(get_close_matches(part, [other], 1, 0.8) for part, other in pairs):
             return [name]

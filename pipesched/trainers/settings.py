@@ -24,8 +24,8 @@ class Unset:
 class Unread(Unset):
     """A value that is not known, because the name of its setting stands in the text unread."""
 
-    def __init__(self, at: Span) -> None:
-        object.__setattr__(self, "text", f"not read: line {at.line}")
+    def __init__(self, at: Span | None) -> None:
+        object.__setattr__(self, "text", f"not read: line {at.line}" if at else "not read")
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,19 @@ def short(value: object) -> str:
 
 @dataclass(frozen=True)
 class Mention:
-    """A name in a text, and where it stands."""
+    """A name in a text, and where it stands; None where it has no place in it."""
 
     name: str
-    at: Span
+    at: Span | None
 
 
 @dataclass(frozen=True)
 class Settings:
     """All settings of a text, by key. kind: of the text. repeated: settings that a later one of the same key replaces.
 
-    mentions: places where the name of an option stands in the text and is not read as a setting.
+    mentions: places where the name of an option stands in the text and is not read as a setting. open_at: holes of a
+    command in which any option may stand. taken: what was assumed to read it. launch: options of what starts it. words:
+    the command.
 
     defaults: what the trainer takes where a key is not given. spellings: how a text has a key that goes by another name
     in the table.
@@ -81,6 +83,10 @@ class Settings:
     given: Mapping[str, Setting]
     repeated: tuple[Setting, ...] = ()
     mentions: tuple[Mention, ...] = ()
+    open_at: tuple[Mention, ...] = ()
+    taken: tuple[str, ...] = ()
+    launch: Mapping[str, Setting] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
     defaults: Mapping[str, object] = field(default_factory=dict)
     spellings: Mapping[str, str] = field(default_factory=dict)
 

@@ -36,6 +36,7 @@ from pipesched.trainers.torchtitan_keys import (
     NO_GRAPHS,
     OVERLAP,
     REGISTERED,
+    RELEASES,
     REPLICAS,
     SCHEDULE,
     SHARDS,
@@ -51,10 +52,16 @@ def torch_of(release: str) -> TorchVersion:
     return NEWEST if release == "0.3.0" else DEFAULT
 
 
-def release_of(settings: Settings) -> str:
+def torch_least(release: str) -> tuple[int, int]:
+    """The first version of torch that runs a release: 0.3.0 needs 2.14."""
+    return (2, 14) if release == "0.3.0" else (0, 0)
+
+
+def releases_of(settings: Settings) -> tuple[str, ...]:
     """0.2.2 has read TOML last; a command line names its configuration from 0.3.0 on."""
     old = settings.kind != "shell" or "job.config_file" in settings or "model.flavor" in settings
-    return "0.2.2" if old and CONFIG not in settings else "0.3.0"
+    before = RELEASES.index("0.3.0")
+    return RELEASES[:before] if old and CONFIG not in settings else RELEASES[before:]
 
 
 def canonical(key: str) -> str:

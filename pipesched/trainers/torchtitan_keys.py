@@ -58,7 +58,13 @@ KEYS: Mapping[str, Key] = {
     f"{P}spmd_backend": Key(TEXT, first="0.3.0"),
     LOCAL: Key(COUNT, 8),
     GLOBAL: Key(REST, -1),
-    "training.compile": nowhere("0.1.0 had it: write compile.enable"),
+    "training.compile": nowhere("0.1.0 had it: write compile.enable", telling=False),
+    "training.batch_size": nowhere(f"(#1073): write {LOCAL}"),
+    "training.data_parallel_degree": nowhere(f"write {SHARDS}", telling=False),
+    **{
+        f"experimental.pipeline_parallel_{name}": nowhere("before 0.1.0 the section was experimental")
+        for name in ("degree", "schedule", "schedule_csv", "microbatches", "split_points")
+    },
     "training.seed": Key(last="0.2.0", elsewhere="write debug.seed"),
     "training.deterministic": Key(last="0.2.0", elsewhere="write debug.deterministic"),
     "training.debug_moe_force_load_balance": Key(last="0.2.0", elsewhere="write debug.moe_force_load_balance"),

@@ -1,11 +1,9 @@
 """TRAINERS: every trainer whose configuration is judged, a row each.
 
     name             typed as     texts            known by
-    torchtitan       torchtitan   toml, shell      the most of its keys in the text
-    NeMo AutoModel   automodel    yaml
+    torchtitan       torchtitan   toml, shell      `marks`: what is its own, and no other project's
     Megatron-core    megatron     shell, yaml
     DeepSpeed        deepspeed    json
-    gpt-neox         gpt-neox     yaml, json
 
 To add one is to add its file, with its table of keys and its rules, and its row here.
 """
@@ -16,22 +14,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from pipesched.diagnostics import Code, fail
-from pipesched.model.torch_versions import DEFAULT, TorchVersion
-from pipesched.trainers import automodel, deepspeed, megatron, megatron_keys, torchtitan, torchtitan_keys
+from pipesched.diagnostics import Code, Label, fail
+from pipesched.model.torch_versions import DEFAULT, VERSIONS, TorchVersion
+from pipesched.trainers import deepspeed, megatron, megatron_keys, torchtitan, torchtitan_keys
 from pipesched.trainers.case import Case, Findings, Plan
-from pipesched.trainers.keys import Key, nearest
-from pipesched.trainers.settings import Setting, Settings, Unread
+from pipesched.trainers.keys import Key, known_in, nearest
+from pipesched.trainers.marks import others, own
+from pipesched.trainers.settings import Setting, Settings, Unread, Unset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
     """A trainer. typed: its name on a command line. texts: the kinds that it is read from.
 
-    canonical: the name of a key as the table has it. keys: the table for these settings. release_of, torch_of: what is
-    assumed where it is not said, the newest release unless there is a rule; None: torch has no part in its order. plan:
-    what the settings say of the schedule. check: every rule. part: the settings that count. ranks: the key of p, which
-    variables of a script may hold.
+    canonical: the name of a key as the table has it. keys: the table for these settings. releases_of: those that read
+    such a text, all unless there is a rule. torch_of: the version that is assumed; None: it has no part. torch_least:
+    the first that runs a release. plan: what the settings say of the schedule. check: every rule. part: the settings
+    that count. ranks: the key of p, which variables of a script may hold.
     """
 
     name: str
@@ -44,8 +43,9 @@ class Trainer:
     part: Callable[[Settings], Settings] = lambda settings: settings
     ranks: str | None = None
     canonical: Callable[[str], str] = str
-    release_of: Callable[[Settings], str] | None = None
+    releases_of: Callable[[Settings], tuple[str, ...]] | None = None
     torch_of: Callable[[str], TorchVersion] | None = None
+    torch_least: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
 
     def settled(self, settings: Settings) -> Settings:
         """The settings by the names of the table, with its defaults."""
@@ -54,7 +54,7 @@ class Trainer:
         renamed = (replace(x, key=self.canonical(x.key), written=x.key) for x in part)
         again = tuple(replace(x, key=self.canonical(x.key), written=x.key) for x in part.repeated)
         defaults = {name: key.default for name, key in keys.items()}
-        given = {x.key: x for x in renamed}
+        given = {x.key: _from_elsewhere(x, keys.get(x.key), settings.kind) for x in renamed}
         return replace(part, given={**given, **self._unread(part, keys, given)}, repeated=again, defaults=defaults)
 
     def _unread(self, settings: Settings, keys: Mapping[str, Key], given: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -66,6 +66,20 @@ class Trainer:
             if key and key in keys and (option or key not in given):
                 found.setdefault(key, Setting(key, Unread(mention.at), mention.at, mention.name))
         return found
+
+    def torches(self, release: str) -> tuple[TorchVersion, ...]:
+        """The versions of torch that may run a release."""
+        if self.torch_of is None:
+            return (DEFAULT,)
+        least = self.torch_least(release)
+        return tuple(x for x in VERSIONS if x.number >= least)
+
+    def candidates(self, settings: Settings) -> tuple[str, ...]:
+        """The releases that a configuration may be for: those that have all of its settings, if any has."""
+        table, keys = self.releases, self.keys(settings)
+        read = self.releases_of(settings) if self.releases_of else table
+        own = [keys[x.key] for x in settings if x.key in keys]
+        return tuple(release for release in read if all(known_in(table, release, key) for key in own)) or read
 
     def known(self, settings: Settings) -> int:
         """How many of its keys a text has, 0 of a kind that it is not read from."""
@@ -86,18 +100,9 @@ TRAINERS = (
         check=torchtitan.check,
         part=torchtitan.part,
         canonical=torchtitan.canonical,
-        release_of=torchtitan.release_of,
+        releases_of=torchtitan.releases_of,
         torch_of=torchtitan.torch_of,
-    ),
-    Trainer(
-        name=automodel.NAME,
-        typed="automodel",
-        texts=("yaml",),
-        releases=("0.7.0",),
-        keys=lambda _: automodel.KEYS,
-        plan=automodel.plan,
-        check=automodel.check,
-        torch_of=lambda _: DEFAULT,  # it takes 2.8 and later
+        torch_least=torchtitan.torch_least,
     ),
     Trainer(
         name=megatron.NAME,
@@ -121,22 +126,19 @@ TRAINERS = (
         check=deepspeed.check,
         part=deepspeed.part,
     ),
-    Trainer(
-        name=deepspeed.NEOX,
-        typed="gpt-neox",
-        texts=("yaml", "json"),
-        releases=("2026-05-20",),
-        keys=lambda _: deepspeed.NEOX_KEYS,
-        plan=deepspeed.plan,
-        check=deepspeed.check,
-        part=deepspeed.part,
-        canonical=lambda key: key.replace("-", "_"),
-    ),
 )
-NOT_KNOWN = {"actor_rollout_ref.": "verl, which sets Megatron's messages by itself"}
-"""Configurations that look like those of a row, by how a key begins."""
 
 NAMES = tuple(row.typed for row in TRAINERS)
+
+
+def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
+    """A setting of a file whose value says that something else sets it: null, -1, ???."""
+    if kind == "shell" or key is None:
+        return setting
+    absent = setting.value is None and not key.optional
+    if absent or (setting.value == -1 and not key.kind.holds(-1)):
+        return replace(setting, value=Unset(f"{'null' if absent else '-1'}, which stands for a value from elsewhere"))
+    return setting
 
 
 def named(text: str) -> tuple[Trainer, str | None]:
@@ -160,28 +162,32 @@ def named(text: str) -> tuple[Trainer, str | None]:
 
 
 def trainer_of(settings: Settings) -> Trainer:
-    """The row whose keys a text has most of.
+    """The row of the trainer that a configuration is for, by a mark that is its own.
 
     Raises:
-        PipeschedError: PS871, it has none of any.
+        PipeschedError: PS871, it has none, or one of another project.
     """
-    for setting in settings:
-        for begin, other in NOT_KNOWN.items():
-            if setting.key.startswith(begin):
-                message = f"{settings.source.name} is for {other}: its rules are not known here"
-                raise fail(Code.CONFIG_UNKNOWN, message, setting.label)
-    row = max(TRAINERS, key=lambda row: row.known(settings))
-    if row.known(settings):
-        return row
-    near = next((pair for setting in settings if (pair := _near(settings, setting))), None)
     name = settings.source.name
+    if (other := others(settings)) is not None:
+        project, shown = other
+        label = shown.label if isinstance(shown, Setting) else Label(None, f"it has {shown[:60]}, which is {project}'s")
+        message = f"{name} is for {project}, whose rules are not known here"
+        raise fail(Code.CONFIG_UNKNOWN, message, label)
+    found = own(settings)
+    row = next((row for row in TRAINERS if row.name == found), None)
+    if row is not None:
+        return row
+    like = [row for row in TRAINERS if row.known(settings)]
+    if like:
+        kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in like)
+        message = f"{name} has settings as {like[0].name} has them, and nothing that is {like[0].name}'s alone"
+        shared = "its options are those of forks too" if settings.kind == "shell" else "other projects have them too"
+        raise fail(Code.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} says that it is for it")
+    known = ", ".join(row.name for row in TRAINERS)
+    near = next((pair for setting in settings if (pair := _near(settings, setting))), None)
     if near is None:
-        known = ", ".join(row.name for row in TRAINERS)
-        raise fail(
-            Code.CONFIG_UNKNOWN,
-            f"{name} has no setting of the pipeline of a trainer that is known: {known}",
-            help="--trainer NAME says which it is for",
-        )
+        message = f"{name} has no setting of the pipeline of a trainer that is known: {known}"
+        raise fail(Code.CONFIG_UNKNOWN, message, help="--trainer NAME says which it is for")
     setting, meant = near
     raise fail(Code.CONFIG_UNKNOWN, f"{name} has no setting of a trainer that is known", setting.label, help=meant)
 

@@ -9,122 +9,41 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from pipesched import render
 from pipesched.compile import Options, examine, load
-from pipesched.diagnostics import NOT_JUDGED, Code, Diagnostic, Judged, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.inputs import read_path
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source
 from pipesched.trainers import texts
-from pipesched.trainers.case import Case, Fact, Finding, Note, Plan, samples, wrong
-from pipesched.trainers.settings import Settings, Unread
+from pipesched.trainers.case import Case, Fact, Finding, Note, Plan, wrong
+from pipesched.trainers.dry_run import dry_run
+from pipesched.trainers.marks import others
+from pipesched.trainers.scripts import distinct, of_words
+from pipesched.trainers.settings import Settings, Unread, Unset
 from pipesched.trainers.torch_names import torch_name
-from pipesched.trainers.trainers import Trainer, named, trainer_of
+from pipesched.trainers.trainers import TRAINERS, Trainer, named, trainer_of
+from pipesched.trainers.worlds import outcome
+from pipesched.verbs.check_report import Checked, several
 
+_COMMAND = "the command"
 _EXPANDED = "let your shell read it: pipesched check -- COMMAND and its arguments"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a configuration is for, as far as that is said: trainer and release, torch, ranks, all processes."""
+    """What a configuration is for, as far as that is said: trainer and release, torch, ranks, all processes.
+
+    variables: of its script, set from outside.
+    """
 
     trainer: str | None = None
     torch_version: TorchVersion | None = None
     p: int | None = None
     processes: int | None = None
-
-
-@dataclass(frozen=True)
-class Checked(Judged):
-    """What is said of a configuration. assumed: ``release``, ``torch``, where they were not given.
-
-    command: how to verify its schedule, or why that is not known.
-    """
-
-    source: str
-    trainer: str | None = None
-    release: str | None = None
-    torch: str | None = None
-    assumed: tuple[str, ...] = ()
-    plan: Plan = field(default_factory=Plan)
-    facts: tuple[Fact, ...] = ()
-    notes: tuple[str, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
-    command: str | None = None
-
-    def __repr__(self) -> str:
-        return f"<Checked {self.verdict} {self._head()}>"
-
-    def __str__(self) -> str:
-        return self.text()
-
-    @property
-    def verdict(self) -> str:
-        """``ok``, ``fail``, or ``not judged`` where something was not read or is not known, and nothing is wrong."""
-        return "ok" if self.ok else "not judged" if self.exit_status == NOT_JUDGED else "fail"
-
-    def text(self, *, color: bool = False) -> str:
-        """The diagnostics with their places, what holds, a line a fact, and the schedule on the last line."""
-        parts = [render.text(found, color=color) for found in self.diagnostics]
-        if self.trainer is None:
-            return "\n\n".join(parts)
-        head = render.paint(self.verdict, {"ok": "ok", "fail": "error"}.get(self.verdict, "unjudged"), color)
-        width = max((len(fact.about) for fact in self.facts), default=0)
-        lines = [f"{head}  {self._head()}"]
-        lines += [render.clean(f"    {fact.about:<{width}}  {fact.text}") for fact in self.facts]
-        lines += [render.clean(f"    note: {note}") for note in self.notes]
-        return "\n\n".join([*parts, "\n".join([*lines, self._last()])])
-
-    def line(self) -> str:
-        """The verdict on one line."""
-        return f"{self.verdict}  {self._head()}"
-
-    def _head(self) -> str:
-        parts = [f"{self.trainer} {self.release}" + " (assumed)" * ("release" in self.assumed)]
-        if self.torch is not None:
-            parts.append(f"torch {self.torch}" + " (assumed)" * ("torch" in self.assumed))
-        counted = render.tally(self.diagnostics)
-        return render.clean("   ".join(filter(None, [self.source, ", ".join(parts), counted])))
-
-    def _last(self) -> str:
-        """The schedule, and how to verify it."""
-        plan = self.plan
-        if plan.off:
-            return render.clean(f"    no pipeline: {plan.off}")
-        sizes = {"p": plan.ranks, "v": plan.chunks, "m": plan.microbatches}
-        said = " ".join(f"{name}={'?' if count is None else count}" for name, count in sizes.items())
-        size = "" if plan.microbatch_size is None else f", microbatches of {samples(plan.microbatch_size)}"
-        ranks = "" if plan.ranks is None else f", {plan.ranks} ranks"
-        return render.clean(f"    {plan.name or 'schedule unknown'}  {said}{size}{ranks}: {self.command}")
-
-    def to_json(self) -> dict[str, object]:
-        """The published form, see ``emit/README.md``."""
-        plan = self.plan
-        return {
-            "ok": self.ok,
-            "verdict": self.verdict,
-            "source": self.source,
-            "trainer": self.trainer,
-            "release": self.release,
-            "torch": self.torch,
-            "assumed": list(self.assumed),
-            "schedule": {
-                "name": plan.name,
-                "p": plan.ranks,
-                "v": plan.chunks,
-                "m": plan.microbatches,
-                "microbatch_size": plan.microbatch_size,
-                "csv": None if plan.csv is None else str(plan.csv.value),
-                "off": plan.off,
-            },
-            "facts": [{"about": fact.about, "text": fact.text} for fact in self.facts],
-            "notes": list(self.notes),
-            "command": self.command,
-            "diagnostics": [render.as_json(found) for found in self.diagnostics],
-        }
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 def check(source: Source, asked: Asked) -> Checked:
@@ -133,74 +52,164 @@ def check(source: Source, asked: Asked) -> Checked:
     Raises:
         PipeschedError: PS225, an option that means nothing.
     """
+    return _of(source, lambda: texts.commands(source, dict(asked.variables)), asked)
+
+
+def check_command(words: Sequence[str], asked: Asked) -> Checked:
+    """Everything that is known of a command that a shell has expanded.
+
+    Raises:
+        PipeschedError: PS225, an option that means nothing.
+    """
+    source = Source(_COMMAND, shlex.join(words))
+    return _of(source, lambda: of_words(_COMMAND, words), asked)
+
+
+def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
+    """Everything that is known of a file. run: it is a script, and is executed with recorders as its programs.
+
+    Raises:
+        PipeschedError: PS225, an option that means nothing; PS809, there is no such file; PS820, there is no bash.
+    """
+    if not run:
+        return check(read_path(path), asked)
+    made = dry_run(path, dict(asked.variables))
+    found = [x for n, words in enumerate(made.commands, 1) for x in of_words(f"{path} (command {n})", words)]
+    ended = "its time was over" if made.status is None else f"it ended with status {made.status}"
+    notes = [f"{path} was executed, its programs replaced by recorders: {len(made.commands)} were started"]
+    notes += [f"{ended}: what it would have started later is not known"] if made.status != 0 else []
+    notes += [f"{name} was asked, which tells of the machine that trains" for name in made.asked]
+    found = [replace(x, taken=(*x.taken, *notes), launch={} if made.asked else x.launch) for x in found]
+    return _of(Source(path, ""), lambda: distinct(found), asked, tuple(notes))
+
+
+def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
+    """Each command that a trainer may know, judged by itself."""
     for name, count in (("p", asked.p), ("processes", asked.processes)):
         if count is not None and count < 1:
             raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
-        settings = texts.read(source)
-        settings = _with_file(settings)
+        found = [_with_file(settings) for settings in read()]
+    except PipeschedError as error:
+        return Checked(source.name, diagnostics=error.diagnostics)
+    rows = (row,) if row else TRAINERS
+    known = [x for x in found if any(one.known(x) for one in rows) or (not row and others(x))]
+    if not known and not found:
+        message = f"{source.name} runs no command with options of a trainer"
+        return Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNKNOWN, message),), notes=notes)
+    return several(source.name, [_judged(row, release, x, asked) for x in known or found[:1]])
+
+
+def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:
+    """What is said of one command, or of a file."""
+    name = settings.source.name
+    try:
         row = row or trainer_of(settings)
         if settings.kind not in row.texts:
             kinds = " and ".join(row.texts)
-            raise fail(Code.CONFIG_UNKNOWN, f"{source.name} is {settings.kind}; {row.name} is read from {kinds}")
+            raise fail(Code.CONFIG_UNKNOWN, f"{name} is {settings.kind}; {row.name} is read from {kinds}")
     except PipeschedError as error:
-        return Checked(source.name, diagnostics=error.diagnostics)
-    case = _case(row, release, settings, asked)
-    plan = row.plan(case)
-    _require_ranks(case, plan, asked)
-    found = [*_launched(case, asked), *row.check(case, plan), *_csv(case, plan), *_unread(case)]
+        return Checked(name, diagnostics=error.diagnostics, notes=settings.taken)
+    settled, keys = row.settled(settings), row.keys(settings)
+    candidates = (release,) if release else row.candidates(settled)
+    torch = asked.torch_version or (row.torch_of(candidates[-1]) if row.torch_of else DEFAULT)
+    processes = asked.processes or _processes(settings)
+    case = Case(
+        settled, row.name, candidates[-1], row.releases, torch, asked.p, processes, row.ranks, assumed=release is None
+    )
+    worlds = [(x, y) for x in candidates for y in ((asked.torch_version,) if asked.torch_version else row.torches(x))]
+    made = outcome(row, case, worlds, _csv)
+    _require_ranks(case, made.plan, asked)
+    if release is None and (told := next((x for x in settled if x.key in keys and keys[x.key].telling), None)):
+        made = replace(made, plan=_without_defaults(row, case), facts=(), diagnostics=(), possible=())
+        message = f"{told.written} is of no release of {row.name} that is known here: {', '.join(row.releases)}"
+        help = f"--trainer {row.typed}==RELEASE says which it is for"
+        made = replace(made, diagnostics=(Diagnostic(Code.CONFIG_UNKNOWN, message, (told.label,), (), help),))
+    launched = [*_launched(case, asked)]
+    unread = [*_unread(case, made.plan)]
     assumed = ["release"] if release is None else []
     assumed += ["torch"] if row.torch_of is not None and asked.torch_version is None else []
     return Checked(
-        source.name,
+        name,
         row.name,
         case.release,
         None if row.torch_of is None else str(case.torch),
         tuple(assumed),
-        plan,
-        tuple(x for x in found if isinstance(x, Fact)),
-        tuple(x.text for x in found if isinstance(x, Note)),
-        tuple(x for x in found if isinstance(x, Diagnostic)),
-        _command(case, plan),
+        made.plan,
+        (*(x for x in launched if isinstance(x, Fact)), *made.facts),
+        (*settings.taken, *(x.text for x in launched if isinstance(x, Note)), *made.notes),
+        made.not_judged,
+        made.possible,
+        (*made.diagnostics, *unread),
+        _command(case, made.plan),
     )
 
 
-def _case(row: Trainer, release: str | None, settings: Settings, asked: Asked) -> Case:
-    settled = row.settled(settings)
-    chosen = release or (row.release_of(settled) if row.release_of else row.releases[-1])
-    torch = asked.torch_version or (row.torch_of(chosen) if row.torch_of else DEFAULT)
-    return Case(settled, row.name, chosen, row.releases, torch, asked.p, asked.processes or _processes(settled))
+def _without_defaults(row: Trainer, case: Case) -> Plan:
+    """What the settings themselves say of the schedule."""
+    return row.plan(replace(case, settings=replace(case.settings, defaults={})))
 
 
-def _unread(case: Case) -> Iterator[Diagnostic]:
+def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
     """The settings that stand in the text and are not understood there: nothing is said that depends on them."""
-    for setting in case.settings:
+    settings = case.settings
+    for setting in settings:
         if isinstance(setting.value, Unread) and setting.at is not None:
             message = f"line {setting.at.line} is not read: {setting.written} stands there, and its value is not known"
             yield Diagnostic(Code.CONFIG_UNREAD, message, (Label(setting.at, "not read"),), (), _EXPANDED)
+    if plan.off or plan.chunks is not None:
+        return
+    for hole in settings.open_at:
+        message = f"line {hole.at.line} is not read: {hole.name}" if hole.at else f"not read: {hole.name}"
+        labels = (Label(hole.at, "not read"),) if hole.at else ()
+        yield Diagnostic(Code.CONFIG_UNREAD, message, labels, (), _EXPANDED)
+    for setting in settings:
+        shell = settings.kind in ("shell", "cli")
+        if plan.ranks is None and shell and type(setting.value) is Unset and setting.key == case.size and setting.at:
+            message = f"{setting.written} is not known: {setting.value.text}"
+            help = f"{_EXPANDED}; or -D NAME=N says a variable"
+            yield Diagnostic(Code.CONFIG_UNREAD, message, (setting.label,), (), help)
 
 
 def _launch(settings: Settings) -> dict[str, object]:
-    """The options of torchrun that are on the command line."""
-    return {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
+    """The options of what starts the processes, where they are on the command line."""
+    own = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
+    return own | {name: x.value for name, x in settings.launch.items()}
+
+
+_LAUNCHED = (  # processes of a node, and nodes, as launchers call them
+    ("nproc_per_node", "nnodes"),
+    ("num_gpus", "num_nodes"),
+    ("ntasks_per_node", "nodes"),
+    ("ntasks_per_node", "N"),
+)
 
 
 def _processes(settings: Settings) -> int | None:
-    """What torchrun starts, where it is on the command line: processes of a node, on one node unless there are more."""
+    """What is started, where it is on the command line: processes of a node, on one node unless there are more."""
     given = _launch(settings)
-    each, nodes = given.get("nproc_per_node"), given.get("nnodes", 1)
-    return each * nodes if isinstance(each, int) and isinstance(nodes, int) and each > 0 and nodes > 0 else None
+    each, nodes = next(((a, b) for a, b in _LAUNCHED if a in given), ("", ""))
+    count, of = given.get(each), given.get(nodes, 1)
+    if each == "nproc_per_node" and nodes not in given and given.keys() & {"N", "nodes"}:
+        return None
+    return count * of if isinstance(count, int) and isinstance(of, int) and count > 0 and of > 0 else None
 
 
 def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
     """How many processes there are, where that is from the command line of torchrun."""
     if case.processes is not None and asked.processes is None:
-        nodes = "nnodes" if "nnodes" in _launch(case.settings) else "one node, as nnodes is not given"
-        yield Fact("processes", f"{case.processes}, by nproc_per_node and {nodes}")
+        yield Fact("processes", f"{case.processes}, by {_said(case.settings)}")
     file = case.settings("job.config_file").value
     if case.settings.kind == "shell" and isinstance(file, str) and _beside(case.settings.source.name, file) is None:
         yield Note(f"there is no file {file[:100]}: what it sets is not known, its defaults are taken")
+
+
+def _said(settings: Settings) -> str:
+    """Which options say how many processes there are."""
+    given = _launch(settings)
+    each, nodes = next((a, b) for a, b in _LAUNCHED if a in given)
+    return f"{each} and {nodes if nodes in given else f'one node, as {nodes} is not given'}"
 
 
 def _with_file(settings: Settings) -> Settings:

@@ -282,6 +282,13 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         _TORCH[0],
         Option("p", whole, "Ranks, where the file does not say: DeepSpeed.", "N"),
         Option("processes", whole, "All processes: those of every replica.", "N"),
+        Option("variables", values.variables, "A variable of the script.", "NAME=VALUE", (), ("-D",), values.variable),
+        Option(
+            "dry_run_script",
+            flag,
+            "EXECUTE the file by bash, with torchrun, python, srun, ... replaced by recorders of their arguments.",
+            default=False,
+        ),
         *_OUTPUT,
     ),
     "calibrate": (

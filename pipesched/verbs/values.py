@@ -212,6 +212,20 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
 
 
+def variable(value: object) -> tuple[str, str]:
+    """``PP=4``: a name and its value."""
+    name, equals, given = text(value).partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise Not(value, "NAME=VALUE")
+    return name, given
+
+
+def variables(value: object) -> tuple[tuple[str, str], ...]:
+    """Names with their values: ``{"PP": 4}``, or ``PP=4`` and so on."""
+    given = [f"{name}={x}" for name, x in value.items()] if isinstance(value, Mapping) else texts(value)
+    return tuple(map(variable, given))
+
+
 def files(value: object) -> tuple[object, ...]:
     """A file, or several: paths, or what was read already."""
     one = isinstance(value, str | PathLike | Source)

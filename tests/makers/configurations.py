@@ -71,18 +71,7 @@ BATCH = ("micro-batch-size: 4", "global-batch-size: 32")
 EIGHT = ("--processes", "8")
 
 
-def automodel(local: int, p: int, *lines: str, strategy: str = "fsdp2") -> str:
-    """A recipe."""
-    section = "".join(["  pipeline:\n", *(f"    {line}\n" for line in lines)]) if lines else ""
-    return (
-        f"step_scheduler:\n  global_batch_size: 256\n  local_batch_size: {local}\n"
-        f"distributed:\n  strategy: {strategy}\n  pp_size: {p}\n{section}"
-    )
-
-
-RECIPES = "NeMo AutoModel, examples/llm_finetune/"
 BRIDGE = "model:\n  pipeline_model_parallel_size: {p}\n  virtual_pipeline_model_parallel_size: {v}\n  overlap_p2p_comm: {o}\n  batch_p2p_comm: {b}\n"
-NEOX = '{{\n  # on 96 GPUs\n  "{pipe}": {p},\n  "model-parallel-size": 2,\n  "num_layers": 44,\n  "zero_optimization": {{\n    "stage": {stage},\n    "allgather_partitions": True,\n  }},\n  "train_micro_batch_size_per_gpu": 4,\n  "gradient_accumulation_steps": 32,\n}}\n'
 GPT3 = """\
 GPUS_PER_NODE=8
 NUM_NODES=16
@@ -95,7 +84,7 @@ PARALLEL_ARGS=(
 \t--tensor-model-parallel-size 8
 \t--pipeline-model-parallel-size ${{PP:-16}}
 )
-torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES pretrain_gpt.py "${{MODEL_ARGS[@]}}" "${{PARALLEL_ARGS[@]}}"
+torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES pretrain_gpt.py --attention-backend auto "${{MODEL_ARGS[@]}}" "${{PARALLEL_ARGS[@]}}"
 """
 
 EXAMPLES = (
@@ -125,13 +114,14 @@ EXAMPLES = (
         "tensor_parallel_degree = 8\npipeline_parallel_degree = 4\n",
         (("PS876", 5),),
         "1F1B  p=4 v=1 m=1",
+        options=("--torch-version", "2.13"),
         source="torchtitan v0.2.2, models/llama4/train_configs/llama4_17bx128e.toml: no schedule named, so 1F1B",
     ),
     Row(
         "titan 0.1 split points",
         "toml",
         titan(more='pipeline_parallel_split_points = ["layers.2"]\n'),
-        (("PS873", 9),),
+        (("PS871", 9),),
         source="torchtitan v0.1.0, config_manager.py",
     ),
     Row(
@@ -140,6 +130,7 @@ EXAMPLES = (
         titan(2, "DualPipeV", more="expert_parallel_degree = 2\n"),
         (("PS879", 11),),
         "verify dualpipev --p 2 --m 8",
+        options=("--trainer", "torchtitan==0.2.2"),
         source="torchtitan v0.2.2, distributed/dual_pipe_v.py",
     ),
     Row(
@@ -170,7 +161,7 @@ EXAMPLES = (
         "titan main",
         "sh",
         new("1F1B", f"{NO_GRAPHS} --parallelism.num_pp_microbatches 8"),
-        (("PS873", 1),),
+        (("PS871", 1),),
         source="torchtitan b5bcd76, config/configs.py",
     ),
     Row(
@@ -289,6 +280,7 @@ EXAMPLES = (
         "yaml",
         BRIDGE.format(p=4, v=2, o="true", b="false"),
         last="interleaved  p=4 v=2 m=?",
+        options=("--trainer", "megatron"),
         source="Megatron-Bridge, perf_recipes/qwen/b200/qwen3_moe.py",
     ),
     Row(
@@ -296,50 +288,30 @@ EXAMPLES = (
         "yaml",
         BRIDGE.format(p=2, v="null", o="false", b="true"),
         last="1f1b  p=2 v=1 m=?",
+        options=("--trainer", "megatron"),
         source="Megatron-Bridge, recipes/nemotronh/h100/nemotron_3_super.py",
     ),
-    Row("core, two ranks in batches", "yaml", BRIDGE.format(p=2, v=2, o="false", b="true"), (("PS880", 2),)),
     Row(
-        "automodel deepseek",
+        "core, two ranks in batches",
         "yaml",
-        automodel(4, 4, "pp_schedule: interleaved1f1b", "pp_microbatch_size: 1", "layers_per_stage: 2"),
-        last="Interleaved1F1B  p=4 v=? m=4",
-        source=f"{RECIPES}deepseek_v32/deepseek_v32_hellaswag_pp.yaml",
+        BRIDGE.format(p=2, v=2, o="false", b="true"),
+        (("PS880", 2),),
+        "",
+        ("--trainer", "megatron"),
     ),
     Row(
-        "automodel llama",
+        "automodel",
         "yaml",
-        automodel(32, 2, "pp_schedule: interleaved1f1b", "pp_microbatch_size: 4"),
-        last="verify interleaved --p 2 --v 2 --m 8",
-        source=f"{RECIPES}llama3_1/llama3_1_8b_hellaswag_pp.yaml",
+        "distributed:\n  pp_size: 2\n  pipeline:\n    pp_schedule: 1f1b\n",
+        (("PS871", 2),),
+        source="NeMo AutoModel 0.7.0: its rules are not here",
     ),
+    Row("neox", "yml", '{\n  "pipe-parallel-size": 1,\n  "train_micro_batch_size_per_gpu": 4,\n}\n', (("PS871", 2),)),
     Row(
-        "automodel 0.2",
+        "nanotron",
         "yaml",
-        automodel(32, 2) + "autopipeline:\n  pp_schedule: interleaved1f1b\n",
-        (("PS873", 8), ("PS881", 6)),
-        source=f"{RECIPES}llama3_1/llama3_1_8b_hellaswag_pp.yaml of v0.2.0",
-    ),
-    Row(
-        "automodel as its help has it",
-        "yaml",
-        automodel(32, 2, "pp_schedule: interleaved_1f1b", "pp_microbatch_size: 4"),
-        (("PS875", 8),),
-        source="NeMo AutoModel 0.7.0, components/distributed/pipelining/config.py names interleaved_1f1b",
-    ),
-    Row(
-        "automodel DualPipeV",
-        "yaml",
-        automodel(32, 2, "pp_schedule: DualPipeV", "pp_microbatch_size: 4"),
-        (("PS879", 8),),
-        source="NeMo AutoModel 0.7.0, components/distributed/pipelining/functional.py",
-    ),
-    Row(
-        "automodel ddp",
-        "yaml",
-        automodel(32, 2, "pp_schedule: 1f1b", "pp_microbatch_size: 4", strategy="ddp"),
-        (("PS879", 5),),
-        source="NeMo AutoModel 0.7.0, components/distributed/mesh_utils.py",
+        "parallelism:\n  dp: 2\n  pp: 2\n  pp_engine: 1f1b\ntokens:\n  micro_batch_size: 2\n",
+        (("PS871", 2),),
     ),
     Row(
         "deepspeed pipeline",
@@ -357,19 +329,8 @@ EXAMPLES = (
         options=("--p", "2", "--processes", "4"),
         source="Megatron-DeepSpeed, examples_deepspeed, with ZeRO 3",
     ),
-    Row(
-        "neox 20B",
-        "yml",
-        NEOX.format(pipe="pipe_parallel_size", p=4, stage=1),
-        last="verify 1f1b --p 4 --m 32",
-        options=("--processes", "96"),
-        source="gpt-neox, configs/20B.yml",
-    ),
-    Row("neox p=1", "yml", NEOX.format(pipe="pipe_parallel_size", p=1, stage=1), last="no pipeline", source="175B.yml"),
-    Row("neox zero 2", "yml", NEOX.format(pipe="pipe-parallel-size", p=4, stage=2), (("PS879", 7),)),
 )
 
-_LLAMA = automodel(32, 2, "pp_schedule: 1f1b", "pp_microbatch_size: 4")
 _GPT = GPT3.format(layers=96, more="")
 MISTAKES = (
     Row("a typo in a key", "toml", titan().replace("_schedule", "_shedule"), (("PS872", 8),)),
@@ -381,7 +342,8 @@ MISTAKES = (
     Row("p = 0", "toml", titan(0), (("PS874", 7),)),
     Row("a negative count", "toml", titan().replace("size = 8", "size = -8"), (("PS874", 5),)),
     Row("a text for a number", "toml", titan().replace("degree = 4", 'degree = "4"'), (("PS874", 7),)),
-    Row("m below p", "toml", titan(4, "1F1B").replace("size = 8", "size = 2"), (("PS876", 8),)),
+    Row("m below p", "toml", titan(4, "1F1B").replace("size = 8", "size = 2"), (("PS876", 8),), "", ("--torch-version", "2.13")),
+    Row("m below p of an unknown torch", "toml", titan(4, "1F1B").replace("size = 8", "size = 2"), (), "p=4 v=1 m=2"),
     Row("a batch not divided", "toml", titan(more="pipeline_parallel_microbatch_size = 3\n"), (("PS876", 5),)),
     Row("unequal rounds", "toml", titan(2).replace("size = 8", "size = 7"), (("PS876", 8),)),
     Row("more stages than layers", "toml", titan(8), (("PS877", 7),)),
@@ -404,12 +366,12 @@ MISTAKES = (
     Row("m not in groups", "sh", _GPT.replace("1536", "1530 --num-virtual-stages-per-pipeline-rank 2"), (("PS876", 10),), "", ("--processes", "128")),
     Row("v given twice", "sh", _GPT.replace("1536", "1536 --num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 3"), (("PS879", 6),)),
     Row("a layout with another model", "sh", _GPT.replace("1536", "1536 --pipeline-model-parallel-layout 'Et*2|(t*3|)*30tL'"), (("PS877", 6),)),
-    Row("broken YAML", "yaml", _LLAMA.replace("  pipeline:", "  pipeline: ["), (("PS870", 9),)),
-    Row("a field misspelt", "yaml", _LLAMA.replace("pp_microbatch_size", "microbatch_size"), (("PS872", 9),)),
-    Row("fewer microbatches than ranks", "yaml", _LLAMA.replace("pp_size: 2", "pp_size: 16"), (("PS876", 3),)),
+    Row("broken YAML", "yaml", megatron("num-layers: 4").replace("MODEL_ARGS:", "MODEL_ARGS: ["), (("PS870", 5),)),
+    Row("a key of another release", "toml", titan(more='pipeline_parallel_split_points = ["layers.2"]\n'), (("PS873", 9),), "", ("--trainer", "torchtitan==0.2.2")),
     Row("broken JSON", "json", '{\n  "train_batch_size": 16,\n}\n', (("PS870", 2),)),
     Row("a key twice", "json", '{\n  "train_micro_batch_size_per_gpu": 1,\n  "train_micro_batch_size_per_gpu": 2\n}\n', (("PS872", 3),)),
-    Row("no batch", "json", '{\n  "zero_optimization": {"stage": 1}\n}\n', (("PS881", 0),)),
+    Row("no batch", "json", '{\n  "zero_optimization": {"stage": 1}\n}\n', (("PS881", 0),), "", ("--p", "2")),
+    Row("no batch, of a program that may give one", "json", '{\n  "zero_optimization": {"stage": 1}\n}\n'),
     Row("a product that is none", "json", '{\n  "train_batch_size": 10,\n  "train_micro_batch_size_per_gpu": 4\n}\n', (("PS876", 2),)),
     Row("a field of the pipeline", "json", '{\n  "train_micro_batch_size_per_gpu": 4,\n  "pipeline": {"stage": 4}\n}\n', (("PS872", 3),)),
 )  # fmt: skip

@@ -1,0 +1,162 @@
+"""What is said of a configuration holds in every world that its text allows.
+
+A world is a release that has all of its settings, a version of torch, and a value for each setting that the text leaves
+open. An error is told if every world has it, a size if all worlds agree on it. What holds in some releases alone is
+possible, and told with these releases.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TypeAlias
+
+from pipesched.diagnostics import Diagnostic
+from pipesched.model.torch_versions import TorchVersion
+from pipesched.trainers.case import Case, Fact, Finding, Note, NotJudged, Plan
+from pipesched.trainers.keys import COUNT, FLAG, FROM_0, REST, Key
+from pipesched.trainers.settings import Setting, Settings, Unset
+from pipesched.trainers.trainers import Trainer
+
+_FILLED = 16  # worlds in which open values are filled
+_SAMPLES: Mapping[str, tuple[object, ...]] = {
+    COUNT.what: (1, 2, 3, 4, 6, 8, 16, 64, 1024),
+    FROM_0.what: (0, 1, 2),
+    REST.what: (1, 2, 4, 8),
+    FLAG.what: (True, False),
+}
+
+
+@dataclass(frozen=True)
+class Possible:
+    """What is wrong in some of the releases or versions of torch that a configuration may be for."""
+
+    found: Diagnostic
+    where: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What holds in every world: the plan, facts, errors; notes of the newest release; what holds in some."""
+
+    plan: Plan
+    facts: tuple[Fact, ...]
+    notes: tuple[str, ...]
+    not_judged: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    possible: tuple[Possible, ...]
+
+
+@dataclass(frozen=True)
+class _World:
+    case: Case
+    plan: Plan
+    found: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> dict[object, Diagnostic]:
+        return {_same(x): x for x in self.found if isinstance(x, Diagnostic)}
+
+
+More: TypeAlias = Callable[[Case, Plan], Iterator[Finding]]
+
+
+def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]], more: More) -> Outcome:
+    """What is said of a case in all worlds. worlds: releases and versions of torch. more: rules of what it names."""
+    base = _world(row, case)
+    others = [_world(row, replace(case, release=x, torch=y)) for x, y in worlds]
+    filled = [_world(row, replace(case, settings=x)) for x in _fillings(row, case)]
+    named = _World(case, base.plan, tuple(more(case, base.plan)))
+    again = [_World(x.case, x.plan, tuple(more(x.case, x.plan))) for x in (others if named.errors else ())]
+    every = [*others, *filled]
+    sure = {same for same in base.errors if all(same in world.errors for world in every)}
+    sure |= {same for same in named.errors if all(same in world.errors for world in again)}
+    errors = {**base.errors, **named.errors}
+    said = f"in every release that is known here and has these settings: {_releases(case, others)}"
+    notes = (said,) if len({world.case.release for world in others}) > 1 else ()
+    facts = (x for x in base.found if isinstance(x, Fact) and all(x in world.found for world in every))
+    return Outcome(
+        _agreed([world.plan for world in (base, *every)]),
+        (*facts, *(x for x in named.found if isinstance(x, Fact))),
+        tuple(x.text for x in base.found if isinstance(x, Note)),
+        tuple(name for x in base.found if isinstance(x, NotJudged) for name in x.names),
+        tuple(replace(x, notes=(*x.notes, *notes)) for same, x in errors.items() if same in sure),
+        (*_possible(others, sure), *_possible(again, sure)),
+    )
+
+
+def _world(row: Trainer, case: Case) -> _World:
+    plan = row.plan(case)
+    return _World(case, plan, tuple(row.check(case, plan)))
+
+
+def _same(found: Diagnostic) -> object:
+    """What makes one finding that of another world: its code and its places."""
+    return found.code, tuple((x.span.start, x.span.end) if x.span else x.message for x in found.labels)
+
+
+def _fillings(row: Trainer, case: Case) -> Iterator[Settings]:
+    """The settings with a value for each that is open; where options may be hidden, with some of those."""
+    settings = case.settings
+    keys = row.keys(settings)
+    open = [x for x in settings if isinstance(x.value, Unset) and x.key in keys]
+    hidden = [name for name in keys if name not in settings and settings.open_at]
+    chance = random.Random(0)
+    for _ in range(_FILLED if open or hidden else 0):
+        given = {x.key: replace(x, value=_sample(keys[x.key], x, chance)) for x in open}
+        added = {name: Setting(name, None) for name in hidden if chance.random() < 1 / 3}
+        given |= {name: replace(x, value=_sample(keys[name], x, chance)) for name, x in added.items()}
+        yield replace(settings, given={**settings.given, **given})
+
+
+def _sample(key: Key, setting: Setting, chance: random.Random) -> object:
+    return chance.choice(_SAMPLES.get(key.kind.what, (setting.value,)))
+
+
+def _agreed(plans: list[Plan]) -> Plan:
+    """What all plans have; nothing but the CSV of the first where one has no pipeline."""
+    if len({plan.off for plan in plans}) > 1:
+        return Plan(csv=plans[0].csv, options=plans[0].options)
+    names = (x.name for x in fields(Plan) if x.name not in ("csv", "placement"))
+    same = {name: len({getattr(plan, name) for plan in plans}) == 1 for name in names}
+    empty = {name: getattr(Plan(), name) for name, agreed in same.items() if not agreed}
+    return replace(plans[0], **empty)
+
+
+def _possible(others: list[_World], sure: set[object]) -> Iterator[Possible]:
+    """Errors of some releases or versions, newest first, each with where it holds."""
+    found = {same: x for world in others for same, x in world.errors.items()}
+    for same, error in reversed(found.items()):
+        if same not in sure:
+            yield Possible(error, _where(others, [world for world in others if same in world.errors]))
+
+
+def _where(others: list[_World], having: list[_World]) -> str:
+    """``0.9 to 0.12``, ``torch 2.11 to 2.15``, or both."""
+    releases, versions = ({f(x) for x in others} for f in (_release, _torch))
+    own, mine = (sorted({f(x) for x in having}, key=_number) for f in (_release, _torch))
+    trainer = having[0].case.trainer
+    parts = [f"{trainer} {_span(own)}"] if set(own) != releases or len(mine) == len(versions) else []
+    parts += [f"torch {_span(mine)}"] if set(mine) != versions else []
+    return " with ".join(parts)
+
+
+def _release(world: _World) -> str:
+    return world.case.release
+
+
+def _torch(world: _World) -> str:
+    return str(world.case.torch)
+
+
+def _number(text: str) -> tuple[int, ...]:
+    return tuple(int(x) for x in text.split(".") if x.isdigit())
+
+
+def _span(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+
+
+def _releases(case: Case, others: list[_World]) -> str:
+    return _span(sorted({case.release, *map(_release, others)}, key=_number))
