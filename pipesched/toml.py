@@ -12,10 +12,8 @@ from pipesched.foreign import toml_of
 from pipesched.source import Source, Span
 
 LEAST = 1e-99
-_LINE = re.compile(
-    r"""^[ \t]*(?:\[\[?[ \t]*([^\]\n]*?)[ \t]*\]|((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*[\w"'-]+)*)[ \t]*=)""",
-    re.M,
-)
+_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*[\w"'-]+)*"""
+_LINE = re.compile(rf"^[ \t]*(?:\[\[?[ \t]*([^\s\]][^\]\n]*|)\]|({_KEY})[ \t]*=)", re.M)
 
 
 def read(

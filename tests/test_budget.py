@@ -84,25 +84,35 @@ def test_containers_are_in_the_budget() -> None:
     assert Reader(pickle.dumps(torch_like, 2)).value() == torch_like
 
 
-TEXTS = st.lists(  # without a backslash, of which quotes have their own rules
-    st.one_of(
-        st.sampled_from(["9" * 300, "9" * 301, "9" * 299, "0x", "é", "_", ".", " ", "\n", '"']),
-        st.text(st.characters(exclude_characters="\\")),
-    ),
-    max_size=6,
-).map("".join)
+NUMBERS = st.sampled_from([1, 299, 300, 301, 302, 5000]).map(lambda digits: "9" * digits)
+QUOTED = st.one_of(NUMBERS, st.text()).map(json.dumps)
 
 
 @settings(max_examples=deep(200), deadline=None)
-@given(TEXTS)
-def test_numbers_are_looked_at_wherever_they_stand(text: str) -> None:
-    """301 digits in a row are refused, at the place where they begin; 300 are not, and in quotes they are no number."""
-    found = re.search("[0-9]{301}", re.sub(r'"[^"\\\n]*"', lambda quoted: " " * len(quoted[0]), text))
+@given(st.lists(st.one_of(NUMBERS, QUOTED, st.sampled_from(["-1.5e300", "true", '"\\\\"', '"\\""'])), max_size=6))
+def test_numbers_of_json_have_so_many_digits(entries: list[str]) -> None:
+    """300 and no more, at the place where they begin; digits in quotes are no number."""
+    text = f"[{', '.join(entries)}]"
+    long = [i for i, entry in enumerate(entries) if re.fullmatch("9{301,}", entry)]
+    if not long:
+        assert len(json_of(text)) == len(entries)
+        return
+    with pytest.raises(Spent, match="digits") as raised:
+        json_of(text)
+    assert raised.value.at == 1 + sum(len(entry) + 2 for entry in entries[: long[0]])
+
+
+@settings(max_examples=deep(100), deadline=None)
+@given(st.lists(st.one_of(NUMBERS, st.sampled_from(["0x", "_", "é", ".", " ", "f" * 300]), st.text()), max_size=6))
+def test_numbers_of_toml_have_so_many_digits(parts: list[str]) -> None:
+    """301 signs of numbers in a row are refused, and nothing else."""
+    text = "".join(parts)
+    found = re.search("[0-9a-fA-F_]{301}", text)
     if found is None:
-        budget.numbers(text)
+        budget.numbers(text, budget.WRITTEN)
         return
     with pytest.raises(Spent) as raised:
-        budget.numbers(text)
+        budget.numbers(text, budget.WRITTEN)
     assert raised.value.at == found.start()
 
 

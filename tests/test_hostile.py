@@ -48,14 +48,9 @@ QUICK = (
     "costs of many denominators",
     "an escape for a schedule",
     "pickle of a large memo number",
-    "pickle of a tuple that doubles for a key",
     "recorded orders of blank lines",
-    "a dump of a sum for ranks",
     "trace packed by 10 GB",
-    "costs of dotted keys",
     "costs by microbatch of many denominators",
-    "a model of 5,000 digits",
-    "YAML of digits by sixty",
     "YAML of 700 digits with Python's least limit",
 )
 TOP = "461168601842738790 * 10"  # 2**62 - 4

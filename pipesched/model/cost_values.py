@@ -21,6 +21,7 @@ from pipesched.model.numbers import number, plain, shown
 Cost: TypeAlias = Fraction | tuple[Fraction, ...] | Grid
 
 _LISTED = 6  # entries of a list that are shown
+_WHOLE = 10**15  # what a whole number is below, as on the command line
 _WRITTEN = 40  # characters of an entry of a file
 _ROWS = re.compile(r"\[(?:\s*\[[^\[\]]*\]\s*,)*\s*\[[^\[\]]*\]\s*\]")
 _FINEST = 2**50  # ticks of one cost: thousands of them add up in 64 bits
@@ -49,11 +50,16 @@ def read(value: object, what: str) -> Cost:
         return number(_text(value), what)
     if not any(isinstance(row, list) for row in value):
         return tuple(number(_text(x), what) for x in value)
-    rows = [[number(_text(x), what) for x in row] if isinstance(row, list) else [] for row in value]
+    rows = [[_entry(x, what) for x in row] if isinstance(row, list) else [] for row in value]
     return grid(rows, what)
 
 
-def grid(rows: Sequence[Sequence[Fraction]], what: str) -> Cost:
+def _entry(value: object, what: str) -> Fraction | int:
+    """An entry of a grid, of which there may be hundreds of thousands: a whole number stays one."""
+    return value if type(value) is int and 0 <= value < _WHOLE else number(_text(value), what)
+
+
+def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
     """A cost by stage and microbatch.
 
     Raises:
@@ -69,7 +75,7 @@ def grid(rows: Sequence[Sequence[Fraction]], what: str) -> Cost:
 
 def _text(value: object) -> str:
     """What TOML or JSON read, as it is written there; what is too long for a number is cut."""
-    if isinstance(value, int) and abs(value) >= 10**15:
+    if isinstance(value, int) and abs(value) >= _WHOLE:
         return "too large"
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= _WRITTEN else f"{text[:_WRITTEN]}…"

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from pipesched.budget import Spent
 from pipesched.diagnostics import Code, budgeted, fail
 from pipesched.foreign import Foreign, json_of, toml_of
 from pipesched.model.columns import Column, Ints
@@ -60,6 +61,7 @@ _COPIES = frozenset(op.name for op in COPIES)
 _ALONE = {key: cost for key, cost in UNIT.items() if key not in _COPIES}
 _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "K": Fraction(0), "C": Fraction(0)}
 _COARSER = "a larger unit of time"
+_LARGEST = 2**22  # bytes of a file
 _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets are inside
 
 
@@ -389,6 +391,8 @@ class Costs:
         """
         try:
             with budgeted("the costs file"):
+                if len(text) > _LARGEST:
+                    raise Spent(f"it has more than {_LARGEST // 2**20} MiB")
                 json_ = text.lstrip("\ufeff \t\r\n").startswith("{")
                 table = (
                     json_of(text, parse_float=str, parse_constant=str, object_pairs_hook=_once)

@@ -30,6 +30,7 @@ WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
 _FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
 MOST_CAPS = 200
+_LONGEST = 200  # characters of a range of caps
 
 
 class Not(ValueError):
@@ -162,7 +163,7 @@ _RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+
 
 def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
     """Caps, or a range ``2..8`` or ``2..8:1/2`` with both ends; whether it is a range."""
-    match = _RANGE.fullmatch(value)
+    match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
     if match is None:
         return False, caps(value)
     low, high, step = (caps(part)[0] for part in (match[1], match[2], match[3] or "1"))

@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from tests.makers.hostile_cases import MB, Content, Hostile, built_in
+from tests.makers.hostile_cases import HEAD, MB, Content, Hostile, built_in, csv, forwards, loose, stream
 from tests.readers.typed import typed
 
 FOLDER = "{folder}"
@@ -618,4 +618,57 @@ READERS: dict[str, Hostile] = {
     "YAML of 19,000 digits without Python's limit": Hostile("a.yaml", nemo("9" * 19_000), (), "check", {}, {"PYTHONINTMAXSTRDIGITS": "0"}),
     "YAML of 700 digits with Python's least limit": Hostile("a.yaml", nemo("9" * 700), (), "check", {}, {"PYTHONINTMAXSTRDIGITS": "640"}),
     "an answer of 9 MB of digits without Python's limit": Hostile("a.json", lambda: '{"certificate": ' + "9" * 9 * MB + "}", (), "verify", {}, {"PYTHONINTMAXSTRDIGITS": "0"}),
+    # patterns that would be tried at every place
+    "a model of blanks in a text": modelled(lambda: 'x = """\n[' + " " * 100_000 + 'x\n"""\n'),
+    "a model of a key in a text": modelled(lambda: 'x = """\n' + "a." * 50 + "a" * 200_000 + '\n"""\n'),
+    "a script of open dollars in quotes": setting("a.sh", lambda: ('A="' + "$(" * 9000 + '"\n') * 13),
+    "a script of open defaults in quotes": setting("a.sh", lambda: ('A="' + "${A:-" * 3900 + '"\n') * 13),
+    "a script of mentions": setting("a.sh", lambda: ("PP_" * 6000 + "9\n") * 13),
+    "a script of words and dots": setting("a.sh", lambda: ("a." * 9000 + "\n") * 13),
+    "a script of signs": setting("a.sh", lambda: ("+" * 19_000 + "\n") * 13),
+    "a range of caps of blanks": built_in("1f1b", *PLAN, "--mem-cap", " " * 100_000 + "x", command="optimize"),
+    "a range of caps of ones": built_in("1f1b", *PLAN, "--mem-cap", "1.." + "1 " * 50_000 + ":", command="optimize"),
+    "a time of blanks": built_in("1f1b", *PLAN, "--from", " " * 100_000 + "x", command="show"),
+    "sizes of blanks": built_in("1f1b", "--p", " " * 100_000 + "x"),
+    # configurations in Python
+    "Python of brackets": setting("a.py", lambda: "x = " + "(" * 100_000),
+    "Python of signs": setting("a.py", lambda: "x = " + "-" * 100_000 + "1\n"),
+    "Python of sums": setting("a.py", lambda: "x = " + "1+" * 100_000 + "1\n"),
+    "Python of lists in lists": setting("a.py", "x = " + "[" * 190 + "]" * 190 + "\n"),
+    "Python of dots": setting("a.py", lambda: "x = a" + ".a" * 100_000 + "\n"),
+    "Python of products": setting("a.py", lambda: "x0 = 9\n" + "".join(f"x{i} = x{i - 1} * x{i - 1}\n" for i in range(1, 9000))),
+    "Python of texts that double": setting("a.py", lambda: "x0 = 'a'\n" + "".join(f"x{i} = x{i - 1} + x{i - 1}\n" for i in range(1, 9000))),
+    "Python of 5,000 digits": setting("a.py", f"x = {NINES}\n"),
+    "Python of functions that call themselves": setting("a.py", "def a() -> T.Config:\n    return a()\n"),
+    "Python of functions that call twice": setting("a.py", "def a0() -> T.Config:\n    return T.Config()\n" + "".join(f"def a{i}() -> T.Config:\n    x = a{i - 1}()\n    y = a{i - 1}()\n    return x\n" for i in range(1, 30))),
+    "Python of lists that double": setting("a.py", "x0 = [1]\n" + "".join(f"x{i} = [x{i - 1}, x{i - 1}]\n" for i in range(1, 60)) + "def a() -> T.Config:\n    return T.Config(training=C(steps=x59))\n"),
+    "Python of zeros": setting("a.py", "x = 1 // 0\ny = 1 % 0\n"),
+    "Python of a name that steers": setting("a.py", "def a() -> T.Config:\n    return T.Config(parallelism=P(pipeline_parallel_schedule='\\x1b[2J\\n::add-mask::x'))\n"),
+    "Python of nothing": setting("a.py", "\0"),
+    # texts of other kinds, and the other verbs
+    "a page": Hostile("a", lambda: "<!DOCTYPE html>\n" + "<p>" * 3 * MB),
+    "a README": Hostile("a", lambda: "# x\n" + "x\n" * 4 * MB),
+    "a program": Hostile("a.py", lambda: "import x\n" + "x = 1\n" * MB),
+    "a table of tabs": csv(lambda: "0F0\t0B0\n" * MB),
+    "a table of signs": csv(lambda: ";" * 10 * MB),
+    "a table with an index": csv(lambda: "".join(f"{i},0F{i}\n" for i in range(600_000))),
+    "fmt of parentheses": Hostile("a.ps", lambda: HEAD + "let x = " + "(" * 9 * MB, (), "fmt"),
+    "fmt of 900 parentheses": Hostile("a.ps", HEAD + "let x = " + "(" * 900 + "1" + ")" * 900 + "\nrank r { F B }\n", (), "fmt"),
+    "fmt of a wide sum": Hostile("a.ps", lambda: HEAD + "let x = " + "+".join(["1"] * 9000) + "\nrank r { F B }\n", (), "fmt"),
+    "fmt of comments": Hostile("a.ps", lambda: "#\n" * 4 * MB, (), "fmt"),
+    "a trace for why": Hostile("a.json", trace(), (), "why"),
+    "differences of long orders": Hostile("a.txt", lambda: "rank 0: " + " ".join(f"F0.{i}" for i in range(100_000)) + "\n", (f"{FOLDER}/b.txt",), "diff", {"b.txt": lambda: "rank 0: " + " ".join(f"F0.{i}" for i in reversed(range(100_000))) + "\n"}),
+    "a comparison of hostile files": Hostile("a.json", '{"version":' + NINES + "}", (f"{FOLDER}/b.json",), "compare", {"b.json": "[" * 9000}),
+    "an order of a stream": Hostile("a.json", lambda: loose(forwards(1, 1), parameters={"m": int(LONG)}), (), "order"),
+    "a stream of a version in brackets": stream('{"version":' + "[" * 90 + "]" * 90 + "}"),
+    "a stream of a version in 900 brackets": stream('{"version":' + "[" * 900 + "]" * 900 + "}"),
+    "a stream of a parameter of 4,000 digits": stream(lambda: loose(forwards(1, 1), parameters={"m": int(LONG)})),
+    "a stream of a version of 299 digits": stream('{"version":' + "9" * 299 + "}"),
+    "a stream of readers": stream(lambda: loose(forwards(2, 1), version=2, reads={str(i): [0] for i in range(400_000)})),
+    "a stream of slices": stream(lambda: loose(forwards(1, 1), version=2, slices=int("9" * 299))),
+    "a stream of frozen stages": stream(lambda: loose(forwards(1, 1), version=2, frozen=[*range(MB)])),
+    "costs of a million stages in JSON": priced(lambda: '{"F":[' + "1," * MB + "1]}"),
+    "costs of a million microbatches in JSON": priced(lambda: '{"F":[[' + "1," * MB + "1],[" + "1," * MB + "1]]}"),
+    "costs of 150,000 decimals in JSON": priced(lambda: '{"F":[[' + ",".join(f"0.{i:06}" for i in range(150_000)) + "],[" + ",".join(f"0.{i:06}" for i in range(150_000)) + "]]}"),
+    "costs of a million lists in JSON": priced(lambda: '{"F":[' + "[1]," * MB + "[1]]}"),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import islice
 
 from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle
@@ -24,6 +25,7 @@ NOT_JUDGED = ("bytes", "found_by", "given", "known", "notes", "reason", "seed")
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
 _SHOWN = 120  # characters of a value
+_MOST = 40  # entries that are told
 
 
 def check_answer(
@@ -33,14 +35,20 @@ def check_answer(
     assert judged.verdict is not None and judged.spent is not None
     peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
     right = derived(terms, judged.verdict, judged.spent, peak)
-    for name, value in answer.items():
-        if name in right and not same(value, right[name]):
-            yield _finding(f"`{name}` is {_text(right[name])}, not {_text(value)}")
-        elif name not in (*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE):
-            yield _finding(f"an answer has no entry {name[:40]!r}")
+    yield from (_finding(wrong) for wrong in islice(_wrong(right, answer), _MOST))
     own = words.documentation(judged.verdict, terms)
     if documentation is not None and documentation.split() != own.replace('"', "'").split():
         yield _finding(f"the schedule's documentation is not what follows: {own}")
+
+
+def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterator[str]:
+    """The entries that do not follow."""
+    known = {*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE}
+    for name, value in answer.items():
+        if name in right and not same(value, right[name]):
+            yield f"`{name}` is {_text(right[name])}, not {_text(value)}"
+        elif name not in known:
+            yield f"an answer has no entry {name[:40]!r}"
 
 
 def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Sequence[Fraction]) -> dict[str, object]:
