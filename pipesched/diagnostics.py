@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipesched.budget import Spent
-from pipesched.foreign import foreign
+from pipesched.foreign import mark
 from pipesched.safe import line as safe
 from pipesched.source import Source, Span
 
@@ -249,7 +249,7 @@ class Label:
     message: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", foreign(self.message))
+        mark(self, "message")
 
     def __repr__(self) -> str:
         return safe(f"<Label {self.span}: {self.message}>" if self.span else f"<Label {self.message}>")
@@ -266,7 +266,7 @@ class Diagnostic:
     help: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", foreign(self.message))
+        mark(self, "message")
 
     def __repr__(self) -> str:
         place = next((f"{label.span}: " for label in self.labels if label.span is not None), "")

@@ -8,7 +8,8 @@ terminal, and stays what it is in whatever the text becomes part of: joined, spl
 way out (`safe`) it is shown as one mark; JSON has the character itself, escaped.
 
 Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and their like
-elsewhere. `Source`, `Label` and `Diagnostic` mark their texts themselves.
+elsewhere. Nouns that a text may reach another way, as `Source`, `Label`, `Diagnostic` and `Setting`, `mark` their own.
+In Python such texts stay marked; `real` gives what was there.
 """
 
 from __future__ import annotations
@@ -73,6 +74,12 @@ def values(tree: Any) -> Any:
         case list() | tuple():
             return type(tree)(map(values, tree))
     return tree
+
+
+def mark(noun: object, *names: str) -> None:
+    """Marks fields of a frozen noun that has just been made."""
+    for name in names:
+        object.__setattr__(noun, name, values(getattr(noun, name)))
 
 
 def toml_of(text: str, **how: Any) -> dict[Foreign, Any]:

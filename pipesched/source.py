@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pipesched.foreign import foreign
+from pipesched.foreign import mark
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Source:
     made_at: Mapping[int, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", foreign(self.name))
+        mark(self, "name")
 
     @cached_property
     def line_starts(self) -> list[int]:

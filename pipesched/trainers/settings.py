@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pipesched.diagnostics import Label
-from pipesched.foreign import foreign, real
+from pipesched.foreign import mark, real
 from pipesched.source import Source, Span
 
 
@@ -17,7 +17,7 @@ class Unset:
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", foreign(self.text))
+        mark(self, "text")
 
 
 @dataclass(frozen=True, init=False)
@@ -36,6 +36,9 @@ class Setting:
     value: object
     at: Span | None = None
     written: str = ""
+
+    def __post_init__(self) -> None:
+        mark(self, "key", "value", "written")
 
     @property
     def shown(self) -> str:
@@ -65,6 +68,9 @@ class Mention:
     name: str
     at: Span | None
 
+    def __post_init__(self) -> None:
+        mark(self, "name")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -89,6 +95,9 @@ class Settings:
     words: tuple[str, ...] = ()
     defaults: Mapping[str, object] = field(default_factory=dict)
     spellings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        mark(self, "given", "taken", "launch", "words")
 
     def __contains__(self, key: str) -> bool:
         return key in self.given

@@ -19,8 +19,7 @@ from typing import Any
 
 from pipesched import budget, toml
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
-from pipesched.foreign import foreign, json_of
-from pipesched.foreign import values as marked
+from pipesched.foreign import json_of
 from pipesched.source import Source, Span
 from pipesched.trainers.scripts import LARGEST, of_script
 from pipesched.trainers.settings import Setting, Settings, Unset
@@ -72,9 +71,8 @@ def read(source: Source) -> Settings:
             raise budget.deep() from None
     if len(values) > _MOST:
         raise fail(Code.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has")
-    given = [_setting(key, _filled(value), toml.place(key, places)) for key, value in values.items()]
-    again = [_setting(one.key, one.value, one.at) for one in repeated]
-    return Settings(source, kind, {one.key: one for one in given}, tuple(again))
+    given = {key: Setting(key, _filled(value), toml.place(key, places), key) for key, value in values.items()}
+    return Settings(source, kind, given, tuple(repeated))
 
 
 def kind_of(source: Source) -> str:
@@ -91,11 +89,6 @@ def kind_of(source: Source) -> str:
     if re.search(r"(?:^|\s)--[A-Za-z][\w.-]*[= \t]", text) and not re.search(r"^\s*--[\w-]+:", text, re.M):
         return "shell"
     return "yaml"
-
-
-def _setting(key: str, value: object, at: Span | None) -> Setting:
-    """A key and its value, as the file has them."""
-    return Setting(foreign(key), marked(value), at, foreign(key))
 
 
 def _filled(value: object) -> object:

@@ -197,25 +197,43 @@ torchrun --nproc_per_node 4 pretrain_gpt.py --pipeline-model-parallel-size $SIZE
 """
 
 
-def schedules() -> Iterator[Input]:
-    """Streams, answers, .ps files, torch CSV, orders."""
-    for name, sizes in (("1f1b", "--p 2 --m 2"), ("dualpipe", "--p 2 --m 4")):
-        stream = json.loads(typed("emit", name, *sizes.split()).out)
-        yield from of_tree("stream.json", stream, as_json, schedule_verbs("stream.json"))
-        for new in TEXTS:  # with a fingerprint that agrees
-            made = pipesched.stream.loads(json.dumps(stream))
-            routes = tuple(pipesched.stream.Route(x.name + new, x.ranks, x.microbatches) for x in made.placement)
-            named = pipesched.stream.Stream(new, {**made.parameters, new: 1}, routes, made.ranks)
-            data = {"named.json": pipesched.stream.dumps(named).encode()}
-            yield Input(f"a stream of {name} with other names", data, schedule_verbs("named.json"))
+def of_stream(name: str, sizes: str) -> Iterator[Input]:
+    """A stream, and one with other names whose fingerprint agrees."""
+    stream = json.loads(typed("emit", name, *sizes.split()).out)
+    yield from of_tree("stream.json", stream, as_json, schedule_verbs("stream.json"))
+    for new in TEXTS:
+        made = pipesched.stream.loads(json.dumps(stream))
+        routes = tuple(pipesched.stream.Route(x.name + new, x.ranks, x.microbatches) for x in made.placement)
+        named = pipesched.stream.Stream(new, {**made.parameters, new: 1}, routes, made.ranks)
+        data = {"named.json": pipesched.stream.dumps(named).encode()}
+        yield Input(f"a stream of {name} with other names", data, schedule_verbs("named.json"))
+
+
+def streams() -> Iterator[Input]:
+    """Of one route."""
+    yield from of_stream("1f1b", "--p 2 --m 2")
+
+
+def routes() -> Iterator[Input]:
+    """Streams of two."""
+    yield from of_stream("dualpipe", "--p 2 --m 4")
+
+
+def answers() -> Iterator[Input]:
+    """What `optimize --json` prints."""
     answer = json.loads(typed("optimize", "--p=2", "--m=2", "--json").out)
-    yield from of_tree("answer.json", answer, as_json, [f"verify {{0}}/answer.json {x}" for x in ("", "--json")])
-    yield from of_text(
-        "mine.ps",
-        PS,
-        r'"[^"]*"|[A-Za-z_]\w*|#[^\n]*|[0-9]+',
-        [*schedule_verbs("mine.ps", "--p 2"), "fmt --check {0}/mine.ps"],
-    )
+    read = [f"{x} {{0}}/answer.json" for x in ("verify", "verify --json", "verify --format github", "show", "why")]
+    yield from of_tree("answer.json", answer, as_json, read)
+
+
+def programs() -> Iterator[Input]:
+    """Files in the language."""
+    read = [*schedule_verbs("mine.ps", "--p 2"), "fmt --check {0}/mine.ps"]
+    yield from of_text("mine.ps", PS, r'"[^"]*"|[A-Za-z_]\w*|#[^\n]*|[0-9]+', read)
+
+
+def orders() -> Iterator[Input]:
+    """Torch CSV and orders."""
     yield from of_text("mine.csv", TORCH, r"[^,\n]+", schedule_verbs("mine.csv"), lambda x: f'"{x}"', 5)
     yield from of_text("mine.csv", TORCH, r"[^,\n]+", schedule_verbs("mine.csv"), most=3)
     yield from of_text("order.txt", ORDER, r"[^ \n]+", schedule_verbs("order.txt"), most=6)
@@ -255,13 +273,14 @@ def settings() -> Iterator[Input]:
         "pipeline": {"stages": "auto"},
     }
     core = {"model": {"pipeline_model_parallel_size": 4, "batch_p2p_comm": True, "precision": "bf16"}}
-    formats = ("", "--json", "--format github", "--format concise", "--color always")
+    formats = ("--trainer megatron==0.19.0", "", "--json", "--format github", "--format concise", "--color always")
     for name, tree, write in (
         ("config.toml", titan, as_toml),
         ("config.json", speed, as_json),
         ("core.yaml", core, as_json),
     ):
-        yield from of_tree(name, tree, write, [f"check {{0}}/{name} {x}" for x in formats])
+        read = [f"check {{0}}/{name} {x}" for x in formats[name != "core.yaml" :]]
+        yield from of_tree(name, tree, write, read)
     words = r"'[^']*'|\"[^\"]*\"|[^\s'\"]+"
     for quote in "'\"":
         yield from of_text(
