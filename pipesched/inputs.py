@@ -76,7 +76,7 @@ def read_path(path: str) -> Source:
         PipeschedError: PS809, missing or not text.
     """
     if path != "-" and not os.path.exists(path):
-        raise fail(Code.UNREADABLE, f"no such file: {path}")
+        raise fail(Code.UNREADABLE, f"no such file: {path}", help=_beside(path))
     return _text(path)
 
 
@@ -94,7 +94,7 @@ def _beside(path: str) -> str:
             return f"did you mean `{os.path.join(folder, foreign(near[0]))}`?"
     if Path(name).suffix == ".ps" and (known := known_as(Path(name).stem)):
         return f"did you mean `{known}`, the built-in schedule?"
-    return f"no file is called so in {folder or 'this folder'}; `pipesched list` shows the built-in schedules"
+    return f"no file is called so in {folder or 'this folder'}"
 
 
 def _meant(target: str) -> str:
@@ -102,8 +102,11 @@ def _meant(target: str) -> str:
         return said
     if said := meant(target):
         return said
+    parts = target.split(",")
+    if parts[1:] and all(os.path.exists(part) or known_as(part) for part in parts):
+        return f"give them one by one: `{' '.join(parts)}`"
     if Path(target).suffix:
-        return _beside(target)
+        return f"{_beside(target)}; `pipesched list` shows the built-in schedules"
     asked = plain(target)[:60]
     own = {plain(name): name for name in built_in()}
     named = {plain(name): name for row in ROWS for name in row if known_as(name)} | own

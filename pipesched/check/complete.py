@@ -138,7 +138,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
                 f"stage {stage} never runs {name} of {_listed(microbatches)}{where}",
                 _near(schedule, dependencies, keys[0]),
                 notes(why, more),
-                f"add {op.name}{stage}.{microbatches[0]}{where}"
+                f"add the {op.name} of stage {stage}, microbatch {microbatches[0]}{where and ','}{where}"
                 + (" and the others" if len(keys) > 1 else "")
                 + (", or name the stage frozen" if never else ""),
             )

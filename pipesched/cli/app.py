@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -157,6 +158,15 @@ def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic
     if isinstance(error, click.NoSuchOption):
         help = _option_meant(error, arguments) or shown
         return Diagnostic(Code.USAGE, f"no such option {error.option_name!r}", help=help)
+    if isinstance(error, click.BadOptionUsage):
+        return Diagnostic(
+            Code.USAGE, f"option {error.option_name} needs a value", help=f"write `{error.option_name} X`"
+        )
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
+    named = re.match("'(.*?)' is not one of", error.message)
+    if isinstance(kind, click.Choice) and named:
+        near = difflib.get_close_matches(named[1].lower(), [str(name) for name in kind.choices], 1)
+        shown = f"did you mean `{near[0]}`?" if near else shown
     message = error.format_message()
     return Diagnostic(Code.USAGE, message[:1].lower() + message[1:].rstrip("."), help=shown)
 

@@ -126,7 +126,12 @@ def _line(line: StageCode, routes: dict[str, Route], names: dict[str, Any], max_
 
 def _put(route: Route, stage: int, rank: int, *, single: bool, span: Span) -> None:
     if stage in route.rank_of and (not single or stage in route.single):
-        raise fail(Code.PLACEMENT, f"stage {stage} is placed twice", Label(span, "placed again here"))
+        raise fail(
+            Code.PLACEMENT,
+            f"stage {stage} is placed twice",
+            Label(span, "placed again here"),
+            help="keep one of the two lines",
+        )
     if stage < 0 or rank < 0:
         raise fail(Code.PLACEMENT, f"stage {stage} is on rank {rank}", Label(span, "neither may be negative"))
     if rank >= WIDEST_RANK:

@@ -46,6 +46,7 @@ BUILTINS = {
 
 
 _AFTER = "names are visible after their definition"
+_LISTED = 12  # names that a remedy lists
 _ALIASES = {  # by its name in most files, what others call it
     "m": "num_microbatches n_microbatches num_mb n_mb nmb mb microbatches micro_batches M",
     "p": "world_size num_stages n_stages num_ranks n_ranks pp_size pp num_devices devices P",
@@ -109,9 +110,12 @@ class Scope:
         known = [] if full else sorted({x for x in self.visible() if len(x) <= LONG})[:MANY]
         meant = [own for own, others in _ALIASES.items() if name.id in others.split() and own in known]
         close = meant or difflib.get_close_matches(name.id, known, 1, 0.6)
-        help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else self.there or _AFTER)
+        here = f"names here are {', '.join(known[:_LISTED])}; {_AFTER}" if known else _AFTER
+        help = _NO_SUCH.get(name.id) or (f"did you mean `{close[0]}`?" if close else self.there or here)
         if close and self.there:
             help = f"{help} {self.there}"
+        if name.span.source.line(name.span.line).lstrip().startswith("//"):
+            help = "a comment begins with `#`, and `//` divides: write `#`"
         self.report(
             Code.UNKNOWN_NAME,
             f"no name `{name.id}` is known here",

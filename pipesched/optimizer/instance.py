@@ -34,7 +34,7 @@ OPTIMIZER = Consumer(
     Code.NOT_OPTIMIZED,
     (Op.F, Op.I, Op.W, Op.B),
     (COPIES, EMPTY_RANKS),
-    "give its placement with --placement and leave the schedule out",
+    "leave the schedule out and give its placement: `--placement FILE`, with the sizes",
     {},
     {
         FORWARD_ONLY: "give a training schedule",
