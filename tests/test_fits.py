@@ -30,8 +30,14 @@ from tests.makers.measured_runs import (
 def test_fits_are_the_costs(name: str, tmp_path: Path, capsys: Captured) -> None:
     """Where waits are told, every cost that is fitted is exactly the given one, C where somebody waited."""
     files = written(tmp_path, played(built(name), COSTS, torch=False), torch=False)
-    assert main(["calibrate", *files, "--digits", "9", "--json", "-o", str(tmp_path / "costs.toml")]) == 0
-    made, given = json.loads(capsys.readouterr().out), Costs.parse(COSTS)
+    line = ["calibrate", *files, "--digits", "9"]
+    assert main([*line, "-o", str(tmp_path / "costs.toml")]) == 0
+    assert main([*line, "-o", str(tmp_path / "costs.json")]) == 0
+    capsys.readouterr()
+    assert Costs.from_toml((tmp_path / "costs.json").read_text()) == Costs.from_toml(
+        (tmp_path / "costs.toml").read_text()
+    )
+    made, given = json.loads((tmp_path / "costs.json").read_text()), Costs.parse(COSTS)
     found = tomllib.loads((tmp_path / "costs.toml").read_text("utf-8"))
 
     assert {"F", "C"} < {fit["cost"] for fit in made["fits"]}

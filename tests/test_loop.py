@@ -34,7 +34,9 @@ def asked(capsys: Captured, *arguments: str) -> dict[str, Any]:
 def costs(folder: Path, capsys: Captured, one_supervisor: None) -> dict[str, Any]:
     """The costs of a run of 1F1B in the current folder, whose backwards are all whole, as the file has them."""
     asked(capsys, "run", "1f1b", *SIZE, "--pace", "20", "--trace", "run.json")
-    made: dict[str, Any] = asked(capsys, "calibrate", "run.json", "-o", "costs.toml")["costs"]
+    assert main(["calibrate", "run.json", "-o", "costs.toml"]) == 0
+    capsys.readouterr()
+    made: dict[str, Any] = asked(capsys, "calibrate", "run.json")["costs"]
     return made
 
 
@@ -52,7 +54,10 @@ def steps(trace: Path) -> list[list[Taken]]:
 def test_the_optimized_order_takes_the_predicted_time(costs: dict[str, Any], folder: Path, capsys: Captured) -> None:
     """At most 10 % more than its instructions explain, which last what was predicted (`tests/test_runtime_time.py`)."""
     assert "I" not in costs and "W" not in costs
-    answer = asked(capsys, "optimize", *SIZE, "--mem-cap", "2", "--costs", "costs.toml", "-o", "best.ps")
+    line = ("optimize", *SIZE, "--mem-cap", "2", "--costs", "costs.toml")
+    assert main([*line, "-o", "best.ps"]) == 0
+    capsys.readouterr()
+    answer = asked(capsys, *line)
     work = max(6 * (f + b) for f, b in zip(*([Fraction(x) for x in costs[key]] for key in "FB"), strict=True))
     before = Fraction(asked(capsys, "verify", "1f1b", *SIZE, "--costs", "costs.toml")["time"]["makespan"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -105,12 +106,14 @@ def test_sixty_four_ranks_need_one_process(capsys: pytest.CaptureFixture[str], t
     """`rehearse --p 64 --rank 17`: every compute of its list has a time, and its file is read by `--costs`."""
     os.chdir(tmp_path)
     line = ["rehearse", "zb_h1", "--p", "64", "--m", "64", "--rank", "17", "--steps", "1", "--stages", STAGES]
-    assert main([*line, "-o", "costs.toml", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    assert main([*line, "-o", "costs.json"]) == 0
+    assert "follow from one microbatch" in capsys.readouterr().out
+    found = json.loads((tmp_path / "costs.json").read_text("utf-8"))
     assert found["predicted_bytes"] == pytest.approx(found["peak_bytes"], rel=0.02)
     assert {key: len(row) for key, row in found["costs"].items()} == {"F": 64, "I": 64, "W": 64}
-    report = pipesched.verify("zb_h1", p=64, m=64, costs=tmp_path / "costs.toml")
+    report = pipesched.verify("zb_h1", p=64, m=64, costs=tmp_path / "costs.json")
     assert report.ok and Fraction(report.time.costs["F"][9]) == Fraction(str(found["costs"]["F"][9]))
+    assert report.time.unit.name == "ms" and re.search(r"makespan [\d.]+ (ms|s)\b", str(report))
 
 
 WRONG = {

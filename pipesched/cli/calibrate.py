@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pipesched.cli import flags
-from pipesched.cli.terminal import Output
+from pipesched.cli.flags import costs_output
 
 
 @click.command(short_help="Fit the costs of every stage to a measured run.")
@@ -25,4 +25,5 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
     from pipesched.verbs import calibrate as verb
     from pipesched.verbs import sources
 
-    return Output("json" if json else "text", color).costs(verb.calibrate(sources.traces(traces), digits), output)
+    out = costs_output(json, color, output)
+    return out.costs(verb.calibrate(sources.traces(traces), digits), output)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesched import render
-from pipesched.cli import flags, terminal
+from pipesched.cli import endings, flags, terminal
 from pipesched.cli.terminal import Output
 from pipesched.diagnostics import Code, fail
 from pipesched.targets import TARGETS
@@ -35,9 +35,11 @@ def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
     from pipesched.verbs import emit as emission
 
     asked = flags.asked("emit", given)
+    to = endings.form("emit", given["output"], to if endings.given("to") else None, to)
     if per_rank is not None and given["output"] is not None:
         raise fail(Code.USAGE, "-o and --per-rank exclude each other", help="give one of them")
-    with flags.output_of(given) as out:
+    format = "json" if given["json"] else given["format"]
+    with Output(format, given["color"], given["output"]) as out:
         made = emission.emit(compile.read(file), asked, to)
         files = [] if made.order is None else [*_write(made, out, per_rank)]
         _report(made, out, files, by_rank=per_rank is not None)

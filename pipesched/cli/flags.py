@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pipesched.cli.terminal import Output
+from pipesched.cli import endings
+from pipesched.cli.terminal import Output, writable
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import Value, require_counts
 from pipesched.verbs.options import COMMANDS, Option, compile_options
@@ -34,6 +35,28 @@ _SIZES = {  # what people call p, v and m
     "v": ("v", "vpp", "chunks", "num-chunks", "model-chunks", "virtual-stages"),
     "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
 }
+
+
+def form_of(given: Mapping[str, Any], forms: endings.Forms | None = None) -> str:
+    """What is written: by the option, or by the name of the file. forms: where the verb makes others this time.
+
+    Raises:
+        PipeschedError: PS225, these contradict each other.
+    """
+    asked = "json" if given["json"] else given["format"] if endings.given("format") else None
+    return endings.form(endings.verb(), given["output"], asked, given["format"], forms)
+
+
+def costs_output(as_json: bool, color: str, path: str | None) -> Output:
+    """Where a verb's results go that makes costs.
+
+    Raises:
+        PipeschedError: PS225, a file whose name contradicts them, or that cannot be.
+    """
+    holds = endings.form(endings.verb(), path, "json" if as_json else None, "costs")
+    if path and path != "-":
+        writable(path)
+    return Output("json" if holds == "json" else "text", color)
 
 
 class _Reader(ParamType):
@@ -99,9 +122,12 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
 
 
 def output_of(given: Mapping[str, Any]) -> Output:
-    """Where the results of a command go."""
-    format = "json" if given["json"] else given["format"]
-    return Output(format, given["color"], given["output"], given.get("digits"), bool(given.get("verbose")))
+    """Where the results of a command go.
+
+    Raises:
+        PipeschedError: PS225, a file whose name contradicts them.
+    """
+    return Output(form_of(given), given["color"], given["output"], given.get("digits"), bool(given.get("verbose")))
 
 
 def _read_target(text: str) -> str:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipesched.cli import flags
+from pipesched.cli import endings, flags
 from pipesched.cli.progress import Ticker
-from pipesched.cli.terminal import LINES, Output, dumps, replace_file, writable
+from pipesched.cli.terminal import LINES, Output, dumps, put, replace_file, writable
 from pipesched.diagnostics import Code, fail
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def optimize(schedule: str | None, **given: Any) -> int:
       pipesched optimize --p 8 --mem-cap 8 --all-m -o best.ps   one file for every m
 
     \b
-    Caps are in microbatches through 1/p of the model, or as 60GB with --model. -o writes the schedule; the verdict, and
-    --json, go to stdout.
+    Caps are in microbatches through 1/p of the model, or as 60GB with --model. -o best.ps writes the schedule, and
+    -o answer.json the answer, which `verify answer.json` follows; the verdict goes to stdout.
     Exit status: 0 optimal, proved or on an engine's word, which the verdict says; 1 infeasible; 2 the command line;
     3 less is not excluded (a time limit, or interrupted), or not proved with --require-proof.
     """
@@ -49,19 +49,30 @@ def optimize(schedule: str | None, **given: Any) -> int:
     from pipesched.verbs import optimize as verb
     from pipesched.verbs.optimize_request import request
 
-    with flags.output_of(given) as out:
+    holds = "" if ranged else endings.form("optimize", given["output"], "json" if _json(given) else None, "ps")
+    with _output(given, ranged=ranged) as out:
         source = None if schedule is None else read(schedule)
         asked = request(source, _sizes(given), {**given, "mem_cap": None if ranged else caps or None})
         if not ranged:
             with Ticker(out) as ticker:
                 answer = verb.optimize(asked, ticker.state)
-            return _show(answer, out, given)
+            return _show(answer, out, given, holds)
         with Ticker(out) as ticker:
             frontier = verb.frontier(asked, caps, ticker.state)
         if given["plot"]:
             replace_file(given["plot"], verb.frontier_plot(frontier))
         out.line(dumps(frontier.to_json()) if out.format == "json" else frontier.text())
         return _status(frontier, given)
+
+
+def _json(given: dict[str, Any]) -> bool:
+    return bool(given["json"] or given["format"] == "json")
+
+
+def _output(given: dict[str, Any], *, ranged: bool) -> Output:
+    """Where results go: a range of caps makes a table, which a file may hold."""
+    format = flags.form_of(given, endings.LINES) if ranged else "json" if _json(given) else given["format"]
+    return Output(format, given["color"], given["output"], given["digits"], given["verbose"])
 
 
 def _sizes(given: dict[str, Any]) -> dict[str, Value]:
@@ -74,17 +85,20 @@ def _sizes(given: dict[str, Any]) -> dict[str, Value]:
     return {**parameters, **flags.one_size("optimize", {**given, **dict.fromkeys(parameters)})}
 
 
-def _show(answer: Optimum, out: Output, given: dict[str, Any]) -> int:
-    """The verdict, and the schedule: in the file of -o, else below the verdict if it is short."""
+def _show(answer: Optimum, out: Output, given: dict[str, Any], holds: str) -> int:
+    """The verdict, and the schedule: in the file of -o, else below the verdict if it is short. holds: what the file
+    does.
+    """
     path, out.path = given["output"], None
-    if path and path != "-" and answer.source:
-        replace_file(path, answer.source)
-    if out.format == "json":
+    file = path if path != "-" else None
+    if file and (text := dumps(answer.to_json()) + "\n" if holds == "json" else answer.source):
+        put(file, text)
+    if out.format == "json" and not file:
         out.line(dumps(answer.to_json()))
     elif path == "-" and answer.source:
         out.write(answer.source)
         out.complain(answer.text(color=False, **out.how))
-    elif out.format != "text":
+    elif out.format in LINES:
         line = LINES[out.format]
         out.write("".join(line(found, None) + "\n" for found in answer.diagnostics) or answer.verdict + "\n")
     else:

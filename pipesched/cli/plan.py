@@ -30,7 +30,6 @@ def plan(*, plot: str | None, executor: str, **given: Any) -> int:
     """
     from pipesched.verbs import plan as verb
 
-    page = str(given["output"] or "").lower().endswith(".html")
     if plot is not None and not plot.lower().endswith(".svg"):
         raise fail(Code.USAGE, f"a plot is SVG, and {plot} is not named so", help="end the name in .svg")
     for path in filter(None, (plot, given["output"])):
@@ -41,7 +40,7 @@ def plan(*, plot: str | None, executor: str, **given: Any) -> int:
             found = verb.plan(asked, executor, tell)
         if plot is not None:
             replace_file(plot, found.plot())
-        if page and out.format == "text":
+        if out.format == "html":
             out.write(found.html())
             out.complain("\n".join(found.text().splitlines()[:2]))
             return found.exit_status

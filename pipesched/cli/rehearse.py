@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipesched.cli import flags
-from pipesched.cli.terminal import Output, writable
+from pipesched.cli.flags import costs_output
 from pipesched.verbs import options
 
 
@@ -32,8 +32,6 @@ def rehearse(file: str, *, output: str | None, json: bool, color: str, **given: 
     from pipesched.compile import read
     from pipesched.verbs import rehearse as verb
 
-    out = Output("json" if json else "text", color)
-    if output and output != "-":
-        writable(output)
+    out = costs_output(json, color, output)
     found = verb.rehearse(read(file), flags.asked("rehearse", given), options.request(verb.Request, given))
     return out.costs(found, output)

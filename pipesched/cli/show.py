@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pipesched import render
-from pipesched.cli import flags
+from pipesched.cli import endings, flags
 from pipesched.cli.terminal import Output, dumps, replace_file, utf8, wants_color
 from pipesched.diagnostics import Code, fail
 from pipesched.views.views import COLUMNS
@@ -36,6 +36,10 @@ def show(file: str, **given: Any) -> int:
     from pipesched.verbs import show as verb
 
     asked, path = flags.asked("show", given), given["output"]
+    if given["json"]:
+        endings.form("show", path, "json", "json", endings.LINES)
+    elif given["format"]:
+        endings.form("show", path, given["format"], "text")
     how = verb.request(given, "" if given["json"] else os.path.splitext(path or "")[1].lower())
     to_stdout = path in (None, "-")
     how = replace(

@@ -30,7 +30,7 @@ def survey(framework: str, **given: Any) -> int:
     with flags.output_of(given) as out:
         with watched(out, f"{len(grid):,} configurations") as tell:
             found = verb.survey(grid, compile_options({**given, "definitions": ()}, {}), tell)
-        if str(given["output"] or "").lower().endswith(".html") and out.format == "text":
+        if out.format == "html":
             out.write(found.html())
             return found.exit_status
         return out.result(found)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from pipesched import files, render
-from pipesched.diagnostics import Code, Diagnostic, fail
+from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.safe import Form, safe
 
 _CHUNK = 1 << 15  # under PYTHONUNBUFFERED a larger write that a closed pipe cuts short is no error
@@ -115,11 +115,13 @@ class Output:
         return "\n".join(findings + ([report.line()] if report.ok else []))
 
     def costs(self, found: Any, path: str | None) -> int:
-        """Costs, in the file of ``-o`` or on stdout as `--costs` reads them, and what is said of them."""
+        """Costs as `--costs` reads them, or an object, in the file of ``-o`` or on stdout; and what is said of them."""
+        as_json = dumps(found.to_json() | {"file": path}) + "\n"
         if path and path != "-":
-            replace_file(path, found.toml())
-        if self.format == "json":
-            self.line(dumps(found.to_json() | {"file": path}))
+            put(path, as_json if self.format == "json" else found.toml())
+            self.line(found.text())
+        elif self.format == "json":
+            self.write(as_json)
         elif path == "-":
             self.write(found.toml())
             self.complain(found.text())
@@ -154,7 +156,7 @@ class Output:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._inside.close()
         if kind is None and self._file and self.kept:
-            replace_file(self._file, "".join(self.kept))
+            put(self._file, "".join(self.kept))
 
 
 def _form(format: str) -> Form:
@@ -179,6 +181,19 @@ def writable(path: str) -> None:
     if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
         reason = "it is a folder" if os.path.isdir(path) else f"no files can be made in {folder}"
         raise fail(Code.USAGE, f"cannot write {path}: {reason}")
+
+
+def put(path: str, text: str) -> None:
+    """Puts a result into a file; where that fails it goes to stdout, so that no work is lost.
+
+    Raises:
+        PipeschedError: PS225, it cannot be written.
+    """
+    try:
+        replace_file(path, text)
+    except PipeschedError:
+        write(text, sys.stdout)
+        raise
 
 
 def replace_file(path: str, text: str) -> None:

@@ -383,7 +383,7 @@ class Costs:
         """The same keys as TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too; and
         the ``unit`` of times: "s", "ms" or "us".
 
-        JSON is read too, as `to_json` has it.
+        JSON is read too, as `to_json` has it, or the object that `calibrate` and `rehearse` print.
 
         Raises:
             PipeschedError: PS222, not TOML, an unknown key or a value that is no number; PS843, it costs more than its
@@ -404,6 +404,8 @@ class Costs:
         except tomllib.TOMLDecodeError as error:
             raise fail(Code.COSTS, f"the costs file is not TOML: {error}") from None
         unit = table.pop(Foreign("unit"), "")
+        if isinstance(own := table.get(Foreign("costs")), dict):
+            table = own
         if not isinstance(unit, str) or unit not in UNITS:
             raise fail(
                 Code.COSTS, f"the unit of the costs is {unit!r}"[:60], help='units of time are "s", "ms" and "us"'
@@ -419,8 +421,8 @@ def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """A table of JSON, in which TOML's rule holds: a key is given once."""
     table: dict[str, Any] = {}
     for key, value in pairs:
-        if key != "unit":
-            _check_key(key, table)
+        if key in table:
+            raise fail(Code.COSTS, f"{key} is given twice")
         table[key] = value
     return table
 
