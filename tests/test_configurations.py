@@ -152,7 +152,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "large.json").write_text("{" + " " * LARGEST + "}", "utf-8")
     for arguments, said in (
         ((str(file), "--trainer", "torchtitn"), "did you mean torchtitan?"),
-        ((str(file), "--trainer", "torchtitan==0.1.0"), "those of 0.2.0, 0.2.1, 0.2.2, 0.3.0 are"),
+        ((str(file), "--trainer", "torchtitan==0.1.0"), "those of 0.2.0, 0.2.1, 0.2.2, 0.3.0, main are"),
         ((str(file), "--p", "2"), "has 4 ranks; 2 were given"),
         ((str(file), "--processes", "x"), "not a whole number"),
         ((str(file), "--processes", "0"), "--processes is 0, not a whole number from 1"),
@@ -318,11 +318,12 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
     ),
     (
         "template.json",
-        '{"train_batch_size": BATCH,\n "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": ZERO}}',
+        '{"train_batch_size": BATCH_1st,\n "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": ZERO}}',
         [],
         "m=?, microbatches of 4",
     ),
     ("one.json", '{"train_batch_size": 32, "zero_optimization": {"stage": 1}}', [], "m=1: "),
+    ("python.json", '{"train_batch_size": 32,\n "fp16": {"enabled": True}}', [("PS870", 2)], "no JSON"),
     ("no_template.json", '{"train_batch_size": CONFIG_BATCH,\n "zero_optimization": [}', [("PS870", 1)], "no JSON"),
     (
         "merged.yaml",

@@ -90,7 +90,7 @@ _ONLY_CORE = (
 OWN = (
     Mark(
         "torchtitan",
-        ("toml", "shell"),
+        ("toml", "shell", "python"),
         r"(?:--)?parallelism\.(?:pipeline|data|tensor|context|expert)-parallel-.*|model\.flavor|"
         r"(?:--)?(?:job\.config-file|model\.flavor|parallelism\.module-fqns-per-model-part)",
         words=r"^torchtitan\.|/torchtitan/",

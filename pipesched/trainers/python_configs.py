@@ -11,7 +11,7 @@
         config.parallelism.pipeline_parallel_degree = 8
         return config
 
-A function without arguments whose result is a ``.Config`` is a configuration. Whatever is neither a literal, nor a sum
+A function without arguments whose result is a ``Config`` is a configuration. Whatever is neither a literal, nor a sum
 or product of literals, is open; a call that is handed the whole configuration leaves all of it open, unless the file
 defines that function.
 """
@@ -19,14 +19,17 @@ defines that function.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import add, floordiv, mod, mul, sub
 
 from pipesched.diagnostics import Code
+from pipesched.foreign import foreign
+from pipesched.foreign import values as marked
 from pipesched.source import Source, Span
 from pipesched.toml import broken
-from pipesched.trainers.settings import Setting, Unset
+from pipesched.trainers.settings import Mention, Setting, Settings, Unset
 
 _DEEPEST = 20  # functions that call each other
 _STEPS = 5_000  # statements that are read, those of a function each time that it is called
@@ -48,6 +51,31 @@ class PythonConfig:
     open: Span | None = None
 
 
+def settings(source: Source) -> list[Settings]:
+    """The settings of every configuration of a file. words: the modules that it imports.
+
+    Raises:
+        PipeschedError: PS870, it is no Python.
+    """
+    modules = tuple(dict.fromkeys(re.findall(r"^(?:from|import)[ \t]+([\w.]+)", source.text, re.M)))
+    made = [x for x in read(source) if x.open or any(key.partition(".")[0] in _SECTIONS for key in x.given)]
+    return [_settings(source, config, modules) for config in made]
+
+
+def _settings(source: Source, config: PythonConfig, modules: tuple[str, ...]) -> Settings:
+    handed = "the configuration is made or changed by what is not in the file"
+    open_at: tuple[Mention, ...] = (Mention(handed, config.open),) if config.open else ()
+    open_at += tuple(Mention(f"{x.key} is not a call with names", x.at) for x in _unlisted(config) if x.at)
+    given = {key: replace(x, value=_ELSEWHERE) for key, x in config.given.items()} if config.open else config.given
+    named = replace(source, name=f"{source.name} ({config.name})")
+    return Settings(named, "python", given, open_at=open_at, words=modules)
+
+
+def _unlisted(config: PythonConfig) -> list[Setting]:
+    """Sections of which not every setting is in the file."""
+    return [x for key, x in config.given.items() if key.endswith(".*") and key[:-2] in _SECTIONS]
+
+
 def read(source: Source) -> tuple[PythonConfig, ...]:
     """Every configuration of a file, in its order.
 
@@ -67,10 +95,10 @@ def read(source: Source) -> tuple[PythonConfig, ...]:
 
 
 def _is_config(function: ast.FunctionDef) -> bool:
-    """Whether a function makes a configuration: it needs no argument, and its result is a ``.Config``."""
+    """Whether a function makes a configuration: it needs no argument, and its result is a ``Config``."""
     needed = len(function.args.args) + len(function.args.posonlyargs) - len(function.args.defaults)
     result = function.returns
-    return not needed and not function.name.startswith("_") and _dotted(result).endswith(".Config")
+    return not needed and not function.name.startswith("_") and _dotted(result).endswith("Config")
 
 
 def _dotted(node: ast.expr | None) -> str:
@@ -80,6 +108,10 @@ def _dotted(node: ast.expr | None) -> str:
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
     return str(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _setting(key: str, value: object, at: Span) -> Setting:
+    return Setting(foreign(key), marked(value), at, foreign(key))
 
 
 class _File:
@@ -212,7 +244,7 @@ class _Body:
             given.update(self.section(path[0], value, at))
         else:
             key = ".".join(path)
-            given[key] = Setting(key, self.file.value(value, self.names), at, key)
+            given[key] = _setting(key, self.file.value(value, self.names), at)
         self.configs[root] = replace(config, given=given)
 
     def section(self, name: str, value: ast.expr, at: Span) -> dict[str, Setting]:
@@ -220,16 +252,18 @@ class _Body:
         if isinstance(value, ast.Name):
             value = self.sections.get(value.id, value)
         if not isinstance(value, ast.Call):
-            return {name: Setting(name, self.file.value(value, self.names), at, name)}
-        made = {name: Setting(name, Unset(_dotted(value.func) or "made by a call"), at, name)}
+            plain = self.file.value(value, self.names)
+            unlisted = {f"{name}.*": _setting(f"{name}.*", plain, at)} if isinstance(plain, Unset) else {}
+            return {name: _setting(name, plain, at), **unlisted}
+        made = {name: _setting(name, Unset(_dotted(value.func) or "made by a call"), at)}
         whole = not value.args and all(keyword.arg for keyword in value.keywords)
-        if not whole:
-            made[f"{name}.*"] = Setting(f"{name}.*", _ELSEWHERE, at, name)
+        if not whole or not _dotted(value.func).endswith("Config"):
+            made[f"{name}.*"] = _setting(f"{name}.*", _ELSEWHERE, at)
         for keyword in value.keywords:
             if keyword.arg:
                 key = f"{name}.{keyword.arg}"
                 place = self.file.at(keyword)
-                made[key] = Setting(key, self.file.value(keyword.value, self.names), place, key)
+                made[key] = _setting(key, self.file.value(keyword.value, self.names), place)
         return made
 
     def made(self, value: ast.expr) -> PythonConfig | None:

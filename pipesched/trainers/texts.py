@@ -21,13 +21,14 @@ from pipesched import budget, toml
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.foreign import json_of
 from pipesched.source import Source, Span
+from pipesched.trainers import python_configs
 from pipesched.trainers.scripts import LARGEST, of_script
 from pipesched.trainers.settings import Setting, Settings, Unset
 
 _LONGEST = 20_000  # characters of a line
 _MOST = 5_000  # settings of a text
 _MULTIPLE = "[]"  # the part of a path that is an entry of a list
-_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<word>\b[A-Z][A-Z0-9_]+\b)')
+_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<word>\b(?!(?:True|False|None|NaN|Infinity)\b)[A-Z]\w+\b)')
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 
 
@@ -38,6 +39,8 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
         PipeschedError: as `read`.
     """
     _require_short(source)
+    if kind_of(source) == "python":
+        return python_configs.settings(source)
     if kind_of(source) != "shell":
         return [read(source)]
     found = of_script(source, given or {})
@@ -78,7 +81,15 @@ def read(source: Source) -> Settings:
 def kind_of(source: Source) -> str:
     """``toml``, ``yaml``, ``json`` or ``shell``."""
     ending = source.name.lower().rpartition(".")[2]
-    named = {"toml": "toml", "yaml": "yaml", "yml": "yaml", "json": "json", "sh": "shell", "bash": "shell"}
+    named = {
+        "toml": "toml",
+        "yaml": "yaml",
+        "yml": "yaml",
+        "json": "json",
+        "sh": "shell",
+        "bash": "shell",
+        "py": "python",
+    }
     if ending in named:
         return named[ending]
     text = re.sub(r"^\s*#.*$", "", source.text, flags=re.M).strip()
@@ -118,7 +129,7 @@ def _json(source: Source) -> Made:
 
 
 def _json_values(text: str) -> object:
-    """The values; in a template, that of a word in capitals is open: ``"train_batch_size": CONFIG_BATCH_SIZE``."""
+    """The values; in a template, that of a word with a capital is open: ``"train_batch_size": CONFIG_BATCH_SIZE``."""
     try:
         return json_of(text)
     except json.JSONDecodeError:

@@ -11,13 +11,14 @@ under selective checkpointing was measured: 0.3.0 on torch 2.15, its debug model
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from pipesched.diagnostics import Code
 from pipesched.model.torch_versions import DEFAULT, NEWEST, TorchVersion
 from pipesched.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
 from pipesched.trainers.keys import FLAG, judge
-from pipesched.trainers.settings import Settings, short
+from pipesched.trainers.settings import Setting, Settings, Unset, short
 from pipesched.trainers.torch_names import judge_chunks, judge_name, judge_sizes, torch_name
 from pipesched.trainers.torchtitan_keys import (
     CONFIG,
@@ -30,7 +31,9 @@ from pipesched.trainers.torchtitan_keys import (
     LAST_LESS,
     LAYERS,
     LOCAL,
+    MAIN,
     MICRO,
+    MICROBATCHES,
     MODE,
     MODEL_PARTS,
     NO_GRAPHS,
@@ -44,23 +47,31 @@ from pipesched.trainers.torchtitan_keys import (
 )
 
 NAME = "torchtitan"
+_CHUNKED = "ChunkedLossWrapper"
 _SPLIT = "distributed/pipeline_parallel.py"
+
+
+def _is_new(release: str) -> bool:
+    """0.3.0 and later read no TOML, and run on torch 2.14 and later."""
+    return RELEASES.index(release) >= RELEASES.index("0.3.0")
 
 
 def torch_of(release: str) -> TorchVersion:
     """The version that is assumed: 0.3.0 needs 2.14 and more."""
-    return NEWEST if release == "0.3.0" else DEFAULT
+    return NEWEST if _is_new(release) else DEFAULT
 
 
 def torch_least(release: str) -> tuple[int, int]:
     """The first version of torch that runs a release: 0.3.0 needs 2.14."""
-    return (2, 14) if release == "0.3.0" else (0, 0)
+    return (2, 14) if _is_new(release) else (0, 0)
 
 
 def releases_of(settings: Settings) -> tuple[str, ...]:
     """0.2.2 has read TOML last; a command line names its configuration from 0.3.0 on."""
-    old = settings.kind != "shell" or "job.config_file" in settings or "model.flavor" in settings
+    old = settings.kind == "toml" or "job.config_file" in settings or "model.flavor" in settings
     before = RELEASES.index("0.3.0")
+    if settings.kind == "python":
+        return RELEASES[before:]
     return RELEASES[:before] if old and CONFIG not in settings else RELEASES[before:]
 
 
@@ -71,15 +82,37 @@ def canonical(key: str) -> str:
 
 
 def part(settings: Settings) -> Settings:
-    """A flag with ``no`` before its name, as a command line takes it, is the flag with the value false."""
+    """A flag with ``no`` before its name, as a command line takes it, is the flag with the value false.
+
+    Of a configuration in Python, what says something of the pipeline; checkpointing and loss by their classes.
+    """
     given = {}
-    for x in settings:
+    for x in _of_python(settings) if settings.kind == "python" else settings:
         section, _, name = canonical(x.key).rpartition(".")
         flag = f"{section}.{name.removeprefix('no_')}"
         off = name.startswith("no_") and flag in KEYS and KEYS[flag].kind is FLAG and x.value is True
         found = replace(x, key=flag, value=False) if off else x
         given[found.key] = found
     return replace(settings, given=given)
+
+
+_CLASSES = {
+    "activation_checkpoint": {"SelectiveAC": "selective", "FullAC": "full", "MemoryBudgetAC": "memory-budget"},
+    "loss": {"ChunkedLossWrapper": _CHUNKED, "CrossEntropyLoss": "plain"},
+}
+_SECTIONS = "parallelism", "training", "compile"
+
+
+def _of_python(settings: Settings) -> Iterator[Setting]:
+    """The settings of the sections, and the classes that are known."""
+    for x in settings:
+        name = short(x.value).removesuffix(".Config")
+        if x.key in _CLASSES and x.value is None:
+            yield replace(x, value="none")
+        elif x.key in _CLASSES:
+            yield replace(x, value=_CLASSES[x.key].get(name, x.value))
+        elif x.key.partition(".")[0] in _SECTIONS and "." in x.key:
+            yield x
 
 
 def plan(case: Case) -> Plan:
@@ -92,11 +125,14 @@ def plan(case: Case) -> Plan:
         return Plan(off=f"{DEGREE} is 1")
     size, batch, row = settings.count(MICRO), settings.count(LOCAL), torch_name(name)
     whole = size is not None and batch is not None and batch % size == 0
+    m = batch // size if whole and batch and size else None
+    if case.since(MAIN):
+        size, m = None, settings.count(MICROBATCHES)
     return Plan(
         name=row.name if row else name,
         ranks=ranks,
         chunks=_chunks(case, ranks),
-        microbatches=batch // size if whole and batch and size else None,
+        microbatches=m,
         microbatch_size=size,
         placement="vee" if row and row.vee else "loop",
         csv=settings(CSV) if settings.text(CSV) else None,
@@ -105,8 +141,8 @@ def plan(case: Case) -> Plan:
 
 def check(case: Case, found: Plan) -> Findings:
     """Every rule."""
-    if case.release == "0.3.0" and case.settings.kind == "toml":
-        message = "torchtitan 0.3.0 reads no TOML: its settings are options of the command line"
+    if case.since("0.3.0") and case.settings.kind == "toml":
+        message = f"torchtitan {case.release} reads no TOML: its settings are options of the command line"
         source = "torchtitan 0.3.0, config/manager.py (#2386)"
         yield wrong(Code.CONFIG_RELEASE, message, source, next(iter(case.settings)))
         return
@@ -121,6 +157,8 @@ def check(case: Case, found: Plan) -> Findings:
         refuses="refuses a name that it does not know",
     )
     case = _with_registered(case)
+    if _takes_configuration(case) and str(case.settings(CONFIG).value) not in REGISTERED:
+        yield Note(f"{_configuration(case)} is not known here: what it sets is open")
     if found.off:
         return
     settings = case.settings
@@ -132,9 +170,24 @@ def check(case: Case, found: Plan) -> Findings:
     yield from _together(case, found)
 
 
+def _takes_configuration(case: Case) -> bool:
+    """Whether a command names a configuration, which it must from 0.3.0 on."""
+    return CONFIG in case.settings or (case.settings.kind in ("shell", "cli") and case.since("0.3.0"))
+
+
+def _configuration(case: Case) -> str:
+    """``the configuration 'llama3_8b'``."""
+    named = f" {short(case.settings(CONFIG).value)}" if CONFIG in case.settings else ""
+    return f"the configuration{named}" if named else "the configuration, which the command does not name,"
+
+
 def _with_registered(case: Case) -> Case:
-    """With the defaults of the configuration that 0.3.0 names."""
+    """With the defaults of the configuration that a command names; of one that is not known they are open."""
     row = REGISTERED.get(str(case.settings(CONFIG).value))
+    if row is None and _takes_configuration(case):
+        open = Unset(f"set by {_configuration(case)}")
+        unknown = {key: open for key in KEYS if key.partition(".")[0] in _SECTIONS}
+        return replace(case, settings=replace(case.settings, defaults={**case.settings.defaults, **unknown}))
     if row is None:
         return case
     own = {
@@ -149,7 +202,7 @@ def _with_registered(case: Case) -> Case:
 def _layers(case: Case) -> int | None:
     """The layers of the model, where its name is in our tables."""
     row = REGISTERED.get(str(case.settings(CONFIG).value))
-    if case.release == "0.3.0":
+    if case.since("0.3.0"):
         return row.layers if row else None
     flavor = str(case.settings("model.flavor").value)
     flavors = LAYERS.get(str(case.settings("model.name").value), {})
@@ -181,6 +234,10 @@ def _chunks(case: Case, ranks: int | None) -> int | None:
 def _batch(case: Case, found: Plan) -> Findings:
     """m, by the local batch and the size of a microbatch."""
     batch, size = case.settings.count(LOCAL), case.settings.count(MICRO)
+    if case.since(MAIN):
+        if found.microbatches:
+            yield Fact("microbatches", f"{found.microbatches}: {case.settings(MICROBATCHES).shown}")
+        return
     if batch is None or size is None:
         return
     if batch % size:
@@ -259,7 +316,7 @@ def _processes(case: Case, found: Plan) -> Findings:
     replicas = (counts[0] or 1) * (world // each)
     if batch and whole and whole % (batch * replicas):
         message = f"a global batch of {whole} is not divided by {batch} on {replicas} replicas"
-        where = "train.py" if case.release != "0.3.0" else "trainer.py"
+        where = "trainer.py" if case.since("0.3.0") else "train.py"
         yield wrong(
             Code.CONFIG_BATCH, message, f"torchtitan {case.release}, {where}", settings(GLOBAL), settings(LOCAL)
         )
@@ -267,7 +324,7 @@ def _processes(case: Case, found: Plan) -> Findings:
 
 def _together(case: Case, found: Plan) -> Findings:
     """Combinations that do not work."""
-    settings, row, new = case.settings, torch_name(found.name), case.release == "0.3.0"
+    settings, row, new = case.settings, torch_name(found.name), case.since("0.3.0")
     split = row is not None and row.split and found.csv is None
     if not new and (settings.count(REPLICAS) or 1) > 1 and _unsharded(case, found):
         message = "torchtitan replicates by DDP without sharding only where there is no pipeline"
@@ -291,7 +348,7 @@ def _together(case: Case, found: Plan) -> Findings:
                 "block again for each of its groups of parameters (measured on torch 2.13; torchtitan#773)"
             )
         return
-    if settings(NO_GRAPHS).value is not True:
+    if not settings.open(NO_GRAPHS) and settings(NO_GRAPHS).value is not True:
         message = "CUDA graphs are on, and there are none with a pipeline"
         source = "torchtitan 0.3.0, trainer.py: _validate_cuda_graphs"
         help = "give --training.disable_cuda_graphs"
@@ -299,17 +356,16 @@ def _together(case: Case, found: Plan) -> Findings:
     if not split or row is None:
         return
     registered = REGISTERED.get(str(settings(CONFIG).value))
-    if registered is None:
+    named = settings("loss") if "loss" in settings else settings(CONFIG)
+    if registered is None and "loss" not in settings:
         yield Note(
             f"the configuration {settings(CONFIG).value} is not known here: its loss and checkpointing are not judged"
         )
-    elif registered.chunked:
-        message = (
-            f"{row.name} under the chunked loss of {settings(CONFIG).value}: the last norm gets no gradient, silently"
-        )
+    elif named.value == _CHUNKED or (registered is not None and registered.chunked):
+        message = f"{row.name} under the chunked loss of {named.value}: the last norm gets no gradient, silently"
         source = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: ChunkedLossWrapper"
         help = "take a --config without ChunkedLossWrapper, or a schedule whose backward is whole"
-        yield wrong(Code.CONFIG_SILENT, message, source, settings(SCHEDULE), settings(CONFIG), help=help)
+        yield wrong(Code.CONFIG_SILENT, message, source, settings(SCHEDULE), named, help=help)
     if settings("activation_checkpoint").value == "selective":
         message = f"{row.name} under selective checkpointing raises: its backward runs as I and W"
         source = "measured, torchtitan 0.3.0 on torch 2.15; distributed/activation_checkpoint.py: SelectiveAC"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from pipesched.trainers.keys import ANY, COUNT, FLAG, FROM_0, PARTS, REST, TEXT, Key, nowhere, one_of
 
-RELEASES = ("0.2.0", "0.2.1", "0.2.2", "0.3.0")
+MAIN = "main"  # of 2026-08-20 and later (#4121)
+RELEASES = ("0.2.0", "0.2.1", "0.2.2", "0.3.0", MAIN)
 P = "parallelism."
 PP = "parallelism.pipeline_parallel_"
 MICRO, LOCAL, GLOBAL = f"{PP}microbatch_size", "training.local_batch_size", "training.global_batch_size"
@@ -24,19 +25,21 @@ FIRST_LESS, LAST_LESS, MODEL_PARTS = (
 REPLICAS, SHARDS = f"{P}data_parallel_replicate_degree", f"{P}data_parallel_shard_degree"
 MODE, OVERLAP = "activation_checkpoint.mode", f"{PP}expert_parallel_overlap"
 NO_GRAPHS, CONFIG = "training.disable_cuda_graphs", "--config"
-_MAIN = "main of 2026-08-20 (#4121) has parallelism.num_pp_microbatches instead of the size"
+MICROBATCHES, TOKENS = f"{P}num_pp_microbatches", "training.num_tokens_per_microbatch_per_dp_rank"
 
 KEYS: Mapping[str, Key] = {
     DEGREE: Key(COUNT, 1),
     SCHEDULE: Key(TEXT, "1F1B"),
     CSV: Key(TEXT, "", optional=True),
-    MICRO: Key(COUNT, 1),
+    MICRO: Key(COUNT, 1, last="0.3.0", elsewhere=f"write {MICROBATCHES}"),
     EACH: Key(COUNT, None, optional=True),
     FIRST_LESS: Key(FROM_0, 1),
     LAST_LESS: Key(FROM_0, 1),
     MODEL_PARTS: Key(PARTS, None, optional=True),
     f"{PP}split_points": nowhere(f"0.1.0 had it (#1416): write {MODEL_PARTS}"),
-    f"{P}num_pp_microbatches": nowhere(f"{_MAIN}: here write {MICRO}"),
+    MICROBATCHES: Key(
+        COUNT, 1, MAIN, elsewhere=f"main of 2026-08-20 (#4121) has it instead of the size: write {MICRO}"
+    ),
     f"{P}pipeline_parallel_microbatches": nowhere(f"(#1073): write {MICRO}"),
     OVERLAP: Key(FLAG, True, "0.2.1", "0.2.2", elsewhere="0.2.1 and 0.2.2 alone have it"),
     REPLICAS: Key(COUNT, 1),
@@ -56,8 +59,12 @@ KEYS: Mapping[str, Key] = {
     f"{P}enable_fsdp_symm_mem": Key(FLAG, first="0.3.0"),
     f"{P}enable_sequence_parallel": Key(FLAG, first="0.3.0"),
     f"{P}spmd_backend": Key(TEXT, first="0.3.0"),
-    LOCAL: Key(COUNT, 8),
-    GLOBAL: Key(REST, -1),
+    LOCAL: Key(COUNT, 8, last="0.3.0", elsewhere=f"write {TOKENS}"),
+    GLOBAL: Key(REST, -1, last="0.3.0", elsewhere="write training.num_tokens_per_train_step"),
+    TOKENS: Key(COUNT, 16384, MAIN, elsewhere=f"write {LOCAL}"),
+    "training.num_tokens_per_train_step": Key(REST, -1, MAIN, elsewhere=f"write {GLOBAL}"),
+    "training.max_context_length": Key(first=MAIN, elsewhere="write training.seq_len"),
+    "training.seq_len": Key(last="0.3.0", elsewhere="write training.max_context_length"),
     "training.compile": nowhere("0.1.0 had it: write compile.enable", telling=False),
     "training.batch_size": nowhere(f"(#1073): write {LOCAL}"),
     "training.data_parallel_degree": nowhere(f"write {SHARDS}", telling=False),
@@ -73,7 +80,7 @@ KEYS: Mapping[str, Key] = {
     NO_GRAPHS: Key(FLAG, first="0.3.0"),
     **dict.fromkeys(
         (
-            *(f"training.{name}" for name in ("seq_len", "max_norm", "steps", "enable_cpu_offload", "dtype")),
+            *(f"training.{name}" for name in ("max_norm", "steps", "enable_cpu_offload", "dtype")),
             *(f"training.mixed_precision_{name}" for name in ("param", "reduce")),
             *(f"training.gc_{name}" for name in ("freq", "debug")),
         ),
@@ -92,6 +99,7 @@ KEYS: Mapping[str, Key] = {
     "model.flavor": Key(TEXT, "debugmodel", last="0.2.2", elsewhere="0.3.0 takes --config"),
     "job.config_file": Key(TEXT, None, last="0.2.2", elsewhere="0.3.0 reads no TOML: give --module and --config"),
     "--module": Key(TEXT, None, "0.3.0", elsewhere="0.2.2 takes --model.name"),
+    "loss": Key(first="0.3.0", elsewhere="0.2.2 has no such option"),
     CONFIG: Key(TEXT, None, "0.3.0", elsewhere="0.2.2 takes --model.flavor"),
 }
 

@@ -1,7 +1,7 @@
 """TRAINERS: every trainer whose configuration is judged, a row each.
 
     name             typed as     texts            known by
-    torchtitan       torchtitan   toml, shell      `marks`: what is its own, and no other project's
+    torchtitan       torchtitan   toml, shell, python      `marks`: what is its own, and no other project's
     Megatron-core    megatron     shell, yaml
     DeepSpeed        deepspeed    json
 
@@ -93,7 +93,7 @@ TRAINERS = (
     Trainer(
         name=torchtitan.NAME,
         typed="torchtitan",
-        texts=("toml", "shell"),
+        texts=("toml", "shell", "python"),
         releases=torchtitan_keys.RELEASES,
         keys=lambda _: torchtitan_keys.KEYS,
         plan=torchtitan.plan,

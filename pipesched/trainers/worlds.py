@@ -151,7 +151,7 @@ def _torch(world: _World) -> str:
 
 
 def _number(text: str) -> tuple[int, ...]:
-    return tuple(int(x) for x in text.split(".") if x.isdigit())
+    return tuple(int(x) for x in text.split(".") if x.isdigit()) or (10**6,)
 
 
 def _span(names: list[str]) -> str:

@@ -279,7 +279,7 @@ def _csv(case: Case, plan: Plan) -> Iterator[Finding]:
     if report.ok:
         split = ", backward in I and W" if schedule.split else ""
         yield Fact("CSV", f"{path} holds: {len(schedule)} operations{split}")
-    if schedule.split and case.trainer == "torchtitan" and case.release == "0.3.0":
+    if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
         message = f"{path} has I and W: under the chunked loss the last norm gets no gradient, silently"
         yield wrong(
             Code.CONFIG_SILENT,

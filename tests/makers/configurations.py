@@ -66,6 +66,25 @@ def megatron(*lines: str) -> str:
     return "".join(["ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n", *(f"  --{line}\n" for line in lines)])
 
 
+REGISTRY = "torchtitan b5bcd76, models/qwen3_5/config_registry.py: qwen35_debugmodel_moe"
+
+
+def registry(p: str, m: str) -> str:
+    """A configuration in Python, of the main of 2026-08."""
+    return f"""\
+from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.trainer import Trainer
+def mine() -> Trainer.Config:
+    config = Trainer.Config(
+        training=TrainingConfig(disable_cuda_graphs=True),
+        parallelism=ParallelismConfig(pipeline_parallel_degree={p}, num_pp_microbatches={m}),
+        activation_checkpoint=None,
+    )
+    assert config.parallelism is not None
+    return config
+"""
+
+
 MLM = "Megatron-LM core_v0.19.0, tests/functional_tests/test_cases/"
 BATCH = ("micro-batch-size: 4", "global-batch-size: 32")
 EIGHT = ("--processes", "8")
@@ -160,9 +179,47 @@ EXAMPLES = (
     Row(
         "titan main",
         "sh",
-        new("1F1B", f"{NO_GRAPHS} --parallelism.num_pp_microbatches 8"),
-        (("PS871", 1),),
+        new("1F1B", f"{NO_GRAPHS} --parallelism.num_pp_microbatches 8").replace("--training.local_batch_size 8", ""),
+        last="1F1B  p=2 v=1 m=8, 2 ranks: pipesched verify 1f1b --p 2 --m 8",
         source="torchtitan b5bcd76, config/configs.py",
+    ),
+    Row(
+        "titan python",
+        "py",
+        registry("2 * 2", "8"),
+        last="1F1B  p=4 v=1 m=8, 4 ranks: pipesched verify 1f1b",
+        source=REGISTRY,
+    ),
+    Row(
+        "titan python changed",
+        "py",
+        registry("2", "8").replace(
+            "return config", "config.parallelism.pipeline_parallel_degree = 8\n    return config"
+        ),
+        last="p=8 v=1 m=8",
+        source=REGISTRY,
+    ),
+    Row(
+        "titan python handed on",
+        "py",
+        registry("2", "8").replace("    return config", "    changed_elsewhere(config)\n    return config"),
+        (("PS882", 10),),
+        last="p=? v=? m=?",
+        source=REGISTRY,
+    ),
+    Row(
+        "titan python with graphs",
+        "py",
+        registry("2", "8").replace("disable_cuda_graphs=True", "steps=20"),
+        (("PS879", 6),),
+        source="torchtitan b5bcd76, trainer.py: _validate_cuda_graphs",
+    ),
+    Row(
+        "titan a configuration of another file",
+        "sh",
+        "torchrun --nproc_per_node 4 -m torchtitan.train --module mine --config mine --parallelism.num_pp_microbatches 4\n",
+        last="p=? v=? m=4",
+        source="torchtitan b5bcd76, config/manager.py: what --config names sets the defaults",
     ),
     Row(
         "megatron overlap in warm-up",
