@@ -224,7 +224,7 @@ def model_of(rng: random.Random) -> Model:
         )
     )
     q = rng.choice((2, 3)) if rng.random() < 0.22 else 1
-    m = rng.randint(1, 2 if q > 1 else 5)
+    m = rng.randint(1, 2 if q > 1 else 4)
     ways = 2 if m > 1 and rng.random() < 0.3 else 1
     cut = m if ways == 1 else rng.randint(1, m - 1)
     stages = len(row)
@@ -607,10 +607,11 @@ class File:
         lists = Run(rng, model)
         lists.again.clear()
         lists.away.clear()
+        lists.pairs = rng.choice((0, 1))
         words = lists.write()
         for rank in range(model.ranks):
             chunks = len(model.chunks(rank))
-            if rng.random() < 0.3:
+            if rng.random() < 0.4:
                 yield f"rank {rank} {{ {Body(self, rank).dressed(words[rank], self.scope.inner())} }}"
                 continue
             lines = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
+from hashlib import sha256
 from typing import Any
 
 from tests.oracles.ps_interpreter import GRADIENT, Model, Slot
@@ -23,6 +25,9 @@ def require(stream: dict[str, Any], model: Model, slots: Sequence[Sequence[Slot]
     what it runs and sends is there by then; gradients are reduced when they are complete.
     """
     assert len(stream["ranks"]) == len(slots)
+    assert stream["fingerprint"] == fingerprint(stream)
+    for x in (part for list_ in stream["ranks"] for one in list_ for part in one.get("parts", [one])):
+        assert [*x] == fields(x, len(model.homes)), x
     for rank, list_ in enumerate(stream["ranks"]):
         made: list[Slot] = []
         for x in list_:
@@ -34,6 +39,28 @@ def require(stream: dict[str, Any], model: Model, slots: Sequence[Sequence[Slot]
         reduced(list_, model, rank, slots)
     delivered = run(stream["ranks"], model)
     assert len(delivered) == len(wanted) and {*delivered} == {*wanted}
+
+
+def fields(x: dict[str, Any], routes: int) -> list[str]:
+    """The fields that an instruction has, in their order; the neighbour goes without saying."""
+    if x["op"] in ("STEP", "REDUCE_GRAD", "SYNC"):
+        return {"STEP": ["op"], "REDUCE_GRAD": ["op", "stage"], "SYNC": ["op", "stage", "peer"]}[x["op"]]
+    found = ["op", "stage", "microbatch", *(["route"] if routes > 1 else [])]
+    if "_" in x["op"]:
+        kind, source, target, _ = message(x)
+        found += ["peer", *(["other"] if abs(source - target) > 1 or (source < target) != (kind == "F") else [])]
+    return found
+
+
+def fingerprint(stream: dict[str, Any]) -> str:
+    """As the contract has it: SHA-256 of placement, of what is said of the model, and of the instructions by rank."""
+
+    def text(value: object) -> str:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+    model = [text(stream[key]) for key in ("frozen", "reads", "slices") if key in stream]
+    lists = ["\n".join(map(text, list_)) for list_ in stream["ranks"]]
+    return sha256("\n".join([text(stream["placement"]), *model, *lists]).encode()).hexdigest()
 
 
 def run(ranks: Sequence[Sequence[dict[str, Any]]], model: Model) -> list[Message]:
