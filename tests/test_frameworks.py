@@ -5,12 +5,15 @@ The generators are those of `generators/slips.py`; the oracle for their orders i
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -184,34 +187,105 @@ def test_a_refusal_that_it_survives_is_named() -> None:
     assert report.ok and any("opens a socket and was refused, at slips.py:" in note for note in report.notes)
 
 
-def still(file: Path) -> bool:
-    """Whether nobody writes to a file any more."""
-    size = file.stat().st_size
-    time.sleep(0.25)
-    return file.stat().st_size == size
+WAYS = ("sqlite", "sqlite_name", "times", "shell", "spawn", "process", "fork", "library", "folder")
+
+
+def landlock() -> bool:
+    """Whether the kernel can hold what is begun."""
+    return sys.platform.startswith("linux") and ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) > 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_leads_to_a_file_elsewhere(way: str, folder: Path) -> None:
+    """By a database, a process, a library or a folder that is open: the file stays as it is, and no other comes."""
+    if way in ("library", "folder") and not landlock():
+        pytest.skip("the kernel has no Landlock")
+    mine = folder / "mine"
+    mine.write_text("mine")
+    os.utime(mine, (1, 1))
+    before = sorted(folder.iterdir())
+    one = found(f"by_{way}", file=str(mine))
+    assert one.code in (Code.FENCE, Code.GENERATOR)
+    assert one.code is Code.FENCE or way not in ("sqlite", "sqlite_name", "times")
+    assert mine.read_text() == "mine" and mine.stat().st_mtime == 1 and sorted(folder.iterdir()) == before
+    if f"by_{way}" in LINES:
+        assert f"slips.py:{LINES[f'by_{way}']}:" in labels(one)[0]
+
+
+def test_a_database_of_its_own_is_no_harm() -> None:
+    """In memory, and in its folder."""
+    assert pipesched.verify("python:slips:in_memory", p=2, m=2).ok
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("takes_memory", "MemoryError: a process has 4 GiB"), ("takes_disk", "OSError")]
+)
+def test_memory_and_files_have_a_limit(name: str, said: str) -> None:
+    """More than that is an error of the code that asks for it."""
+    one = found(name)
+    assert one.code is Code.GENERATOR and said in one.message
+
+
+def named(word: str) -> list[int]:
+    """The processes whose command line has a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if word.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def gone(word: str) -> bool:
+    """Whether there is none soon; they have two seconds."""
+    until = time.monotonic() + 2
+    while named(word) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not named(word)
+
+
+def above(process: int) -> int:
+    """Its parent."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @pytest.mark.parametrize("name", ["orphans", "waits_with_orphans"])
 def test_what_it_leaves_behind_is_ended(name: str, folder: Path) -> None:
     """A process in another session ends with it, whether it ends by itself or is ended."""
-    beat = folder / "beat"
-    pipesched.verify(f"python:slips:{name}", file=str(beat), framework_time=1.0)
-    assert beat.stat().st_size and still(beat)
+    word = str(folder / name)
+    with ThreadPoolExecutor(1) as other:
+        asked = other.submit(pipesched.verify, f"python:slips:{name}", file=word, framework_time=1.5)
+        assert seen(word)
+        asked.result()
+    assert gone(word)
 
 
-def test_it_ends_with_its_parent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that is killed outright takes the generator, what that began, and its folder along."""
-    beat, temporary = folder / "beat", folder / "temporary"
+def seen(word: str) -> list[int]:
+    """The processes with that word, once there are some."""
+    until = time.monotonic() + 20
+    while not (found := named(word)) and time.monotonic() < until:
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize("killed", ["command", "keeper"])
+def test_nothing_outlives_what_is_killed(killed: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command or a keeper that is killed outright takes the generator, what that began, and its folder along."""
+    temporary, word = folder / "temporary", str(folder / killed)
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    command = [sys.executable, "-m", "pipesched", "verify", "python:slips:waits_with_orphans", "-D", f"file={beat}"]
+    command = [sys.executable, "-m", "pipesched", "verify", "python:slips:waits_with_orphans", "-D", f"file={word}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 20
-        while not beat.exists() and time.monotonic() < until:
-            time.sleep(0.02)
-        os.kill(process.pid, signal.SIGKILL)
+        (orphan,) = seen(word)
+        os.kill(process.pid if killed == "command" else above(above(orphan)), signal.SIGKILL)
+        assert gone(word)
     time.sleep(0.3)
-    assert beat.stat().st_size and still(beat) and not list(temporary.iterdir())
+    assert not list(temporary.iterdir())
+
+
+def test_it_does_not_end_its_keeper() -> None:
+    """Who tries is told, by the kernel or by the end of what kept it."""
+    assert found("ends_its_keeper").code in (Code.GENERATOR, Code.NO_ORDER)
 
 
 @pytest.mark.parametrize("path", ["nowhere", "broken"])
@@ -228,3 +302,29 @@ def test_a_framework_that_is_nearly_named_is_suggested(typed: str, capsys: pytes
     """It is no size, though it looks like one."""
     assert main(["verify", typed, "--p", "2"]) == 2
     assert "did you mean `torch:1F1B`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "begins",
+    ["subprocess.run(['true'])", "os.system('true')", "os.fork()", "os.posix_spawn('/bin/true', ['true'], {})"],
+)
+def test_where_nothing_would_hold_it_no_process_is_begun(begins: str, tmp_path: Path) -> None:
+    """A kernel without Landlock: refused, by name."""
+    program = f"""
+import os, subprocess
+from pipesched.frameworks import fence
+def refuse(what):
+    raise PermissionError(what)
+fence._landlock = lambda folder: False
+fence.close({str(tmp_path)!r}, refuse)
+{begins}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1 and "PermissionError: begins a process" in done.stderr

@@ -1,11 +1,11 @@
 """The process in which a framework runs: a keeper, which needs the standard library alone, and in it the recorder.
 
-    host ── request ──> keeper ── fork ──> recorder: fences, import, record(name, options) -> Recorded
+    host ── request ──> keeper ── fork ──> recorder: `fence`, import, record(name, options) -> Recorded
          <── answer ───        <── answer, and what it prints
 
-The keeper ends with its time limit, or when the host is gone; then every process that the recorder began ends too. The
-fences keep slips in, not malice: a socket and a file outside of the temporary folder are refused, HOME and the current
-folder are temporary. A generator is its author's code, and runs as the user.
+The keeper ends with its time limit, or when the host is gone; then every process that the recorder began ends too. So
+they do when the keeper is killed: a guard, which does nothing else, is its parent. HOME and the current folder are
+temporary. A generator is its author's code, and runs as the user.
 
 It may be another interpreter than the host's, so nothing here or in a recorder is newer than Python 3.9.
 """
@@ -31,13 +31,13 @@ from importlib.metadata import version as installed
 from types import FrameType
 from typing import Any, NoReturn
 
+from pipesched.frameworks import fence
+
 LARGEST = 256 * 2**20  # bytes of an answer
 SAID = 4096  # of what it prints, the last bytes
 FOLDERS: list[str] = []  # in which modules are looked for before the installed packages
 WANTED = {"places": True}  # whether anybody asks where each word was made
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CHANGES = {"os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.link", "os.symlink", "os.truncate", "os.chmod"}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -101,10 +101,25 @@ def version_of(package: str) -> str:
 
 
 def main() -> None:
-    """Keeps a recorder: the request is a line of stdin, which stays open as long as the host lives."""
-    request = json.loads(sys.stdin.readline())
+    """Guards a keeper: whatever ends that, nothing is left of what was begun."""
     folder = tempfile.mkdtemp(prefix="pipesched-")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    keeper = os.fork()
+    if keeper == 0:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        keep(folder)
+        return
+    try:
+        status = os.waitpid(keeper, 0)[1]
+    finally:
+        _end(keeper)
+        shutil.rmtree(folder, ignore_errors=True)
+    raise SystemExit(int(status != 0))
+
+
+def keep(folder: str) -> None:
+    """Keeps a recorder: the request is a line of stdin, which stays open as long as the host lives."""
+    request = json.loads(sys.stdin.readline())
     answer, answers = os.pipe()
     said, says = os.pipe()
     recorder = os.fork()
@@ -123,7 +138,6 @@ def main() -> None:
         ended, made, printed = _keep(recorder, answer, said, request["limit"])
     finally:
         _end(recorder)
-        shutil.rmtree(folder, ignore_errors=True)
     print(json.dumps({"ended": ended, "said": printed.decode("utf-8", "replace")}), flush=True)
     sys.stdout.buffer.write(made)
     sys.stdout.flush()
@@ -202,10 +216,12 @@ def _prctl(option: int, value: int) -> None:
 def _record(request: dict[str, Any], folder: str, answers: int) -> NoReturn:
     """The recorder: one answer, then the end, without what others want to do at the exit."""
     refused: list[dict[str, Any]] = []
-    status = 1
+    status, mine = 1, os.getpid()
     try:
         with os.fdopen(answers, "w", encoding="utf-8") as stream:
             answer = _answer(request, folder, refused)
+            if os.getpid() != mine:  # a process that the code has forked, and that came here by an error
+                os._exit(status)
             json.dump({**answer, "refused": refused[:3]}, stream)
             status = 0
     except BaseException:
@@ -257,32 +273,13 @@ def _find(path: list[str]) -> None:
 
 
 def _fence(folder: str, refused: list[dict[str, Any]]) -> None:
-    """Refuses sockets, and changes of files elsewhere than in a folder."""
-    inside = os.path.realpath(folder) + os.sep
+    """Refuses what changes anything outside of a folder, at its line."""
 
-    def elsewhere(path: Any) -> bool:
-        if not isinstance(path, (str, bytes)):
-            return False
-        whole = os.path.realpath(os.fsdecode(path))
-        return not (whole + os.sep).startswith((inside, "/dev/", "/proc/self/"))
+    def refuse(what: str) -> NoReturn:
+        refused.append({"message": what, **_frame(sys._getframe(2))})
+        raise Refused(what)
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        what = ""
-        if event == "socket.__new__":
-            what = "opens a socket"
-        elif event == "open":
-            path, _, flags = arguments
-            if isinstance(flags, int) and flags & _WRITES and elsewhere(path):
-                what = f"writes to {os.fsdecode(path)}"
-        elif event in _CHANGES:
-            changed = [path for path in arguments[:2] if elsewhere(path)]
-            if changed:
-                what = f"changes {os.fsdecode(changed[0])}"
-        if what:
-            refused.append({"message": what, **_frame(sys._getframe(1))})
-            raise Refused(what)
-
-    sys.addaudithook(hook)
+    fence.close(folder, refuse)
 
 
 def _kind(error: BaseException) -> str:
@@ -294,6 +291,8 @@ def _said(error: BaseException) -> str:
     text = " ".join(str(error).split())[:400]
     if isinstance(error, (Unknown, Nonsense, Refused)):
         return text
+    if isinstance(error, MemoryError):
+        text = text or f"a process has {fence.MEMORY >> 30} GiB"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

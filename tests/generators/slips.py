@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -149,9 +151,8 @@ def removes(file: str = "") -> None:
 
 
 def orphans(file: str = "", p: int = 1, m: int = 1) -> list[str]:
-    """It leaves a process in a session of its own, which writes a file as long as it lives."""
-    beat = f"import time\nfor i in range(600):\n    open({file!r}, 'a').write('.')\n    time.sleep(0.05)"
-    subprocess.Popen([sys.executable, "-c", beat], start_new_session=True)
+    """It leaves a process in a session of its own, whose command line has a word to be found by."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", file], start_new_session=True)
     time.sleep(0.3)
     return rows(p, m)
 
@@ -163,3 +164,73 @@ def waits_with_orphans(file: str = "") -> None:
 
 def interrupts() -> None:
     raise KeyboardInterrupt  # interrupts marks this line
+
+
+def by_sqlite(file: str = "") -> None:
+    sqlite3.connect(file).execute("create table t(x)")  # by_sqlite marks this line
+
+
+def by_sqlite_name(file: str = "") -> None:
+    sqlite3.connect(f"file:{file}?mode=rwc", uri=True).execute("create table t(x)")
+
+
+def in_memory(p: int, m: int) -> list[str]:
+    """A database of its own, and one in its folder."""
+    for name in (":memory:", "mine.db"):
+        sqlite3.connect(name).execute("create table t(x)")
+    return rows(p, m)
+
+
+def by_times(file: str = "") -> None:
+    os.utime(file, (0, 0))
+
+
+def by_shell(file: str = "") -> None:
+    if os.system(f"echo here >> '{file}'"):
+        raise OSError("the shell failed")
+
+
+def by_spawn(file: str = "") -> None:
+    command = [sys.executable, "-c", f"open({file!r}, 'w')"]
+    if os.waitpid(os.posix_spawn(command[0], command, dict(os.environ)), 0)[1]:
+        raise OSError("what was spawned failed")
+
+
+def by_process(file: str = "") -> None:
+    subprocess.run(["rm", "-f", file], check=True, capture_output=True)
+
+
+def by_fork(file: str = "") -> None:
+    child = os.fork()
+    if child == 0:
+        Path(file).write_text("here")
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise OSError("the child failed")
+
+
+def by_library(file: str = "") -> None:
+    """C's own calls, of which Python knows nothing."""
+    libc = ctypes.CDLL(None)
+    if libc.creat(file.encode(), 0o600) < 0 and libc.unlink(file.encode()) < 0:
+        raise OSError("both failed")
+
+
+def by_folder(file: str = "") -> None:
+    """By a name that is relative to an open folder."""
+    folder = os.open(Path(file).parent, os.O_RDONLY)
+    os.unlink(Path(file).name, dir_fd=folder)
+
+
+def takes_memory() -> None:
+    bytearray(6 * 2**30)  # takes_memory marks this line
+
+
+def takes_disk() -> None:
+    with open("large", "wb") as stream:
+        stream.truncate(2**31)
+
+
+def ends_its_keeper() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    never_ends()

@@ -1,0 +1,113 @@
+"""What the code of a framework may do to the machine: change files of one folder, and take so much memory.
+
+    hooks      Python's own audit events, in the process itself: told at the line that tried
+    Landlock   Linux 5.13 and later: the kernel, for the process and all that it begins: C code, sqlite, a shell
+    limits     memory of each process, size of each file
+
+Where the kernel has no Landlock, nothing may be begun, since nothing would hold it. As in `recording`, nothing here is
+newer than Python 3.9.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+MEMORY = 4 * 2**30  # bytes of a process, without what it maps of files
+FILE = 2**30  # bytes of a file
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
+_CHANGES = {
+    *("os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.link", "os.symlink", "os.truncate"),
+    *("os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "os.chflags"),
+}
+_BEGINS = {
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "pty.spawn"),
+}
+
+# Numbers of Linux: include/uapi/linux/landlock.h, prctl.h; the three calls have the same numbers on every architecture.
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_NO_NEW_PRIVILEGES = 38
+_WRITE, _TRUNCATE = 1 << 1, 1 << 14
+_FILES = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2}  # by version: write, remove, make; since 2 link elsewhere; since 3 truncate
+_TCP = 0b11  # since 4: bind, connect
+_SCOPES = 0b11  # since 6: abstract sockets of others, signals to others
+
+
+def close(folder: str, refuse: Callable[[str], None]) -> None:
+    """Fences this process in, for good. refuse: raises, where Python's own code is at it."""
+    _limit()
+    held = _landlock(folder)
+    inside = os.path.realpath(folder) + os.sep
+
+    def elsewhere(path: Any) -> bool:
+        if not isinstance(path, (str, bytes)):
+            return False
+        whole = os.path.realpath(os.fsdecode(path))
+        return not ((whole + os.sep).startswith((inside, "/proc/self/")) or whole in _DEVICES)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "socket.__new__":
+            refuse("opens a socket")
+        elif event == "open":
+            path, _, flags = arguments
+            if isinstance(flags, int) and flags & _WRITES and elsewhere(path):
+                refuse(f"writes to {os.fsdecode(path)}")
+        elif event in _CHANGES:
+            for path in filter(elsewhere, arguments[:2]):
+                refuse(f"changes {os.fsdecode(path)}")
+        elif event == "sqlite3.connect" and elsewhere(_database(arguments[0])):
+            refuse(f"opens the database {os.fsdecode(arguments[0])}")
+        elif event in _BEGINS and not held:
+            refuse("begins a process, which nothing on this system would hold")
+
+    sys.addaudithook(hook)
+
+
+def _database(name: Any) -> Any:
+    """The file of a name that sqlite3 is given, None for memory."""
+    text = os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
+    path = text[5:].partition("?")[0] if text.startswith("file:") else text
+    return None if path in ("", ":memory:") or "mode=memory" in text else path
+
+
+def _limit() -> None:
+    """Of each process, where the system knows such limits; one that is lower already stays."""
+    with suppress(ImportError):
+        import resource
+
+        for kind, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, FILE), (resource.RLIMIT_CORE, 0)):
+            with suppress(ValueError, OSError):
+                hard = resource.getrlimit(kind)[1]
+                least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+                resource.setrlimit(kind, (least, least))
+
+
+def _landlock(folder: str) -> bool:
+    """Whether the kernel now keeps this process, and all that it begins, from changing files outside of a folder."""
+    if not sys.platform.startswith("linux"):
+        return False
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
+        if version < 1:
+            return False
+        files = _FILES[min(version, 3)]
+        rules = struct.pack("QQQ", files, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
+        size = 8 if version < 4 else 16 if version < 6 else 24
+        made = libc.syscall(_CREATE, rules, ctypes.c_size_t(size), 0)
+        for path, allowed in ((folder, files), *((device, files & (_WRITE | _TRUNCATE)) for device in _DEVICES)):
+            with suppress(FileNotFoundError):
+                at = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                libc.syscall(_ADD, made, 1, struct.pack("=Qi", allowed, at), 0)
+                os.close(at)
+        libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        held = int(libc.syscall(_RESTRICT, made, 0)) == 0
+        os.close(made)
+        return held
+    return False
