@@ -1,0 +1,145 @@
+"""Megatron-LM's own parser against `pipesched check`: its configurations, and edits of them about the pipeline.
+
+    python -m tests.trainers.megatron CHECKOUT [--edits 300] [--seed 1]    CHECKOUT: of Megatron-LM at a release
+
+What its parser refuses, `check` must call an error; what it takes, `check` must not, and p, v and m are the same. Of
+what it refuses for reasons that are none of the pipeline (REASONS does not find its message) nothing is expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pipesched
+from tests.trainers.megatron_edits import Run, edits, runs
+
+WORLDS = (8, 16, 32, 64)
+REASONS = re.compile(
+    "pipeline|virtual|overlap|recompute|layers|microbatch|micro.batch|batch size|batch_size|world|layout|mtp|wgrad"
+    "|hybrid|segment|pattern|chunk|stage|unrecognized arguments|non-interleaved",
+    re.IGNORECASE,
+)
+
+
+class Parser:
+    """A process that has the checkout imported."""
+
+    def __init__(self, checkout: Path) -> None:
+        command = [sys.executable, "-W", "ignore", "-m", "tests.trainers.megatron_parser", str(checkout)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.known = set(self._read()["options"])
+
+    def __enter__(self) -> Parser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate(timeout=60)
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return dict(json.loads(line))
+        raise RuntimeError("the parser of Megatron-LM could not be imported")
+
+    def __call__(self, run: Run) -> dict[str, Any]:
+        """The answer for a run."""
+        assert self.process.stdin is not None
+        case = {"options": run.words, "environment": dict(run.environment), "world": run.world}
+        self.process.stdin.write(json.dumps(case) + "\n")
+        self.process.stdin.flush()
+        return self._read()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run, what Megatron-LM says of it, and how `check` differs from that. kind: of the comparison."""
+
+    run: Run
+    theirs: dict[str, Any]
+    kind: str
+    said: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether they differ."""
+        return self.kind in ("passes", "false alarm", "sizes")
+
+
+def compare(run: Run, theirs: dict[str, Any], release: str) -> Compared:
+    """Both on one run."""
+    source = pipesched.Source("model_config.yaml", run.text)
+    ours = pipesched.check_config(source, trainer=f"megatron=={release}", processes=run.world)
+    said = "; ".join(f"{x.code} {x.message} [{x.notes[0] if x.notes else ''}]" for x in ours.diagnostics)
+    if not theirs["taken"]:
+        why = f"{theirs['message']} {theirs.get('where', '')}"
+        if not ours.ok:
+            return Compared(run, theirs, "both refuse", said)
+        return Compared(run, theirs, "passes" if REASONS.search(why) else "refused for other reasons", why)
+    if not ours.ok:
+        return Compared(run, theirs, "false alarm", said)
+    plan = ours.plan
+    made = (1, 1, theirs["m"]) if plan.off else (plan.ranks, plan.chunks, plan.microbatches)
+    own = (theirs["p"], theirs["v"], theirs["m"])
+    return Compared(run, theirs, "both take" if made == own else "sizes", f"{made} for {own}")
+
+
+def release_of(checkout: Path) -> str:
+    """``0.19``, by its own file."""
+    text = (checkout / "megatron" / "core" / "package_info.py").read_text("utf-8")
+    major, minor = (re.search(rf"^{name} = (\d+)", text, re.MULTILINE) for name in ("MAJOR", "MINOR"))
+    assert major and minor
+    return f"{major[1]}.{minor[1]}"
+
+
+def bases(parser: Parser, checkout: Path) -> Iterator[tuple[Run, dict[str, Any]]]:
+    """Its configurations, each on the fewest processes that it is taken on."""
+    for run in runs(checkout):
+        answers = ((replace(run, world=world), parser(replace(run, world=world))) for world in WORLDS)
+        found = next((pair for pair in answers if pair[1]["taken"] or "world" not in pair[1]["message"]), None)
+        if found is not None and found[1]["taken"]:
+            yield found
+
+
+def main() -> None:
+    """Print what differs, and figures by kind; the status is 1 where anything differs."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("checkout", type=Path)
+    options.add_argument("--edits", type=int, default=300)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--release", help="of the rules, where it is not that of the checkout")
+    asked = options.parse_args()
+    release = asked.release or release_of(asked.checkout)
+    with Parser(asked.checkout) as parser:
+        taken = [*bases(parser, asked.checkout)]
+        own = [compare(run, theirs, release) for run, theirs in taken]
+        report("configurations of its own", own)
+        edited = []
+        for run in edits([run for run, _ in taken], asked.seed, parser.known):
+            edited.append(compare(run, parser(run), release))
+            if len(edited) == asked.edits:
+                break
+        report("edits", edited)
+    sys.exit(any(found.wrong for found in own + edited))
+
+
+def report(title: str, found: list[Compared]) -> None:
+    """How many of each kind, and what differs."""
+    for one in found:
+        if one.wrong:
+            print(f"{one.kind}: {one.run.name}: {one.run.changed}\n    {one.said[:600]}")
+    counts = Counter(one.kind for one in found)
+    print(f"{len(found)} {title}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
+
+
+if __name__ == "__main__":
+    main()
