@@ -50,7 +50,8 @@ class Key:
     """A key. first, last: releases that have it. none: no release that is known has it.
 
     telling: with it the release is another, whose defaults are not known. elsewhere: what is to be written instead.
-    optional: nothing may be there.
+    optional: nothing may be there. minor: p, v and m do not depend on it, and a name that is nearly this one is
+    another's.
     """
 
     kind: Kind = ANY
@@ -61,6 +62,7 @@ class Key:
     optional: bool = False
     none: bool = False
     telling: bool = False
+    minor: bool = False
 
 
 def nowhere(elsewhere: str, *, telling: bool = True) -> Key:
@@ -91,7 +93,7 @@ def judge(
     closed: sections of which the trainer knows every key, so that any other is wrong. refuses: what it does with one.
     """
     aside: list[str] = []
-    own = [name for name, key in keys.items() if known(case, key)]
+    own = [name for name, key in keys.items() if known(case, key) and not key.minor]
     for setting in case.settings:
         key = keys.get(setting.key)
         if key is None:

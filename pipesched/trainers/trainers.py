@@ -64,7 +64,9 @@ class Trainer:
             option = mention.name.startswith("--")
             key = self.canonical(mention.name) if option else self.ranks
             if key and key in keys and (option or key not in given):
-                found.setdefault(key, Setting(key, Unread(mention.at), mention.at, mention.name))
+                unread = Unread(mention.at)
+                value = Unset(unread.text) if keys[key].minor else unread
+                found.setdefault(key, Setting(key, value, mention.at, mention.name))
         return found
 
     def torches(self, release: str) -> tuple[TorchVersion, ...]:

@@ -319,4 +319,6 @@ def _command(case: Case, plan: Plan) -> str | None:
     ours = order is not None and not (order == "interleaved" and m % p) and not (order == "dualpipev" and m < 2 * p)
     if row is not None and not ours:
         return f"pipesched verify torch:{row.name} {sizes}"
-    return f"pipesched verify {order} {sizes if order == 'interleaved' else f'--p {p} --m {m}'}"
+    if order is None or (order == "interleaved_overlap" and m % p):
+        return "its order is not in the library"
+    return f"pipesched verify {order} {sizes if order.startswith('interleaved') else f'--p {p} --m {m}'}"

@@ -127,9 +127,10 @@ def edits(taken: list[Run], seed: int, known: set[str]) -> Iterator[Run]:
     while True:
         run = random_.choice(taken)
         options, said = dict(run.options), []
+        kept = {"--num-layers"} if "--use-checkpoint-args" in options else set()
         for _ in range(random_.choice((1, 1, 2, 3))):
             name = random_.choice(names)
-            if name in options and random_.random() < 0.3:
+            if name in options and name not in kept and random_.random() < 0.3:
                 del options[name]
                 said.append(f"without {name}")
             else:

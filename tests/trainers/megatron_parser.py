@@ -3,19 +3,24 @@
     options ──parse_args, validate_args──> args ──> TransformerConfig ──> number of microbatches ──> groups of ranks
             ──> layers of every stage ──> the first lines of the schedule that is chosen
 
-    python -m tests.trainers.megatron_parser CHECKOUT    a case a line in, an answer a line out, both JSON
+    python -m tests.trainers.megatron_parser [CHECKOUT]    a case a line in, an answer a line out, both JSON
 
-A case is ``{"options": [...], "environment": {...}, "world": 8}``; the answer has p, v, m where it is taken, else
-``refused`` with the step and the message. Faked is what a CPU lacks: a device of generation 9, the version of
+A case is ``{"options": [...], "environment": {...}, "world": 8}``, or without a launcher, of the Megatron-core that is
+installed, ``{"fields": {...}, "m": 8, "world": 8}``. The answer has p, v and m where it is taken, else the step and the
+message. Faked is what a CPU lacks: a device of generation 9, the version of
 Transformer Engine, the processes, and modules that are not installed and decide nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import io
 import json
 import os
@@ -27,7 +32,17 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
-FAKED = ("triton", "regex", "causal_conv1d", "einops", "mamba_ssm", "pydantic", "sentencepiece", "tiktoken", "transformers", "wandb")
+FAKED = (
+    "triton",
+    "regex",
+    "einops",
+    "pydantic",
+    "causal_conv1d",
+    "mamba_ssm",
+    "sentencepiece",
+    "tiktoken",
+    "transformers",
+)
 SECONDS = 40
 ENGINE = "2.14.0"
 
@@ -75,26 +90,29 @@ class _Group:
         return MagicMock(name=name)
 
 
-class _Begun(Exception):  # noqa: N818
+class _Begun(Exception):
     """The schedule has passed its own checks and begins to run."""
 
 
-def load(checkout: str) -> None:
-    """Import the checkout, with fakes for what a CPU lacks."""
+def load(checkout: str | None) -> None:
+    """Import a checkout, or the Megatron-core that is installed, with fakes for what a CPU lacks."""
     import torch
     import torch._dynamo  # before triton is faked
     import torch.utils.flop_counter
 
     torch.compile = lambda model=None, **_: model if model is not None else lambda function: function  # type: ignore
+    inspect.getsource = functools.cache(inspect.getsource)  # the launcher reads its own docstrings in every parser
     if not hasattr(typing, "override"):  # of Python 3.12
         typing.override = lambda method: method  # type: ignore[attr-defined]
     sys.meta_path.append(_Faked())
-    sys.path.insert(0, checkout)
+    if checkout is not None:
+        sys.path.insert(0, checkout)
     torch.cuda.get_device_properties = lambda device=None: SimpleNamespace(  # type: ignore[assignment]
         major=9, minor=0, total_memory=80 << 30, name="faked", multi_processor_count=132
     )
     torch.cuda.get_device_capability = lambda device=None: (9, 0)
     torch.cuda.current_device = lambda: 0
+    torch.Tensor.cuda = lambda tensor, *_, **__: tensor  # type: ignore[method-assign,assignment]
     import megatron.core.utils as utils
     from packaging.version import Version
 
@@ -102,7 +120,9 @@ def load(checkout: str) -> None:
     utils.get_te_version = lambda: Version(ENGINE)
     import megatron.core.parallel_state
     import megatron.core.pipeline_parallel.schedules
-    import megatron.training.arguments  # noqa: F401
+
+    if checkout is not None:
+        import megatron.training.arguments  # noqa: F401
 
     for module in tuple(sys.modules.values()):  # functions of Transformer Engine that are None without it
         for name, value in tuple(vars(module).items()):
@@ -110,7 +130,7 @@ def load(checkout: str) -> None:
                 setattr(module, name, MagicMock(name=name))
 
 
-class _Found(Exception):  # noqa: N818
+class _Found(Exception):
     """The parser is complete."""
 
 
@@ -126,10 +146,8 @@ def known() -> list[str]:
     argparse.ArgumentParser.parse_args = grab  # type: ignore[method-assign]
     import megatron.training.arguments as arguments
 
-    try:
+    with contextlib.suppress(_Found):
         arguments.parse_args()
-    except _Found:
-        pass
     argparse.ArgumentParser.parse_args = parse  # type: ignore[method-assign]
     return sorted(option for action in found[0]._actions for option in action.option_strings)
 
@@ -137,13 +155,18 @@ def known() -> list[str]:
 def answer(case: dict[str, Any]) -> dict[str, Any]:
     """Everything that Megatron-LM decides of a case before it computes."""
     os.environ.update(case.get("environment", {}), WORLD_SIZE=str(case["world"]), RANK="0", LOCAL_RANK="0")
-    sys.argv = ["pretrain_gpt.py", *case["options"]]
+    sys.argv = ["pretrain_gpt.py", *case.get("options", ())]
     sys.stderr = said = io.StringIO()
     step = ["parse_args"]
     try:
-        return {"taken": True, **_decide(case, step)}
+        return {"taken": True, **(_decide_fields(case, step) if "fields" in case else _decide(step))}
     except SystemExit as error:
-        return {"taken": False, "step": step[0], "kind": "SystemExit", "message": said.getvalue()[-300:] or str(error.code)}
+        return {
+            "taken": False,
+            "step": step[0],
+            "kind": "SystemExit",
+            "message": said.getvalue()[-300:] or str(error.code),
+        }
     except Exception as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/megatron/" in frame.filename]
         last = frames[-1] if frames else None
@@ -158,11 +181,28 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def _decide(case: dict[str, Any], step: list[str]) -> dict[str, Any]:
+def _decide_fields(case: dict[str, Any], step: list[str]) -> dict[str, Any]:
+    import torch
+    from megatron.core.transformer.transformer_config import TransformerConfig
+
+    step[0] = "config"
+    fields = {
+        "hidden_size": 64,
+        "num_attention_heads": 8,
+        "num_layers": 8,
+        "num_moe_experts": 8,
+        "add_bias_linear": False,
+    }
+    config = TransformerConfig(pipeline_dtype=torch.float32, **{**fields, **case["fields"]})
+    sizes = {"world_size": case["world"], "seq_length": 64, "micro_batch_size": 1, "decoder_seq_length": 64}
+    return _run(SimpleNamespace(**{**vars(config), **sizes}), config, case["m"], step)
+
+
+def _decide(step: list[str]) -> dict[str, Any]:
     import megatron.core.num_microbatches_calculator as calculator
     import megatron.training.arguments as arguments
 
-    args = arguments.parse_args(ignore_unknown_args=case.get("unknown", False))
+    args = arguments.parse_args()
     step[0] = "validate_args"
     arguments.validate_args(args, {"tokenizer_type": "GPT2BPETokenizer"})
     step[0] = "config"
@@ -172,49 +212,32 @@ def _decide(case: dict[str, Any], step: list[str]) -> dict[str, Any]:
         core_transformer_config_from_args = arguments.core_transformer_config_from_args
     config = core_transformer_config_from_args(args)
     step[0] = "microbatches"
-    more = () if not hasattr(args, "step_batch_size_schedule") else (args,)
-    if more:
-        calculator.init_num_microbatches_calculator(
-            0,
-            args.rampup_batch_size,
-            args.global_batch_size,
-            args.micro_batch_size,
-            args.data_parallel_size,
-            args.decrease_batch_size_if_needed,
-            **_given(calculator.init_num_microbatches_calculator, args, "step_batch_size_schedule", "seq_length"),
-        )
+    begin = calculator.init_num_microbatches_calculator
+    names = inspect.signature(begin).parameters
+    given = {name: getattr(args, name) for name in names if hasattr(args, name)}
+    begin(**{**given, "rank": 0})
+    if args.rampup_batch_size:
+        calculator.update_num_microbatches(0, consistency_check=True)
+        m = args.global_batch_size // (args.micro_batch_size * args.data_parallel_size)
     else:
-        calculator.init_num_microbatches_calculator(
-            0,
-            args.rampup_batch_size,
-            args.global_batch_size,
-            args.micro_batch_size,
-            args.data_parallel_size,
-            getattr(args, "decrease_batch_size_if_needed", False),
-        )
-    m = calculator.get_num_microbatches()
+        m = calculator.get_num_microbatches()
+    return _run(args, config, m, step)
+
+
+def _run(args: Any, config: Any, m: int, step: list[str]) -> dict[str, Any]:
     step[0] = "groups"
     _groups(args)
     step[0] = "layers"
-    if getattr(args, "encoder_num_layers", None) in (None, args.num_layers):
-        _layers(args, config)
+    built = _layers(args, config) if getattr(args, "encoder_num_layers", None) in (None, args.num_layers) else None
     step[0] = "schedule"
     name = _begin(config, args, m)
     v = args.virtual_pipeline_model_parallel_size or 1
-    return {"p": args.pipeline_model_parallel_size, "v": v, "m": m, "schedule": name}
-
-
-def _given(function: Any, args: Any, *names: str) -> dict[str, Any]:
-    import inspect
-
-    wanted = inspect.signature(function).parameters
-    return {name: getattr(args, name) for name in names if name in wanted}
+    answer = {"p": args.pipeline_model_parallel_size, "v": v, "m": m, "schedule": name}
+    return {**answer, "layers": args.num_layers, "built": built}
 
 
 def _groups(args: Any) -> None:
     """Make the groups of all ranks, as the launcher does, with processes that are not there."""
-    import inspect
-
     import torch.distributed as processes
     from megatron.core import parallel_state
 
@@ -240,34 +263,40 @@ def _groups(args: Any) -> None:
     parallel_state.initialize_model_parallel(**{key: value for key, value in given.items() if key in wanted})
 
 
-def _layers(args: Any, config: Any) -> None:
-    """Count the layers of every stage of every rank."""
-    import inspect
-
+def _layers(args: Any, config: Any) -> int | None:
+    """Count the layers of every stage of every rank; None where they are those of a hybrid pattern."""
     from megatron.core import parallel_state
 
     pattern = getattr(args, "hybrid_layer_pattern", None) or getattr(args, "hybrid_override_pattern", None)
     p, v = args.pipeline_model_parallel_size, args.virtual_pipeline_model_parallel_size
     if pattern is not None:
-        _segments(args, config, pattern, p, v)
-        return
+        _segments(config, pattern, p, v)
+        return None
     from megatron.core.transformer.transformer_block import get_num_layers_to_build as count
 
-    wanted = inspect.signature(count).parameters
+    wanted, built = inspect.signature(count).parameters, 0
     for rank in range(p):
         for chunk in range(v or 1):
             parallel_state.set_pipeline_model_parallel_rank(rank)
             if v:
                 parallel_state.set_virtual_pipeline_model_parallel_rank(chunk)
             given = {"vp_stage": chunk if v else None, "pp_rank": rank}
-            count(config, **{key: value for key, value in given.items() if key in wanted})
+            built += count(config, **{key: value for key, value in given.items() if key in wanted})
+    return built
 
 
-def _segments(args: Any, config: Any, pattern: str, p: int, v: int | None) -> None:
-    try:
-        from megatron.core.models.hybrid.hybrid_layer_allocation import select_pipeline_segment
-    except ImportError:
-        from megatron.core.ssm.mamba_hybrid_layer_allocation import select_pipeline_segment
+def _segments(config: Any, pattern: str, p: int, v: int | None) -> None:
+    """Select the layers of every stage of a hybrid pattern, which earlier releases have not by stages."""
+    select_pipeline_segment = None
+    for name in (
+        "megatron.core.models.hybrid.hybrid_layer_allocation",
+        "megatron.core.ssm.mamba_hybrid_layer_allocation",
+    ):
+        with contextlib.suppress(ModuleNotFoundError):
+            found = getattr(importlib.import_module(name), "select_pipeline_segment", None)
+            select_pipeline_segment = select_pipeline_segment or found
+    if select_pipeline_segment is None:
+        return
     main = pattern.split("/")[0]
     for rank in range(p):
         for chunk in range(v or 1):
@@ -294,7 +323,13 @@ def _begin(config: Any, args: Any, m: int) -> str:
 
     zeros = torch.zeros
     torch.zeros = lambda *size, **more: zeros(*size, **{**more, "device": "cpu"})  # type: ignore[assignment]
-    for name in ("get_tensor_shapes", "forward_step", "get_schedule_table", "combined_1f1b_schedule_for_no_pipelining"):
+    for name in (
+        "get_tensor_shapes",
+        "forward_step",
+        "get_schedule_table",
+        "combined_1f1b_schedule_for_no_pipelining",
+        "hybrid_context_parallel_forward_backward",
+    ):
         if hasattr(schedules, name):
             setattr(schedules, name, begun)
     communicator = getattr(p2p_communication, "P2PCommunicator", None)
@@ -312,7 +347,7 @@ def _begin(config: Any, args: Any, m: int) -> str:
         chunk.model_type = ModelType.encoder_or_decoder
     config.timers = None
     config.finalize_model_grads_func = None
-    try:
+    with contextlib.suppress(_Begun):
         function(
             forward_step_func=begun,
             data_iterator=[iter(()) for _ in chunks] if v else iter(()),
@@ -322,8 +357,6 @@ def _begin(config: Any, args: Any, m: int) -> str:
             micro_batch_size=args.micro_batch_size,
             decoder_seq_length=args.decoder_seq_length,
         )
-    except _Begun:
-        pass
     combined = getattr(config, "overlap_moe_expert_parallel_comm", False)
     return function.__name__ + (" combined" if combined else "")
 
@@ -351,8 +384,9 @@ def in_fork(case: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Answer every line."""
-    load(sys.argv[1])
-    print(json.dumps({"options": known()}), flush=True)
+    checkout = sys.argv[1] if len(sys.argv) > 1 else None
+    load(checkout)
+    print(json.dumps({"options": known() if checkout else []}), flush=True)
     for line in sys.stdin:
         print(json.dumps(in_fork(json.loads(line))), flush=True)
 
