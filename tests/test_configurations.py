@@ -135,7 +135,9 @@ def test_what_is_assumed_and_what_is_open_is_said(tmp_path: Path) -> None:
     options = ("--trainer", "torchtitan==0.2.2", "--torch-version", "2.12")
     made = checked(Row("", "toml", titan(), options=options), tmp_path)
     assert made.assumed == () and (made.release, made.torch) == ("0.2.2", "2.12")
-    script = "run --use-mcore-models --num-layers 12 --num-layers 24 --pipeline-model-parallel-size $PP --lr 1 --seed 1\n"
+    script = (
+        "run --use-mcore-models --num-layers 12 --num-layers 24 --pipeline-model-parallel-size $PP --lr 1 --seed 1\n"
+    )
     said = str(checked(Row("", "sh", script), tmp_path))
     assert "$PP, which the file does not set" in said and "given again later" in said and "--lr, --seed" in said
     row = Row("", "json", '{"train_micro_batch_size_per_gpu": 1}')

@@ -52,7 +52,7 @@ CASES = (  # options laid over BASE; the first release that refuses, the first t
     ),
     ("pipeline-model-parallel-size 1, num-layers-per-virtual-pipeline-stage 4", "0.9", "", "PS879"),
     ("pipeline-model-parallel-size 5, num-layers 10", "0.9", "", "PS876"),
-    ("num-layers 14", "0.10", "", "PS877"),
+    ("num-layers 14", "0.9", "", "PS877"),
     ("num-layers-per-virtual-pipeline-stage 2", "0.9", "", "PS877"),
     ("num-layers-per-virtual-pipeline-stage 1, decoder-first-pipeline-num-layers 3", "0.9", "", "PS879"),
     ("num-virtual-stages-per-pipeline-rank 2", "0.11", "", "PS877"),
@@ -133,12 +133,10 @@ def test_a_refusal_is_told_for_the_releases_that_have_it(options: str, since: st
 
 def test_layers_that_are_lost_are_told() -> None:
     """Releases that build another number of layers than was asked for, and say nothing: their own counts, by parser."""
-    for release, options, lost in (
-        ("0.15", "pipeline-model-parallel-size 1, decoder-last-pipeline-num-layers 4", "gets 4 of its 12 layers"),
-        ("0.9", "num-layers 14", "2 are left out of the model"),
-    ):
-        made = told(release, options)
-        assert codes(made) == ["PS880"] and lost in made.diagnostics[0].message
+    options = "pipeline-model-parallel-size 1, decoder-last-pipeline-num-layers 4"
+    made = told("0.15", options)
+    assert codes(made) == ["PS880"] and "gets 4 of its 12 layers" in made.diagnostics[0].message
+    assert codes(told("0.9", "num-layers 14")) == ["PS877"]
 
 
 def test_a_combined_schedule_is_that_of_the_library() -> None:
@@ -232,7 +230,7 @@ def answers(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_what_the_core_refuses_is_an_error_and_nothing_else_is() -> None:
     """Random fields: refused by both or by neither; what is silently wrong is told, and taken by the core."""
     random_ = random.Random(22)
-    cases = [{"fields": edited(random_), "m": 8, "world": 16} for _ in range(deep(120))]
+    cases = [{"fields": edited(random_), "m": 8, "world": 16} for _ in range(deep(80))]
     found: Counter[str] = Counter()
     for case, theirs in zip(cases, answers(cases), strict=True):
         given = {key: value for key, value in case["fields"].items() if value is not None}
@@ -249,7 +247,7 @@ def test_what_the_core_refuses_is_an_error_and_nothing_else_is() -> None:
         found["taken" if made.ok else "refused"] += 1
         if made.ok and theirs["p"] > 1:
             assert (made.plan.ranks, made.plan.chunks, made.plan.microbatches) == (theirs["p"], theirs["v"], 8)
-    assert min(found["taken"], found["refused"]) >= deep(20), found
+    assert min(found["taken"], found["refused"]) >= deep(15), found
 
 
 def _replicas(fields: Mapping[str, object]) -> int:

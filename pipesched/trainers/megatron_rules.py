@@ -467,15 +467,6 @@ DIVIDED = (
         _PLACES,
         BLOCK,
         Code.CONFIG_STAGES,
-        since="0.10",
-    ),
-    Rule(
-        lambda x: _whole(x) and not x.ends and (x.counted or 0) % x.p,
-        lambda x: f"{_split(x)} in equal numbers: {(x.counted or 0) % x.p} are left out of the model, silently",
-        _PLACES,
-        BLOCK,
-        Code.CONFIG_SILENT,
-        until="0.9",
     ),
     Rule(
         lambda x: _whole(x) and (x.p > 1 or x.ends) and _uneven(x),

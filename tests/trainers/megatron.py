@@ -89,8 +89,7 @@ def compare(run: Run, theirs: dict[str, Any], release: str) -> Compared:
             run, theirs, "passes" if REASONS.search(theirs["message"]) else "refused for other reasons", why
         )
     if not ours.ok:
-        lost = theirs["built"] not in (None, theirs["layers"])
-        silent = lost and all(str(found.code) == "PS880" for found in ours.diagnostics)
+        silent = theirs["built"] not in (None, theirs["layers"])
         return Compared(run, theirs, "taken and silently wrong" if silent else "false alarm", said)
     if theirs["built"] not in (None, theirs["layers"]):
         return Compared(run, theirs, "passes", f"built are {theirs['built']} of {theirs['layers']} layers")
