@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pipesched
-from tests.depth import deep
+from pipesched.__main__ import main
+from pipesched.trainers.dry_run import dry_run
+from tests.depth import deep, some
 from tests.makers.shell_scripts import OPTIONS, RUN, script
 
 if TYPE_CHECKING:
@@ -97,7 +101,7 @@ def test_what_is_told_of_a_script_is_what_bash_starts(tmp_path: Path) -> None:
     """p, v and m, of scripts made by chance; what is not told is not judged; most are."""
     chance = random.Random(8)
     judged = 0
-    texts = [script(chance) for _ in range(deep(60))]
+    texts = [script(chance) for _ in range(deep(40))]
     for text in texts:
         true = truth(text, tmp_path)
         (tmp_path / "a.sh").write_text(text, "utf-8")
@@ -109,7 +113,7 @@ def test_what_is_told_of_a_script_is_what_bash_starts(tmp_path: Path) -> None:
     assert judged >= len(texts) * 0.7, judged
 
 
-@pytest.mark.parametrize("template", OPTIONS)
+@pytest.mark.parametrize("template", some(OPTIONS, 5))
 def test_a_dry_run_tells_what_bash_starts(template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way of passing options: the sizes that bash starts, all of them, and no others."""
     options = "--pipeline-model-parallel-size 4 --global-batch-size 16 --num-layers 8 --micro-batch-size 1"
@@ -118,3 +122,99 @@ def test_a_dry_run_tells_what_bash_starts(template: str, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     made = pipesched.check_config(tmp_path / "script.sh", dry_run_script=True)
     assert set(told(made)) == true, str(made)
+
+
+def test_the_words_behind_two_dashes_are_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the shell made them: wrappers, assignments and an inner shell too; and so does a list of words in Python."""
+    words = f"{COMMAND} --pipeline-model-parallel-size 4 --global-batch-size 16".split()
+    inner = " ".join(words)
+    for command in (
+        words,
+        ["A=1", *words],
+        ["srun", "--nodes=1", "numactl", "-N", "0", *words],
+        ["srun", "bash", "-c", inner],
+        ["nsys", "profile", "-o", "x", "env", "B=2", *words],
+        ["bash", "-lc", f"P=4; {inner.replace('size 4', 'size $P')}"],
+    ):
+        assert main(["check", "--processes", "8", "--json", "--", *command]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["schedule"]["p"], said["schedule"]["m"]) == (4, 8), command
+        assert pipesched.check(command, processes=8).to_json() == said
+    assert main(["check", "--", *words, "--num-layers", "25"]) == 1
+    assert "25 layers do not go onto 4 ranks" in capsys.readouterr().out
+    assert main(["check", "--"]) == 2 and "there is no FILE" in capsys.readouterr().err
+    assert main(["check", "a.sh", "--", *words]) == 2
+
+
+def test_a_variable_is_set_from_outside(tmp_path: Path) -> None:
+    """`-D PP=4` counts wherever the script uses PP, also where it sets another; as text, and executed."""
+    file = tmp_path / "a.sh"
+    file.write_text(f"{COMMAND} --pipeline-model-parallel-size $PP --global-batch-size ${{GBS:-16}}\n", "utf-8")
+    assert pipesched.check(file).exit_status == 4
+    for run in (False, True):
+        made = pipesched.check(file, variables={"PP": 4, "GBS": 32}, dry_run_script=run)
+        assert (made.plan.ranks, made.plan.microbatches, made.exit_status) == (4, 16, 0), str(made)
+    file.write_text(f"PP=2\n{COMMAND} --pipeline-model-parallel-size $PP\n", "utf-8")
+    assert main(["check", str(file), "-D", "PP=4", "--json"]) == 0
+    assert pipesched.check(file, variables=["PP=4"]).plan.ranks == 4
+    with pytest.raises(pipesched.PipeschedError):
+        pipesched.check(file, variables=["PP"])
+
+
+CODE = """-c 'open("ran", "w")'"""
+INNER = """-c open\\(\\"ran\\",\\"w\\"\\)"""
+RUNS = (  # ways of starting a program, each of which would write a file
+    "PROGRAM CODE",
+    "/usr/bin/env PROGRAM CODE",
+    "nohup PROGRAM CODE &",
+    "A=1 PROGRAM CODE",
+    'RUN="PROGRAM"\n"$RUN" CODE',
+    "(PROGRAM CODE) | cat",
+    "X=$(PROGRAM CODE)",
+    "if ! PROGRAM CODE; then PROGRAM CODE; fi",
+    "start() { PROGRAM CODE; }\nstart",
+    'start() { "$@"; }\nstart PROGRAM CODE',
+    "exec PROGRAM CODE",
+    "command PROGRAM CODE",
+    "bash -c 'PROGRAM CODE'",
+    "sh -c 'PROGRAM CODE'",
+    "/bin/sh -c 'PROGRAM CODE'",
+    "export PATH=/usr/local/bin:/usr/bin:/bin\nPROGRAM CODE",
+    "env -i PROGRAM CODE",
+    "printf '#!/bin/sh\\nPROGRAM CODE\\n' > inner.sh\nbash inner.sh",
+    "time PROGRAM CODE",
+    "set -euo pipefail\nfalse\nPROGRAM CODE",
+    "PROGRAM <<EOF\nopen('ran', 'w')\nEOF",
+    "timeout 5 PROGRAM CODE",
+    "xargs -n 1 PROGRAM CODE < /dev/null",
+    "eval 'PROGRAM CODE'",
+)
+
+
+@pytest.mark.parametrize("template", some(RUNS, 4))
+@pytest.mark.parametrize("program", ["python3", shutil.which("python3") or "/usr/bin/python3"], ids=["name", "path"])
+def test_a_dry_run_starts_no_program(
+    program: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However a script starts it, by its name or by its path: it is recorded, and does not run."""
+    text = template.replace("PROGRAM", program).replace("CODE", INNER if "'" in template else CODE)
+    (tmp_path / "a.sh").write_text(text + "\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    made = dry_run("a.sh", {})
+    assert not (tmp_path / "ran").exists()
+    assert any("python3" in word for words in made.commands for word in words), made
+
+
+def test_a_dry_run_ends_with_all_that_it_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are not removed, a loop without an end is ended in time, and no process of it is left."""
+    kept = tmp_path / "kept"
+    kept.write_text("x", "utf-8")
+    lasting = "tail -f /dev/null"
+    text = f"rm -rf kept\nmkdir made\n{lasting} &\necho $! > pid\ntorchrun a.py --x 1\nwhile true; do :; done\n"
+    (tmp_path / "a.sh").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    made = dry_run("a.sh", {}, seconds=1)
+    assert made.status is None and made.commands == (("torchrun", "a.py", "--x", "1"),)
+    assert kept.exists() and not (tmp_path / "made").exists()
+    left = Path(f"/proc/{(tmp_path / 'pid').read_text('utf-8').strip()}/stat")
+    assert not left.exists() or left.read_text("utf-8").rpartition(")")[2].split()[0] == "Z"

@@ -373,7 +373,7 @@ class Script:
     def _source(self, path: Text) -> None:
         text = None if self.hole_in(path) else self.sourced(path.chars)
         if text is None:
-            self.unread.append(Hole(f"{self.shown(path)[:60]}, which is not there, may set anything", path.place))
+            self.unread.append(Hole(f"{_end(self.shown(path))}, which is not there, may set anything", path.place))
         else:
             self._deeper(plain(text))
 
@@ -410,7 +410,7 @@ class Script:
             text = None if self.hole_in(file) else self.sourced(file.chars)
             if text is None:
                 self._record(fields)
-                self.unread.append(Hole(f"the script {self.shown(file)[:60]}, which is not there", file.place))
+                self.unread.append(Hole(f"the script {_end(self.shown(file))}, which is not there", file.place))
             else:
                 self._inside(fields[:shell], plain(text), rest[rest.index(file) + 1 :])
 
@@ -743,6 +743,11 @@ def _changed(value: str, sign: str) -> str | None:
         rest, mark, _ = value.partition(found[2]) if found[1] == "%%" else value.rpartition(found[2])
         return rest if mark else value
     return None
+
+
+def _end(path: str) -> str:
+    """A path as a message shows it: of a long one the end."""
+    return path if len(path) <= 60 else f"…{path[-59:]}"
 
 
 def _joined_by(texts: list[Text], sign: str) -> Text:

@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.trainers.scripts import UNKNOWN
 
 SECONDS = 20
+_MOMENTS, _MOMENT = 50, 0.02
 _MOST = 200  # recorded commands
 _LARGEST = 1 << 20  # bytes of a record
 
@@ -53,7 +55,7 @@ _INERT = (
         "scancel",
         "squeue",
     ),
-    *("sleep", "ulimit", "wait", "sysctl", "mount", "umount", "ibstat", "ib_write_bw", "make", "gcc", "ninja"),
+    *("sleep", "ulimit", "sysctl", "mount", "umount", "ibstat", "ib_write_bw", "make", "gcc", "ninja"),
 )
 _ASKED = ("nvidia-smi", "rocm-smi", "npu-smi", "scontrol", "sinfo", "lscpu", "nproc")
 """Programs whose answers are those of the machine that trains."""
@@ -125,7 +127,7 @@ command() {
 }
 xargs() {
   local flags
-  while case "${1-}" in -*) true ;; *) false ;; esac; do flags=$__PIPESCHED_UNKNOWN; shift; done
+  while case "${1-}" in -[nPILdsa]) shift ;; -*) ;; *) false ;; esac; do flags=$__PIPESCHED_UNKNOWN; shift; done
   __pipesched_run "$@" $(cat) $flags
 }
 tee() { cat; }
@@ -207,13 +209,26 @@ def _executed(command: list[str], environment: Mapping[str, str], records: Path,
         start_new_session=True,
     )
     try:
-        return process.wait(seconds)
+        status = process.wait(seconds)
     except subprocess.TimeoutExpired:
         return None
+    else:
+        _settle(process.pid)
+        return status
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _settle(group: int) -> None:
+    """Gives what a script has left in the background a moment to be recorded."""
+    for _ in range(_MOMENTS):
+        try:
+            os.killpg(group, 0)
+        except (ProcessLookupError, PermissionError):
+            return
+        time.sleep(_MOMENT)
 
 
 def _read(records: Path, status: int | None) -> Recorded:

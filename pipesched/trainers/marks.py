@@ -56,7 +56,12 @@ OTHERS = (
         r"noop-layers|num-layer-list|use-cp-send-recv-overlap|tokenizer-not-use-fast|no-shared-storage|prompt-type|"
         r"use-ascend-\S+|reuse-fp32-param|mla-mm-split|use-flash-attn-npu|fill-neg-inf|is-instruction-dataset)",
         words=r"(?i)mindspeed",
-        text=r"(?i)\bmindspeed|ascend-toolkit|\bHCCL_[A-Z_]+|\bASCEND_[A-Z_]+|\bNPUS_PER_NODE\b",
+        text=r"(?i)\bmindspeed",
+    ),
+    Mark(
+        "a port to Ascend's NPUs",
+        _SHELL,
+        text=r"(?i)ascend-toolkit|\bHCCL_[A-Z_]+|\bASCEND_[A-Z_]+|\bNPUS_PER_NODE\b",
     ),
     Mark(
         "Megatron-DeepSpeed",

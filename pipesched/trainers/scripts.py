@@ -32,6 +32,7 @@ _CHOSEN = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z][\w.-]*)")
 _MENTIONED = re.compile(
     r"(?<![\w-])--[A-Za-z][\w-]*|(?<![\w-])(?:[A-Za-z]+_)*(?:V?PP|PIPE|PIPELINE)(?:_[A-Za-z]+)*(?!\w)", re.I
 )
+_TRAINING = re.compile(r"--\S*(?:parallel|pipeline|batch|num[-_]layers|zero|config|module)")
 _COMMENT = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|(?P<comment>(?<!\S)\#[^\n]*)""", re.S)
 _SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)[=\s]\s*|-(\w)\s*)([\w:.-]+)", re.M)
 _SLURM = {
@@ -178,7 +179,7 @@ def _require_whole(source: Source, script: Script) -> None:
     for command in script.commands:
         option = command.fields[0].chars if command.fields else ""
         broken = _BROKEN.search(source.text, 0, max(command.at, 0))
-        if option.startswith("--") and broken:
+        if option.startswith("--") and broken and _TRAINING.search(" ".join(x.chars for x in command.fields)):
             label = Label(source.span(broken.start(), broken.start() + 1), "the command ends behind this backslash")
             message = f"{source.name}: {option.partition('=')[0][:40]} is no option of the command before it"
             help = "end the line with the backslash, and go on in the next line, without a comment between"

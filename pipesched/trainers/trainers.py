@@ -30,7 +30,8 @@ class Trainer:
     canonical: the name of a key as the table has it. keys: the table for these settings. releases_of: those that read
     such a text, all unless there is a rule. torch_of: the version that is assumed; None: it has no part. torch_least:
     the first that runs a release. plan: what the settings say of the schedule. check: every rule. part: the settings
-    that count. ranks: the key of p, which variables of a script may hold.
+    that count. ranks: the key of p, which variables of a script may hold. forked: projects without rules here have its
+    options too, for the same.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Trainer:
     check: Callable[[Case, Plan], Findings]
     part: Callable[[Settings], Settings] = lambda settings: settings
     ranks: str | None = None
+    forked: bool = False
     canonical: Callable[[str], str] = str
     releases_of: Callable[[Settings], tuple[str, ...]] | None = None
     torch_of: Callable[[str], TorchVersion] | None = None
@@ -117,6 +119,7 @@ TRAINERS = (
         part=megatron.part,
         canonical=megatron.canonical,
         ranks=megatron_keys.PP,
+        forked=True,
     ),
     Trainer(
         name=deepspeed.NAME,
@@ -163,6 +166,12 @@ def named(text: str) -> tuple[Trainer, str | None]:
     return row, found
 
 
+def like(settings: Settings) -> Trainer | None:
+    """The row whose options a command has, where forks have them too and read p, v and m as it does."""
+    forked = settings.kind == "shell" and others(settings) is None and own(settings) is None
+    return next((row for row in TRAINERS if row.forked and row.known(settings)), None) if forked else None
+
+
 def trainer_of(settings: Settings) -> Trainer:
     """The row of the trainer that a configuration is for, by a mark that is its own.
 
@@ -179,10 +188,10 @@ def trainer_of(settings: Settings) -> Trainer:
     row = next((row for row in TRAINERS if row.name == found), None)
     if row is not None:
         return row
-    like = [row for row in TRAINERS if row.known(settings)]
-    if like:
-        kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in like)
-        message = f"{name} has settings as {like[0].name} has them, and nothing that is {like[0].name}'s alone"
+    alike = [row for row in TRAINERS if row.known(settings)]
+    if alike:
+        kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in alike)
+        message = f"{name} has settings as {alike[0].name} has them, and nothing that is {alike[0].name}'s alone"
         shared = "its options are those of forks too" if settings.kind == "shell" else "other projects have them too"
         raise fail(Code.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} says that it is for it")
     known = ", ".join(row.name for row in TRAINERS)

@@ -24,7 +24,7 @@ from pipesched.trainers.marks import others
 from pipesched.trainers.scripts import distinct, of_words
 from pipesched.trainers.settings import Settings, Unread, Unset
 from pipesched.trainers.torch_names import torch_name
-from pipesched.trainers.trainers import TRAINERS, Trainer, named, trainer_of
+from pipesched.trainers.trainers import TRAINERS, Trainer, like, named, trainer_of
 from pipesched.trainers.worlds import outcome
 from pipesched.verbs.check_report import Checked, several
 
@@ -110,15 +110,9 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
             kinds = " and ".join(row.texts)
             raise fail(Code.CONFIG_UNKNOWN, f"{name} is {settings.kind}; {row.name} is read from {kinds}")
     except PipeschedError as error:
-        return Checked(name, diagnostics=error.diagnostics, notes=settings.taken)
-    settled, keys = row.settled(settings), row.keys(settings)
-    candidates = (release,) if release else row.candidates(settled)
-    torch = asked.torch_version or (row.torch_of(candidates[-1]) if row.torch_of else DEFAULT)
-    processes = asked.processes or _processes(settings)
-    case = Case(
-        settled, row.name, candidates[-1], row.releases, torch, asked.p, processes, row.ranks, assumed=release is None
-    )
-    worlds = [(x, y) for x in candidates for y in ((asked.torch_version,) if asked.torch_version else row.torches(x))]
+        return _of_a_fork(settings, asked, error)
+    case, worlds = _case(row, release, settings, asked)
+    keys, settled = row.keys(settings), case.settings
     made = outcome(row, case, worlds, _csv)
     _require_ranks(case, made.plan, asked)
     if release is None and (told := next((x for x in settled if x.key in keys and keys[x.key].telling), None)):
@@ -144,6 +138,32 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
         (*made.diagnostics, *unread),
         _command(case, made.plan),
     )
+
+
+def _case(
+    row: Trainer, release: str | None, settings: Settings, asked: Asked
+) -> tuple[Case, list[tuple[str, TorchVersion]]]:
+    """What is judged, and the releases and versions of torch that it may be for."""
+    settled = row.settled(settings)
+    releases = (release,) if release else row.candidates(settled)
+    newest = releases[-1]
+    torch = asked.torch_version or (row.torch_of(newest) if row.torch_of else DEFAULT)
+    processes = asked.processes or _processes(settings)
+    case = Case(settled, row.name, newest, row.releases, torch, asked.p, processes, row.ranks, assumed=not release)
+    versions = {x: (asked.torch_version,) if asked.torch_version else row.torches(x) for x in releases}
+    return case, [(x, version) for x in releases for version in versions[x]]
+
+
+def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Checked:
+    """What all that have the options of a trainer read alike, the sizes, where it is not known whose they are."""
+    name, row = settings.source.name, None if asked.trainer else like(settings)
+    if row is None:
+        return Checked(name, diagnostics=error.diagnostics, notes=settings.taken)
+    case, worlds = _case(row, None, settings, asked)
+    told = outcome(row, case, worlds, _csv).plan
+    plan = replace(told, options=()) if row.ranks and row.ranks in case.settings else Plan()
+    notes = (*settings.taken, f"sizes as {row.name} and its forks read them; no rule is tried")
+    return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=_command(case, plan))
 
 
 def _without_defaults(row: Trainer, case: Case) -> Plan:

@@ -53,8 +53,8 @@ class Checked(Judged):
             texts = [f"command {n} of {count}\n{x.text(color=color)}" for n, x in enumerate(self.commands, 1)]
             return "\n\n".join(texts)
         parts = [render.text(found, color=color) for found in self.diagnostics]
-        if self.trainer is None:
-            return "\n\n".join([*parts, *(render.clean(f"note: {note}") for note in self.notes)])
+        if self.trainer is None and self.plan == Plan():
+            return "\n\n".join(parts)
         head = render.paint(self.verdict, {"ok": "ok", "fail": "error"}.get(self.verdict, "unjudged"), color)
         width = max((len(fact.about) for fact in self.facts), default=0)
         lines = [f"{head}  {self._head()}"]
