@@ -71,7 +71,7 @@ def values(tree: Any) -> Any:
             return foreign(tree)
         case dict():
             return {values(key): values(value) for key, value in tree.items()}
-        case list() | tuple():
+        case list() | tuple() if type(tree) in (list, tuple):  # no row with names
             return type(tree)(map(values, tree))
     return tree
 

@@ -25,6 +25,7 @@ import numpy as np
 from pipesched.analysis.communication import ONE_STREAM
 from pipesched.check.kept import Kept
 from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.foreign import Foreign, foreign
 from pipesched.frameworks.frameworks import Call
 from pipesched.language.evaluate import MAX_OPS, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
@@ -63,7 +64,7 @@ class Loaded:
     unit: Unit | None = None
     torch: bool = False
     torch_version: TorchVersion | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Foreign, ...] = ()
     kept: Sequence[Sequence[Kept]] = ()
     comm: str | None = None
 
@@ -226,7 +227,7 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     schedule = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
     version = given.get("torch_version")
     comm = str(ONE_STREAM) if answer.later and made.program is not None else None
-    notes = (*answer.notes, _POSTED) if comm else answer.notes
+    notes = (*answer.notes, foreign(_POSTED)) if comm else answer.notes
     return replace(made, schedule=schedule, torch_version=version, notes=notes, kept=answer.kept, comm=comm)
 
 

@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 from pipesched import render
 from pipesched.analysis.idle import headline
 from pipesched.diagnostics import Diagnostic, Judged, PipeschedError
+from pipesched.foreign import Foreign
 from pipesched.model import lists
 from pipesched.model.numbers import Value, gigabytes, ranges, share, shown
 from pipesched.model.verdict import Verdict
@@ -72,7 +73,7 @@ class Report(Judged):
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
     title: str = ""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Foreign, ...] = ()
     recorded: tuple[Recording, ...] = ()
 
     ranks = _Known(lambda parts: parts.ranks)

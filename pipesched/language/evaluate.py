@@ -21,7 +21,6 @@ import numpy as np
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.foreign import foreign
 from pipesched.language import ast
 from pipesched.language.claims import Facts, Verdict, judge_all
 from pipesched.language.execution import Budget, pure, reported
@@ -120,7 +119,7 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
         second,
         start,
         programs,
-        foreign(checked.file.title or ""),
+        checked.file.title or "",
     )
     return Unit(schedule, costs, checked, names)
 

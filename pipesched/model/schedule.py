@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pipesched import render
+from pipesched.foreign import mark
 from pipesched.model import lists
 from pipesched.model.columns import Bools, Column, Ints, among, computes
 from pipesched.model.costs import Costs
@@ -51,6 +52,9 @@ class Schedule(RankLists):
     origin: Origin = field(default_factory=Nowhere)
     title: str = ""
     program: Program | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        mark(self, "name", "title")
 
     def __repr__(self) -> str:
         sizes = " ".join(f"{name}={render.size(value)}" for name, value in self.parameters.items())
@@ -172,6 +176,9 @@ class Program(RankLists):
     origin: Origin = field(default_factory=Nowhere)
     clock: Ints | None = None
     other: Column | None = None
+
+    def __post_init__(self) -> None:
+        mark(self, "name")
 
     def __repr__(self) -> str:
         sizes = f"{len(self)} instructions, {self.messages} messages"

@@ -19,6 +19,7 @@ from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STR
 from pipesched.compile import examine
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
+from pipesched.foreign import Foreign, foreign
 from pipesched.frameworks import host
 from pipesched.frameworks.frameworks import FRAMEWORKS, Call
 from pipesched.model.numbers import require_counts
@@ -95,8 +96,8 @@ class Survey:
     """All of them, way by way."""
 
     framework: str
-    version: str
-    notes: tuple[str, ...]
+    version: Foreign
+    notes: tuple[Foreign, ...]
     found: tuple[Surveyed, ...]
     absent: int = 0
     exit_status: int = field(default=0, init=False)
@@ -283,7 +284,7 @@ def survey(grid: Sequence[Configuration], asked: Options, tell: Callable[[str], 
     """
     calls = [(Call(one.schedule, one.schedule), {**one.sizes, **one.options, "max-ops": asked.max_ops}) for one in grid]
     answers = host.record_all(calls, path=asked.framework_path, limit=asked.framework_time)
-    found, absent, version, notes = list[Surveyed](), 0, "", dict[str, None]()
+    found, absent, version, notes = list[Surveyed](), 0, foreign(""), dict[Foreign, None]()
     for number, (one, (call, _), answer) in enumerate(zip(grid, calls, answers, strict=True)):
         tell(f"{number:,} of {len(grid):,} configurations examined")
         if isinstance(answer, PipeschedError):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
+from pipesched.foreign import foreign
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import gigabytes
@@ -126,7 +127,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
         _write_proof(options.proof, answer, terms, _copies(answer, terms, options))
     noted = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
     if noted:
-        report = replace(report, notes=(*report.notes, noted))
+        report = replace(report, notes=(*report.notes, foreign(noted)))
     elif not found and verdict is not None and options.parameters:
         loaded = load(answer.schedule, options)
         _require_costs(loaded, terms)
