@@ -53,7 +53,7 @@ OTHERS = (
         "MindSpeed",
         _SHELL,
         r"--(?:use-fused-(?:rmsnorm|swiglu|rotary-pos-emb|ring-attention-update|mlp)|context-parallel-algo|use-mc2|"
-        r"noop-layers|num-layer-list|use-cp-send-recv-overlap|tokenizer-not-use-fast|no-shared-storage|prompt-type|"
+        r"noop-layers|num-layer-list|use-cp-send-recv-overlap|tokenizer-not-use-fast|no-shared-storage|"
         r"use-ascend-\S+|reuse-fp32-param|mla-mm-split|use-flash-attn-npu|fill-neg-inf|is-instruction-dataset)",
         words=r"(?i)mindspeed",
         text=r"(?i)\bmindspeed",
@@ -66,10 +66,10 @@ OTHERS = (
     Mark(
         "Megatron-DeepSpeed",
         _SHELL,
-        r"--(?:deepspeed|deepspeed-config|deepspeed-activation-checkpointing|zero-stage|no-pipeline-parallel|data-impl|"
+        r"--(?:deepspeed|deepspeed-config|deepspeed-activation-checkpointing|zero-stage|no-pipeline-parallel|"
         r"checkpoint-in-cpu|partition-activations|contigious-checkpointing|zero-[\w-]+|moe-expert-parallel-size|"
         r"ds-[\w-]+|use-flash-attn-v[12]|train-tokens|lr-decay-tokens|kill-switch-path|pad-vocab-size-to|"
-        r"pp-partition-method|embed-layernorm|no-query-key-layer-scaling|enable-zbh1-\w+)",
+        r"pp-partition-method|embed-layernorm|enable-zbh1-\w+)",
         words=r"^(?:\S*/)?deepspeed$",
     ),
     Mark("gpt-neox", ("yaml", "json"), r"pipe-parallel-size|model-parallel-size|global-num-gpus"),
@@ -89,8 +89,9 @@ _ONLY_CORE = (
     r"moe-(?:router|token|ffn|aux|grouped|permute|shared|layer)-[\w-]+|moe-grouped-gemm|mtp-num-layers|"
     r"multi-latent-attention|no-rope-fusion|calculate-per-token-loss|inference-(?:max|rng|dynamic)-[\w-]+|"
     r"hybrid-layer-pattern|hybrid-override-pattern|cross-entropy-loss-fusion|use-torch-fsdp2|use-custom-fsdp|"
-    r"pretrained-checkpoint|log-throughput|disable-gloo-process-groups|step-batch-size-schedule|delay-wgrad-compute|"
-    r"overlap-moe-expert-parallel-comm|use-distributed-optimizer-v2|dist-ckpt-strictness|manual-gc|te-rng-tracker)"
+    r"log-throughput|disable-gloo-process-groups|step-batch-size-schedule|delay-wgrad-compute|"
+    r"overlap-moe-expert-parallel-comm|use-distributed-optimizer-v2|dist-ckpt-strictness|manual-gc|te-rng-tracker|"
+    r"retro-project-dir|retro-attention-gate)"
 )
 OWN = (
     Mark(
