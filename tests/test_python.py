@@ -101,8 +101,11 @@ def test_a_generator_that_gives_another_size_is_shown_where_it_yields(
     assert found.help == "it was called with p = 2, m = 2: mend what it gives"
 
 
-def test_work_that_tells_nothing_is_visible_after_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_that_tells_nothing_is_visible_after_a_second(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A line within two seconds, though the work never comes back to say one; nothing of what is quick."""
+    monkeypatch.setattr("pipesched.cli.progress.EVERY", 1.0)
     with watched(Output(), "sleeping") as tell:
         tell("still asleep")
         time.sleep(1.6)

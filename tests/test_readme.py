@@ -68,7 +68,8 @@ def run(command: str, folder: Path) -> str:
     if words[0] == "cat":
         return "".join((folder / name).read_text("utf-8") for name in words[1:])
     assert words[0] == "pipesched", command
-    with contextlib.chdir(folder), mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"}):
+    shown = mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"})
+    with contextlib.chdir(folder), shown, mock.patch("pipesched.cli.progress.EVERY", 1e6):
         return typed(*words[1:]).shown.decode("utf-8")
 
 
