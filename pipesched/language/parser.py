@@ -31,6 +31,7 @@ NESTED = 100  # brackets inside one another
 WORDS = 100_000  # names, numbers, signs and strings of a file
 OPS_A_WORD = 20  # --max-ops allows more words too: one for so many operations
 
+_COMMENTS = 10  # lines of them for each word that a file may have
 _WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"?|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_0-9.]')
 
 
@@ -95,9 +96,13 @@ def _refuse_long(source: Source, words: int) -> None:
     """Whether a file can be read in a few seconds."""
     if len(source.text) <= words:
         return
-    count = 0
+    count = comments = 0
     for found in _WORD.finditer(source.text):
         count += found.lastgroup is None
+        comments += found[0][0] == "#"
+        if comments > _COMMENTS * words:
+            here = Label(source.span(found.start(), found.start() + 1), "one too many")
+            raise fail(Code.TOO_MANY_OPERATIONS, f"the file has more than {_COMMENTS * words:,} comments", here)
         if count > words:
             raise fail(
                 Code.TOO_MANY_OPERATIONS,

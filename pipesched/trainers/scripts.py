@@ -29,10 +29,9 @@ _OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(?:=(.*))?", re.S)
 _SHORT = re.compile(r"-(N|n|np)")
 _DOTTED = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.S)
 _CHOSEN = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z][\w.-]*)")
-_MENTIONED = re.compile(
-    r"(?<![\w-])--[A-Za-z][\w-]*|(?<![\w-])(?:[A-Za-z]+_)*(?:V?PP|PIPE|PIPELINE)(?:_[A-Za-z]+)*(?!\w)", re.I
-)
 _TRAINING = re.compile(r"--\S*(?:parallel|pipeline|batch|num[-_]layers|zero|config|module)")
+_MENTIONED = re.compile(r"(?<![\w-])(?:--[A-Za-z][\w-]*|[A-Za-z]+(?:_[A-Za-z]+)*(?!\w))")
+_OF_PIPELINES = frozenset({"PP", "VPP", "PIPE", "PIPELINE"})
 _COMMENT = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|(?P<comment>(?<!\S)\#[^\n]*)""", re.S)
 _SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)[=\s]\s*|-(\w)\s*)([\w:.-]+)", re.M)
 _SLURM = {
@@ -242,6 +241,8 @@ def _mentions(source: Source, script: Script, covered: set[int]) -> Iterator[Men
     comments = {x for found in _COMMENT.finditer(source.text) if found["comment"] for x in range(*found.span())}
     for found in _MENTIONED.finditer(source.text):
         if found.start() in covered or found.start() in comments:
+            continue
+        if not found[0].startswith("--") and _OF_PIPELINES.isdisjoint(found[0].upper().split("_")):
             continue
         value = script.variables.get(found[0])
         if found[0].startswith("--") or not (isinstance(value, Text) and value.chars in ("0", "1", "")):

@@ -71,7 +71,7 @@ def differ(a: Examination, b: Examination) -> Difference:
 def _moves(rank: int, found: Moves, one: Listing, two: Listing) -> Iterator[Move]:
     """Runs of neighbours, each with the next operation that stayed."""
     (low_a, _), (low_b, high_b) = one.bounds(rank), two.bounds(rank)
-    unsettled = {j for _, j in found.moved} | set(found.new)
+    stays = np.setdiff1d(np.arange(high_b - low_b + 1), [*(j for _, j in found.moved), *found.new])
     runs: list[list[tuple[int, int]]] = []
     for i, j in found.moved:
         if runs and runs[-1][-1] == (i - 1, j - 1):
@@ -79,9 +79,7 @@ def _moves(rank: int, found: Moves, one: Listing, two: Listing) -> Iterator[Move
         else:
             runs.append([(i, j)])
     for run in runs:
-        after = run[-1][1] + 1
-        while after in unsettled:
-            after += 1
+        after = int(stays[np.searchsorted(stays, run[-1][1] + 1)])
         before = two.name(low_b + after) if low_b + after < high_b else None
         names = tuple(one.name(low_a + i) for i, _ in run)
         yield Move(rank, names, run[0][0] + 1, run[0][1] + 1, before)
