@@ -12,16 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipesched.analysis.idle import Idle
-from pipesched.model.numbers import exact, gigabytes, percent, shown
+from pipesched.model.numbers import digits, exact, gigabytes, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
 
 if TYPE_CHECKING:
     from pipesched.analysis.footprint import Footprint
     from pipesched.analysis.permutations import Worst
 
+Said: TypeAlias = Callable[[Fraction], str]
 _ROWS = 17  # of a table by rank that are printed
 _SHOWN = 8  # ranks of a list that are printed; longer ones keep both ends
 
@@ -97,9 +98,10 @@ class Memory:
         first = self.peak.index(max(self.peak))
         cap = "none" if self.cap is None else shown(self.cap[min(first, len(self.cap) - 1)])
         limit = f" of cap {cap}" if self.cap or not in_bytes else ""
-        rule, said = "" if self.release == "W" else f" (release {self.release})", activations if in_bytes else shown
-        lines = [_most(f"peak {{}}{limit}{rule}", self.peak, said)]
-        lines += [] if self.host is None else [_most("host memory {}", self.host, said)]
+        rule = "" if self.release == "W" else f" (release {self.release})"
+        said = (activations, digits) if in_bytes else (shown, shown)
+        lines = [_most(f"peak {{}}{limit}{rule}", self.peak, *said)]
+        lines += [] if self.host is None else [_most("host memory {}", self.host, *said)]
         lines += self.notes
         if self.received is not None and self.unsent is not None and any(self.received):
             received, unsent = (_list_text([Fraction(x) for x in most]) for most in (self.received, self.unsent))
@@ -328,17 +330,17 @@ _NO_TIME = {
 
 def activations(count: Fraction) -> str:
     """A peak where others are in bytes: ``5.5 activations``."""
-    return f"{shown(count)} activation{'s' * (count != 1)}"
+    return f"{digits(count)} activation{'s' * (count != 1)}"
 
 
-def _most(words: str, by_rank: tuple[Fraction, ...], said: Callable[[Fraction], str]) -> str:
+def _most(words: str, by_rank: tuple[Fraction, ...], most: Said, each: Said) -> str:
     """The largest of a row, where, and all of it."""
     top = max(by_rank)
     where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
-    return f"{words.format(said(top))}, on {where}      {_list_text(by_rank)}"
+    return f"{words.format(most(top))}, on {where}      {_list_text(by_rank, each)}"
 
 
-def _list_text(values: Sequence[Fraction], said: Callable[[Fraction], str] = shown) -> str:
+def _list_text(values: Sequence[Fraction], said: Said = shown) -> str:
     """``[4  3  2  1]``; a long list keeps both ends."""
     texts = [said(value) for value in values]
     if len(texts) <= _SHOWN:

@@ -134,7 +134,13 @@ def test_times_of_the_text_are_those_of_the_object(capsys: pytest.CaptureFixture
 
 def test_a_cap_is_written_as_it_was_given(capsys: pytest.CaptureFixture[str]) -> None:
     """Its number and its unit, whatever that is in GB, and no number of activations."""
-    for cap, said in (("60GB", "60 GB"), ("60.25GB", "60.25 GB"), ("64GiB", "64 GiB"), ("61000MB", "61000 MB")):
+    for cap, said in (
+        ("60GB", "60 GB"),
+        ("60gb", "60 GB"),
+        ("60.25GB", "60.25 GB"),
+        ("64GiB", "64 GiB"),
+        ("61000MB", "61000 MB"),
+    ):
         text = told(capsys, "verify", "1f1b", *SIZE, *MODEL, "--mem-cap", cap)
         assert f"of cap {said}, on rank 0" in text and "of cap none" not in text
         over = told(capsys, "compare", "gpipe", "--p", "4", "--m", "64", *MODEL, "--mem-cap", cap)
@@ -187,6 +193,32 @@ def test_costs_know_their_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "makespan 13.5 ms" in drawn and "3 columns = 1.5 ms" in drawn
 
 
+def test_a_comparison_and_its_plots_have_the_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a costs file too; the plots of `compare`, `optimize` and `plan` where the mouse is."""
+    file, plot = tmp_path / "costs.toml", tmp_path / "plot.svg"
+    file.write_text('F = 1500.25\nI = 1000\nW = 500\nC = 37\nunit = "us"\n')
+    text = told(capsys, "compare", "1f1b", "zb_h1", *SIZE, "--costs", str(file), "--plot", str(plot))
+    rows = found(capsys, "compare", "1f1b", "zb_h1", *SIZE, "--costs", str(file))
+    for row in rows["rows"]:
+        (own,) = (line for line in text.splitlines() if re.match(rf"{row['name']} +\d", line))
+        assert rows["unit"] == "us" and says(own, Fraction(str(row["makespan"])) / 1000)
+    for line in (
+        [],
+        ["optimize", *SMALL, *TIMED, "--mem-cap", "2..3", "--plot", str(plot)],
+        [*VERBS["plan"], "--plot", str(plot)],
+    ):
+        told(capsys, *line) if line else None
+        titles = re.findall("<title>(.*)</title>", plot.read_text("utf-8"))
+        assert titles and all(re.search(r"(: \d, [\d.]+ %|: [\d.]+ GB, [\d.]+ m?s)$", title) for title in titles)
+
+
+def test_marks_of_an_axis_have_all_their_digits() -> None:
+    """Two that differ are written differently, however near; each with its unit."""
+    assert [MICROSECONDS.mark(x) for x in (0, 500, 4000, 12500)] == ["0 us", "500 us", "4 ms", "12.5 ms"]
+    assert [MILLISECONDS.mark(x) for x in (1001, 1002)] == ["1.001 s", "1.002 s"]
+    assert NO_UNIT.mark(Fraction(11, 2)) == "5.5"
+
+
 def test_without_a_unit_all_is_exact(capsys: pytest.CaptureFixture[str]) -> None:
     """Costs of the user's own have none."""
     text = told(capsys, "verify", "1f1b", *SIZE, "--cost", "F=10/3,B=20/3")
@@ -204,6 +236,12 @@ def test_an_answer_keeps_its_unit_and_its_cap(tmp_path: Path, capsys: pytest.Cap
     text = told(capsys, "verify", str(file))
     assert "proved optimal: makespan " in text and says(text, answer["makespan"])
     assert "within the cap of 100 GB" in text and "unit, asked_cap" in text
+    capsys.readouterr()
+    assert (
+        main(["verify", str(file), *MODEL, "--json"]) == 0
+    )  # counted as `optimize` did, under the cap as it was given
+    again = json.loads(capsys.readouterr().out)
+    assert again["bytes"]["ranks"] == answer["bytes"]["ranks"] and again["bytes"]["ranks"][0]["cap"] == 100 * 10**9
     for changed in ({"unit": "us"}, {"unit": "parsec"}, {"asked_cap": ["80 GB"]}, {"asked_cap": ["100GB"]}):
         file.write_text(json.dumps(answer | changed))
         assert main(["verify", str(file)]) == 1

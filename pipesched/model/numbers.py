@@ -83,10 +83,13 @@ SHARE = "a cap counts activations, each of one microbatch through 1/p of the mod
 def in_bytes(text: str) -> Bytes | None:
     """``80GB``; None for what has none of the units."""
     given = _UNITS.fullmatch(text.strip())
-    if given is None or given[2] not in UNITS:
+    if given is None:
         return None
-    made = Bytes(Fraction(given[1]) * UNITS[given[2]])
-    made.written = f"{given[1]} {given[2]}"
+    unit = next((unit for unit in UNITS if given[2] in (unit, unit.lower())), None)
+    if unit is None:
+        return None
+    made = Bytes(Fraction(given[1]) * UNITS[unit])
+    made.written = f"{given[1]} {unit}"
     return made
 
 
@@ -101,12 +104,16 @@ def quantity(value: int | Fraction, ladder: Ladder) -> str:
     All whole digits are written.
     """
     unit, size = next((one for one in ladder if abs(value / one[1]) >= _ROUNDS_UP), ladder[-1])
-    number = float(value / size)
-    rounded = abs(float(f"{number:.{_SIGNIFICANT - 1}e}"))
+    return f"{digits(value / size)} {unit}"
+
+
+def digits(value: int | Fraction) -> str:
+    """Three significant digits, and all whole ones: ``5.74``, ``2.90``; what is exact in fewer has no zeros: ``80``."""
+    rounded = abs(float(f"{float(value):.{_SIGNIFICANT - 1}e}"))
     decimals = max(0, _SIGNIFICANT - 1 - floor(log10(rounded))) if rounded else 0
-    text = f"{number:,.{decimals}f}"
+    text = f"{float(value):,.{decimals}f}"
     short = text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{short if Fraction(short.replace(',', '')) * size == value else text} {unit}"
+    return short if Fraction(short.replace(",", "")) == value else text
 
 
 _SIGNIFICANT = 3

@@ -44,7 +44,9 @@ class Unit:
 
     def mark(self, value: Fraction | int) -> str:
         """A round time on an axis, with all its digits."""
-        return f"{shown(value)} {self.name}".rstrip()
+        seconds = value * self.seconds
+        name, size = next((one for one in _SECONDS if abs(seconds) >= one[1]), (self.name, self.seconds))
+        return f"{shown(seconds / size)} {name}" if self else shown(value)
 
     def range(self, values: Iterable[Fraction]) -> str:
         """One time, or the least and the greatest: ``51.4 ms to 55.8 ms``."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipesched.analysis.idle import Idle
 from pipesched.model.costs import equations
-from pipesched.model.numbers import exact, gigabytes, percent, shown
+from pipesched.model.numbers import digits, exact, gigabytes, percent, shown
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import convert
 from pipesched.optimizer.instance import Instance
@@ -93,9 +93,9 @@ def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fractio
     best += [row for row in rows if row not in best][: _ROWS - len(best)]
     others, rows = [row for row in rows if row not in best], [row for row in rows if row in best]
     said, one = instance.costs.unit.text, instance.of_one
-    held = shown if one is None else lambda amount: gigabytes(amount * one)
-    cells = [(x, said(a), said(b), percent(c), percent(d), held(e), remark) for x, a, b, c, d, e, remark in rows]
     plain = one is None and not instance.costs.unit
+    held = (shown if plain else digits) if one is None else lambda amount: gigabytes(amount * one)
+    cells = [(x, said(a), said(b), percent(c), percent(d), held(e), remark) for x, a, b, c, d, e, remark in rows]
     cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak" if plain else "activations", ""))
     width = [max(len(row[i]) for row in cells) for i in range(len(cells[0]) - 1)]
     aligned = ([row[0].ljust(width[0]), *map(str.rjust, row[1:-1], width[1:]), row[-1]] for row in cells)

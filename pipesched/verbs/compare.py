@@ -71,7 +71,8 @@ def compare(
             asked = replace(options, parameters=parameters)
             rows.append(measured(source, asked, per_stage=per_stage))
     timed = options.device is not None
-    return Comparison(tuple(rows), per_stage or timed, MILLISECONDS if timed else NO_UNIT, options.comm)
+    given = NO_UNIT if options.costs is None else options.costs.unit
+    return Comparison(tuple(rows), per_stage or timed, MILLISECONDS if timed else given, options.comm, timed)
 
 
 def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:

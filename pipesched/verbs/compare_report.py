@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
-from pipesched.model.numbers import Value, exact, gigabytes, percent, shown
+from pipesched.model.numbers import Value, digits, exact, gigabytes, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
 from pipesched.verbs.tables import grouped, ratio, short, table
 from pipesched.views.plot import Point
@@ -81,12 +81,15 @@ class Row(Judged):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows, file by file, sizes in order. unit: of times, those of each stage as it is cut; empty without one."""
+    """The rows, file by file, sizes in order. unit: of times. timed: whether costs are those of a model's stages as it
+    is cut.
+    """
 
     rows: tuple[Row, ...]
     per_stage: bool
     unit: Unit = NO_UNIT
     comm: str | None = None
+    timed: bool = False
 
     @property
     def exit_status(self) -> int:
@@ -123,7 +126,9 @@ class Comparison:
         parts, half = [part(0, len(headers))], (len(headers) + 1) // 2
         if width is not None and max(map(len, parts[0].splitlines())) > width:
             parts = [part(0, half), part(half, len(headers))]
-        parts = parts if self.unit else [f"unit of time: {_UNITS[self.per_stage]}\n\n{parts[0]}", *parts[1:]]
+        if not self.timed:
+            of = "times" if self.unit else "unit of time"
+            parts[0] = f"{of}: {_UNITS[self.per_stage]}\n\n{parts[0]}"
         if notes := [*_notes(self)]:
             parts.append("\n".join(notes))
         if assumed := render.assumptions(self.rests_on, verbose=verbose):
@@ -194,7 +199,8 @@ def _cells(row: Row, unit: Unit) -> list[str]:
     first = "refused" if row.refused else short(row.makespan, unit)
     shares = map(ratio, (row.bubble, row.span_bubble, row.overhead))
     held = "-" if row.share is None else str(row.share)
-    counts = short(row.peak), short(row.messages), held
+    peak = digits(row.peak) if row.peak is not None and (unit or row.bytes) else short(row.peak)
+    counts = peak, short(row.messages), held
     return [first, short(row.span, unit), *shares, *counts, short(row.bound, unit) + reached]
 
 

@@ -31,7 +31,7 @@ from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.language import writer
 from pipesched.language.parser import OPS_A_WORD
-from pipesched.model.numbers import plain
+from pipesched.model.numbers import percent, plain, shown
 from pipesched.model.schedule import Schedule
 from pipesched.model.verdict import FOUND, Verdict, documentation
 from pipesched.optimizer import convert
@@ -391,4 +391,6 @@ def frontier_plot(frontier: Frontier) -> str:
         for cap, answer in frontier.points
         if answer.least_bubble is not None
     ]
-    return plot(points, x="memory cap (microbatches)", y="bubble, %", title=frontier.terms)
+    timed = bool(frontier.points[0][1].instance.costs.unit)
+    said = (shown, (lambda bubble: percent(bubble / 100)) if timed else shown)
+    return plot(points, x="memory cap (microbatches)", y="bubble, %", title=frontier.terms, said=said)

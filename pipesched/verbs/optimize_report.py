@@ -13,7 +13,7 @@ cap   makespan   bubble   peak   verdict
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -21,12 +21,13 @@ from pipesched import render
 from pipesched.analysis.idle import Idle, headline
 from pipesched.check.optimum.answer import derived
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status
-from pipesched.model.numbers import doubled, exact, percent, shown
+from pipesched.model.numbers import digits, doubled, exact, percent, shown
 from pipesched.model.release import Release
 from pipesched.model.verdict import FOUND, INFEASIBLE, NOTHING, PROVED, Verdict, listed_caps
 from pipesched.optimizer.instance import Instance
 from pipesched.optimizer.search.state import State
 from pipesched.report import Report
+from pipesched.report_parts import activations
 from pipesched.schedule_analysis import Analysis
 from pipesched.verbs.baselines import Known, comparison, table
 
@@ -220,8 +221,8 @@ class Optimum:
             span_first = self.objective == "span"
             lines += [f"    {headline(spent, unit, span_first=span_first)}"]
             used = None if self.checked is None else self.checked.parts.bytes
-            what = " activations" * bool(unit)
-            lines += [] if used else [f"    peak {shown(max(self.peak))}{what}      [{_listed(self.peak)}]"]
+            most = activations(max(self.peak)) if unit else shown(max(self.peak))
+            lines += [] if used else [f"    peak {most}      [{_listed(self.peak, digits if unit else shown)}]"]
             lines += [] if used is None else [f"    {line}" for line in used.lines()]
             objective = spent.span if span_first else spent.makespan
             lines += comparison(self.given, objective, self.instance, max(self.peak))
@@ -269,8 +270,8 @@ def notes(instance: Instance, state: State) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _listed(values: Sequence[Fraction]) -> str:
-    texts = [shown(value) for value in values]
+def _listed(values: Sequence[Fraction], said: Callable[[Fraction], str]) -> str:
+    texts = [said(value) for value in values]
     if len(texts) > _SHOWN:
         texts = [*texts[: _SHOWN // 2], "…", *texts[-_SHOWN // 2 :]]
     return "  ".join(texts)

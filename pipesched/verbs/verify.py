@@ -137,7 +137,7 @@ def _verify_answer(source: Source, options: Options) -> Report:
         judged = judge_at(loaded.schedule, own.schedule, terms, verdict)
         found, verdict = list(judged.findings), judged.verdict
     aside = (*NOT_JUDGED, *as_asked(terms))
-    if (memory := report.parts.memory) is not None and answer.asked and options.mem_cap is None:
+    if (memory := report.parts.memory) is not None and answer.asked and options.model is None:
         asked = ", ".join(map(gigabytes, answer.asked))
         report = replace(report, parts=replace(report.parts, memory=replace(memory, asked=asked)))
     return _with_verdict(replace(report, source=source.name), verdict, found, aside)
@@ -213,10 +213,13 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
 
 
 def _as_asked(answer: Answer, options: Options) -> dict[str, Any]:
-    """The rule and the caps to verify under: the caller's caps, if there are some, count in place of its own."""
-    caps = answer.caps if options.mem_cap is None else options.mem_cap
-    unit = {"costs": Costs(unit=answer.unit)} if answer.unit else {}
-    return {"release": answer.release, "mem_cap": caps, **unit}
+    """The rule and the caps to verify under: the caller's caps, if there are some, count in place of its own; with a
+    model the caps in bytes for which its own stand, and no rule that stands for bytes.
+    """
+    unit: dict[str, Any] = {"costs": Costs(unit=answer.unit)} if answer.unit else {}
+    if answer.asked and options.model is not None:
+        return {"mem_cap": options.mem_cap or answer.asked, **unit}
+    return {"release": answer.release, "mem_cap": answer.caps if options.mem_cap is None else options.mem_cap, **unit}
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:

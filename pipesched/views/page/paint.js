@@ -99,7 +99,7 @@ function paintAxis() {
     paper.fillStyle = theme.line;
     paper.fillRect(x, AXIS - 7, 1, 5);
     paper.fillStyle = theme.quiet;
-    paper.fillText(Number((k * step).toPrecision(10)) + (meta.unit ? ` ${meta.unit}` : ""), x, AXIS / 2 - 3);
+    paper.fillText(meta.unit ? timed(k * step * meta.seconds, 10) : String(Number((k * step).toPrecision(10))), x, AXIS / 2 - 3);
   }
 }
 

@@ -11,13 +11,13 @@ function exact(numerator, denominator) {
   return m === 1 ? String(n) : 10000 % m === 0 ? String(n / m) : `${n}/${m}`;
 }
 
-// Three significant digits in the largest unit of which there is one.
-function timed(seconds) {
+// So many significant digits in the largest unit of which there is one.
+function timed(seconds, digits) {
   const [name, size] = [["s", 1], ["ms", 1e-3], ["us", 1e-6]].find(([, size]) => Math.abs(seconds) >= 0.9995 * size) || ["us", 1e-6];
-  return seconds ? `${Number((seconds / size).toPrecision(3))} ${name}` : `0 ${meta.unit}`;
+  return seconds ? `${Number((seconds / size).toPrecision(digits))} ${name}` : `0 ${meta.unit}`;
 }
 
-const time = (ticks) => meta.unit ? timed(ticks / meta.scale * meta.seconds) : exact(ticks, meta.scale);
+const time = (ticks) => meta.unit ? timed(ticks / meta.scale * meta.seconds, 3) : exact(ticks, meta.scale);
 const amount = (parts) => exact(parts * meta.part[0], meta.part[1]);
 
 function placeOf(i) {
