@@ -181,9 +181,9 @@ def interpret(file: Tree, given: Mapping[str, Any], asked: Mapping[str, Fraction
     costs(items, env, model)
     programs, general, variable = literal(items, env, model)
     ranks = []
-    for rank in range(model.ranks):
-        body = programs.get(rank, general)
-        if body is None:
+    bodies = [programs.get(rank, general) for rank in range(model.ranks)]
+    for rank, body in enumerate(bodies):
+        if None in bodies or body is None:
             raise Refused("PS224")
         ranks.append(Rank(rank, model))
         ranks[-1].run(body, {**env, **({variable: rank} if variable and rank not in programs else {})})
@@ -214,10 +214,11 @@ def literal(items: Sequence[Tree], env: Env, model: Model) -> tuple[dict[int, Tr
 
 
 def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> Model:
-    """Who is where: a line for one stage replaces what a line before it says of that stage."""
+    """Who is where: a line for one stage replaces what a formula before it says of that stage."""
     m = env["m"]
     rows: dict[str | None, dict[int, tuple[int, tuple[int, ...]]]] = {}
     taken: dict[str | None, tuple[int, int]] = {}
+    single: set[tuple[str | None, int]] = set()
     for item in items:
         if item[0] != "stage":
             continue
@@ -229,7 +230,10 @@ def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> 
         for s in [value(low, env)] if name is None else range(value(low, env), value(high, env)):
             inside = env if name is None else {**env, name: s}
             read = (s - 1,) if reads is None else tuple(value(x, inside) for x in reads)
+            if s in row and (name is not None or (route, s) in single):
+                raise Refused("PS215")
             row[s] = (value(rank, inside), tuple(sorted({*read}, reverse=True)))
+            single |= {(route, s)} if name is None else set()
     stages = max((s for row in rows.values() for s in row), default=-1) + 1
     every = [*rows.values()]
     if (
@@ -381,8 +385,10 @@ class Rank:
         return env
 
     def chunk(self, letter: str, chunk: int | None) -> int:
+        if not self.chunks:
+            raise Refused("PS215")
         if chunk is None and len(self.chunks) != 1:
-            raise Refused("PS217" if self.chunks else "PS212")
+            raise Refused("PS217")
         if chunk is not None and not 0 <= chunk < len(self.chunks):
             raise Refused("PS212")
         return chunk or 0
