@@ -297,7 +297,7 @@ def verified(answer: object, folder: Path) -> list[str]:
         ({"release": "never"}, Code.CERTIFICATE),
         ({"objective": "span"}, Code.CERTIFICATE),
         ({"objective": "Span", "certificate": TINY["certificate"] | {"objective": "Span"}}, Code.CERTIFICATE),
-        ({"certificate": TINY["certificate"] | {"schedule": 10**400, "schedule_decimal": 5.0}}, Code.CERTIFICATE),
+        ({"certificate": TINY["certificate"] | {"schedule": 10**400, "schedule_decimal": 5.0}}, Code.BUDGET),
         ({"source": None}, Code.CERTIFICATE),
         ({"certificate": None}, Code.CERTIFICATE),
         ({"source": "schedule two(p = 2, m = 1)\nstage s in 0 .. p on rank s\nrank r { F I }\n"}, Code.MISSING),
