@@ -95,7 +95,7 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
     if row.name == "python" or ":" in name:
         file, _, function = name.rpartition(":")
         named = Path(file).absolute() if file.endswith(".py") else None
-        if named and not named.is_file():
+        if named and not os.path.isfile(named):
             here = Label(call.span(0, len(call.text)), "this is executed")
             raise fail(Code.FRAMEWORK, f"there is no file {file}", here, help="paths begin at the current folder")
         asked["name"] = f"{named}:{function}" if named else name

@@ -18,6 +18,7 @@ vendor's own node with one adapter a device. A file has the same keys:
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -105,7 +106,7 @@ def read(path: str) -> Device:
     Raises:
         PipeschedError: PS240, no device has the name; PS241 to PS243, what is wrong with the file; PS809.
     """
-    name, *others = [path] if Path(path).exists() else path.split(",")
+    name, *others = [path] if os.path.exists(path) else path.split(",")
     found = _named(name)
     if not others:
         return found
@@ -127,7 +128,7 @@ def _named(path: str) -> Device:
     name = path.lower()
     if name in DEVICES:
         return DEVICES[name]
-    if path != "-" and "/" not in path and not path.endswith(".toml") and not Path(path).exists():
+    if path != "-" and "/" not in path and not path.endswith(".toml") and not os.path.exists(path):
         close = get_close_matches(name, DEVICES, 1, 0.5)
         help = f"did you mean `{close[0]}`?" if close else f"give a .toml file, or one of {', '.join(DEVICES)}"
         raise fail(_NAME, f"no device is called {path!r}", help=help)

@@ -15,6 +15,7 @@ Every wrong value is a finding at its line.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -136,7 +137,7 @@ def read(path: str) -> Trained:
     Raises:
         PipeschedError: PS809, PS230 to PS237.
     """
-    name, *others = [path] if Path(path).exists() else path.split(",")
+    name, *others = [path] if os.path.exists(path) else path.split(",")
     return of_source(source(name), {f"training.{key}": value for key, value in map(_other, others)})
 
 
@@ -157,7 +158,7 @@ def source(path: str) -> Source:
     """
     if path in built_in():
         return Source(f"{path}.toml", asset(*_FOLDER, f"{path}.toml").read_text("utf-8"))
-    if path != "-" and "/" not in path and not path.endswith(".toml") and not Path(path).exists():
+    if path != "-" and "/" not in path and not path.endswith(".toml") and not os.path.exists(path):
         close = get_close_matches(path, built_in(), 1, 0.5)
         own = "for a model of yours give a .toml file, as `pipesched list llama3-70b` prints one"
         help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"

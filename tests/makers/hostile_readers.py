@@ -441,10 +441,10 @@ READERS: dict[str, Hostile] = {
     "costs of dates": priced("F = 1979-05-27T07:32:00Z\n"),
     "costs of a text of a fraction": priced('F = "1/0"\nB = "1e999999999"\n'),
     "costs of many denominators in a grid": priced(lambda: "F = " + json.dumps([[f"1/{10**8 + 2 * i + 1}" for i in range(s, 20 + s)] for s in range(4)]) + "\n"),
-    "costs by microbatch of many denominators": built_in("1f1b", "--p", "4", "--m", "20", "--cost", "F=[" + ",".join("[" + ",".join(f"1/{10**7 + 20 * s + 2 * i + 1}" for i in range(20)) + "]" for s in range(4)) + "]"),
+    "costs by microbatch of many denominators": built_in("1f1b", "--p", "4", "--m", "20", "--cost", "F=[" + ",".join("[" + ",".join(f"1/{10**8 + 40 * s + 2 * i + 1}" for i in range(20)) + "]" for s in range(4)) + "]"),
     "costs by stage of four denominators": built_in("1f1b", "--p", "4", "--m", "20", "--cost", "F=[1/999999937,1/999999929,1/999999893,1/999999883]"),
     "memory of many denominators": built_in("1f1b", "--p", "4", "--m", "20", "--cost", "M=[1/999999937,1/999999929,1/999999893,1/999999883]"),
-    "memory by microbatch of many denominators": built_in("1f1b", "--p", "4", "--m", "20", "--cost", "M=[" + ",".join("[" + ",".join(f"1/{10**7 + 20 * s + 2 * i + 1}" for i in range(20)) + "]" for s in range(4)) + "]"),
+    "memory by microbatch of many denominators": built_in("1f1b", "--p", "4", "--m", "20", "--cost", "M=[" + ",".join("[" + ",".join(f"1/{10**8 + 40 * s + 2 * i + 1}" for i in range(20)) + "]" for s in range(4)) + "]"),
     "a release of a fine part": built_in("1f1b", "--p", "4", "--m", "20", "--release", "split:1/999999937"),
     "releases of fine parts": built_in("zb_h1", "--p", "4", "--m", "20", "--release", "I=1/999999937,W=999999936/999999937", "--cost", "M=[1/999999937,1/999999929,1/999999893,1/999999883]"),
     # models and devices
@@ -560,6 +560,8 @@ READERS: dict[str, Hostile] = {
     "a script of options in options": setting("a.sh", 'A="--b ' * 1500 + "\n"),
     "a script that steers": setting("a.sh", "python pretrain_gpt.py --num-layers \x1b[2J --pipeline-model-parallel-size '2\n::add-mask::x'\n"),
     "a script of 300 KB": setting("a.sh", lambda: "# x\n" * 75_000),
+    "a generator of a long name": built_in("python:" + "a" * 5000 + ".py:f"),
+    "a schedule of a long name": built_in("a" * 5000 + ".ps"),
     "a layout of many": setting("a.sh", "python pretrain_gpt.py --pipeline-model-parallel-size 2 --num-layers 8 --pipeline-model-parallel-layout 'Et*999999999|t*999999999L'\n"),
     "a layout of brackets": setting("a.sh", "python pretrain_gpt.py --pipeline-model-parallel-size 2 --num-layers 8 --pipeline-model-parallel-layout '" + "(" * 9000 + "t" + ")*9" * 4000 + "'\n"),
     # lists of parameters, arguments, the environment
@@ -674,6 +676,7 @@ READERS: dict[str, Hostile] = {
     # scripts of bash
     "bash of commands that are options": setting("a.sh", lambda: "--a 1\n" * 40_000),
     "bash of options behind backslashes": setting("a.sh", lambda: "\\ \n--a 1\n" * 25_000),
+    "bash of dashes behind a backslash": setting("a.sh", lambda: ("a \\ \n" + "-" * 19_000 + "\n") * 13),
     "bash of brackets": setting("a.sh", lambda: ("(" * 19_000 + "\n") * 13),
     "bash of groups": setting("a.sh", lambda: "{ " * 120_000),
     "bash of dollars in dollars": setting("a.sh", "A=" + "$(" * 9000 + ")" * 9000 + "\n"),
