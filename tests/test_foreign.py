@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import cast
 
@@ -21,7 +23,7 @@ from pipesched.safe import Form, safe
 from pipesched.stream import Route, Stream, dumps, loads
 from tests.depth import some
 from tests.makers import foreign_texts
-from tests.makers.foreign_texts import AS_IT_IS, HOSTILE, Input
+from tests.makers.foreign_texts import AS_IT_IS, GENERATOR, HOSTILE, MODEL, Input, as_toml
 from tests.readers.typed import Typed, typed
 
 OURS = re.compile(r"\x1b\[(?:0|1|1;3[1-6])m")
@@ -135,6 +137,52 @@ def test_a_name_is_no_code(name: str, tmp_path: Path) -> None:
         assert again.status == 0, again
         order.append((again.out, ast.dump(ast.Module(module.body[1:], []))))
     assert order[0] == order[1]
+
+
+MARKUP = "</script></title></style></pre><b id=forged>]]><!--&amp;\"'"
+CALLED = MARKUP.replace("/", "")
+
+
+class Forged(HTMLParser):
+    """Whether there is an element, or an attribute, of nobody's."""
+
+    found = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found |= ("id", "forged") in attrs
+
+
+def test_a_name_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pages and pictures a name is a text, wherever it comes from."""
+    monkeypatch.chdir(tmp_path)
+    stream = loads(typed("emit", "1f1b", "--p=2", "--m=2").out.decode())
+    routes = (Route(MARKUP, stream.placement[0].ranks, stream.placement[0].microbatches),)
+    Path("named.json").write_text(dumps(Stream(MARKUP, {MARKUP: 7}, routes, stream.ranks)), "utf-8")
+    Path(f"{CALLED}.toml").write_bytes(
+        as_toml({"model": {**MODEL["model"], "name": MARKUP}, "training": MODEL["training"]})
+    )
+    Path("mine.py").write_text(GENERATOR.replace('"1.0"', repr(MARKUP)))
+    Path(f"{CALLED}.csv").write_text(foreign_texts.TORCH)
+    plan = ["plan", f"--model={CALLED}.toml", "--gpus=2", "--device=h100", "--batch=4", "--executor=here"]
+    commands = [
+        *(["show", "named.json", "-o", f"a{ending}"] for ending in (".svg", ".html", ".graphml")),
+        ["show", f"{CALLED}.csv", "-o", "b.html"],
+        ["show", "1f1b", "--p=2", "--m=2", f"--model={CALLED}.toml", "-o", "c.html"],
+        ["compare", "named.json", f"{CALLED}.csv", "--plot", "d.svg"],
+        [*plan, "-o", "e.html"],
+        [*plan, "--plot", "f.svg"],
+        ["survey", "python:mine.py:order", "--p=2", "--m=2", "-o", "g.html"],
+    ]
+    for words in commands:
+        done = typed(*words)
+        assert done.status in (0, 1), done
+        drawn = Path(words[-1]).read_text("utf-8")
+        parser = Forged()
+        parser.feed(drawn)
+        assert "forged" in drawn, words
+        assert not parser.found and "<b id" not in drawn, words
+        if not words[-1].endswith(".html"):
+            ElementTree.fromstring(drawn)
 
 
 @pytest.mark.parametrize("word", ["a\nb", "a\rb", "a\tb", "\x1b[31m", "\u202e", "\u2028", "\x9b"])
