@@ -59,11 +59,11 @@ def keys_of(settings: Settings) -> dict[str, Key]:
 def plan(case: Case) -> Plan:
     """What the settings say of the schedule."""
     x = Sizes(case, is_cli(case.settings))
-    if x.p == 1:
+    if x.p == 1 and not x.encoder:
         return Plan(off=f"{PP} is 1")
     return Plan(
         name=None if x.v is None else _name(x),
-        ranks=x.p or None,
+        ranks=x.p + x.encoder if x.p else None,
         chunks=x.v,
         microbatches=x.m,
         microbatch_size=x.count(MICRO),
@@ -139,6 +139,8 @@ def _stages(x: Sizes) -> Findings:
     elif x.counted is None:
         if LAYERS not in x.case.settings and LAYOUT not in x.case.settings:
             yield Note("num_layers is not in the file: whether the layers go onto the stages is not judged")
+    elif x.encoder:
+        yield Fact("stages", f"{x.encoder} of the encoder, {x.p} of the decoder")
     else:
         yield Fact("stages", f"{x.p * (x.v or 1)} on {x.p} ranks, {x.v} of each, of {x.counted} layers{_counted(x)}")
 

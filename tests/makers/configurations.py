@@ -238,6 +238,27 @@ EXAMPLES = (
         source=f"{MLM}gpt/gpt3_mcore_te_tp1_pp4_vp1_tunable_overlap",
     ),
     Row(
+        "megatron encoder on ranks of its own",
+        "yaml",
+        megatron(
+            "num-layers: 12",
+            *BATCH,
+            "tensor-model-parallel-size: 2",
+            "pipeline-model-parallel-size: 3",
+            "encoder-pipeline-model-parallel-size: 1",
+        ),
+        last="1f1b  p=4 v=1 m=8, microbatches of 4 samples",
+        options=EIGHT,
+        source="Megatron-LM core_v0.11.0, megatron/core/parallel_state.py: 2 x 1 ranks of the encoder, 2 x 3 of the rest",
+    ),
+    Row(
+        "megatron encoder before one rank",
+        "yaml",
+        megatron("num-layers: 12", *BATCH, "encoder-pipeline-model-parallel-size: 1"),
+        last="1f1b  p=2 v=1 m=?",
+        source="Megatron-LM core_v0.11.0, megatron/core/parallel_state.py",
+    ),
+    Row(
         "megatron uneven",
         "yaml",
         megatron(
