@@ -132,7 +132,7 @@ def alone(
 
 
 def reduced(list_: Sequence[dict[str, Any]], model: Model, rank: int, slots: Sequence[Sequence[Slot]]) -> None:
-    """REDUCE_GRAD once for each trained stage here, behind its last W or B; then each SYNC of it, and STEP."""
+    """REDUCE_GRAD once for each trained stage that runs here, behind its last W or B; then each SYNC, and STEP."""
     last: dict[int, int] = {}
     reductions: dict[int, int] = {}
     for at, x in enumerate(list_):
@@ -143,8 +143,7 @@ def reduced(list_: Sequence[dict[str, Any]], model: Model, rank: int, slots: Seq
             assert x["stage"] not in reductions
             reductions[x["stage"]] = at
         elif x["op"] == "SYNC":
-            assert x["stage"] in reductions
+            assert x["stage"] in reductions or x["stage"] not in last
     backward = any(step[0] in "IWB" for other in slots for slot in other for step in slot)
-    held = {s for _, s in model.chunks(rank) if s not in model.frozen} if backward else set()
-    assert {*reductions} == held and all(reductions[s] > last.get(s, -1) for s in reductions)
+    assert {*reductions} == {*last} - model.frozen and all(reductions[s] > last.get(s, -1) for s in reductions)
     assert [x["op"] for x in list_].count("STEP") == backward and (not backward or list_[-1]["op"] == "STEP")
