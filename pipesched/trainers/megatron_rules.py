@@ -27,7 +27,6 @@ from pipesched.trainers.megatron_keys import (
     COMBINED,
     CP,
     CUSTOM_FSDP,
-    DECODER,
     DECREASE,
     DEFER,
     DEFER_LIMIT,
@@ -385,8 +384,13 @@ _PLACES = (LAYERS, ENCODER, PP, *_ENDS, EMBEDDING, LOSS)
 
 def _whole(x: Sizes) -> bool:
     """Whether the layers go onto ranks by their number alone."""
-    decoders = x.given(DECODER, ENCODER) or (x.layers is None)
-    return x.layout is None and not x.segments and not decoders and x.p > 0
+    return x.layout is None and not x.segments and x.layers is not None and x.p > 0
+
+
+def _unchunked(x: Sizes) -> int:
+    """The layers of a rank that are not divided by those of a chunk, 0 where they are."""
+    each, rank = x.count(PER_CHUNK), (x.counted or 0) // (x.p or 1)
+    return rank if each and rank % each else 0
 
 
 DIVIDED = (
@@ -404,15 +408,17 @@ DIVIDED = (
         code=Code.CONFIG_MISSING,
     ),
     Rule(
-        lambda x: _whole(x) and x.count(PER_CHUNK) and not x.count(CHUNKS) and (x.counted or 0) % x.p,
+        lambda x: (
+            _whole(x) and x.given(LAYERS) and x.count(PER_CHUNK) and not x.count(CHUNKS) and (x.counted or 0) % x.p
+        ),
         lambda x: f"{_split(x)} in equal numbers",
         _PLACES,
         code=Code.CONFIG_STAGES,
         of="cli",
     ),
     Rule(
-        lambda x: _whole(x) and (each := x.count(PER_CHUNK)) and not x.count(CHUNKS) and (x.counted or 0) // x.p % each,
-        lambda x: f"{(x.counted or 0) // x.p} layers of a rank are not divided by {x.count(PER_CHUNK)} of a chunk",
+        lambda x: _whole(x) and x.given(LAYERS) and not x.count(CHUNKS) and _unchunked(x),
+        lambda x: f"{_unchunked(x)} layers of a rank are not divided by {x.count(PER_CHUNK)} of a chunk",
         (PER_CHUNK, *_PLACES),
         code=Code.CONFIG_STAGES,
         of="cli",
@@ -650,6 +656,14 @@ def _alone(
 
 
 WEIGHTS = (
+    Rule(
+        lambda x: x.on(DELAYED, GRADS),
+        "weight gradients are delayed, or gradients are reduced during compute: not both",
+        (DELAYED, GRADS),
+        since="0.13",
+        until="0.13",
+        of="cli",
+    ),
     _needs(
         DELAYED,
         COMBINED,

@@ -171,17 +171,21 @@ class Sizes:
     @cached_property
     def v(self) -> int | None:
         """Stages of a rank."""
-        p = self.p
-        if not p or any(self.case.settings.open(key) for key in (PER_CHUNK, CHUNKS, LAYOUT, VPP, PATTERN, OLD_PATTERN)):
+        if not self.p or self.open(PER_CHUNK, CHUNKS, LAYOUT, VPP, PATTERN, OLD_PATTERN):
             return None
-        if self.layout is not None:
-            return len(self.layout) // p if isinstance(self.layout, list) and len(self.layout) % p == 0 else None
-        if self.segments > 1:
-            return self.segments // p if self.segments % p == 0 else None
-        if each := self.count(PER_CHUNK):
-            chunks = self.counted // p if self.counted and self.counted % p == 0 else 0
-            return chunks // each if chunks and chunks % each == 0 else None
-        return self.count(CHUNKS) or self.count(VPP) or 1
+        if isinstance(self.layout, str):
+            return None
+        stages = len(self.layout or ()) or (self.segments if self.segments > 1 else 0)
+        if stages:
+            return stages // self.p if stages % self.p == 0 else None
+        return self._by_layers if self.count(PER_CHUNK) else self.count(CHUNKS) or self.count(VPP) or 1
+
+    @property
+    def _by_layers(self) -> int | None:
+        """Stages of a rank, by the layers of one."""
+        each = self.p * (self.count(PER_CHUNK) or 1)
+        layers = self.counted if self.given(LAYERS) else None
+        return layers // each if layers and layers % each == 0 else None
 
     @cached_property
     def replica(self) -> int | None:
