@@ -21,6 +21,7 @@ from pipesched.trainers.keys import FLAG, judge
 from pipesched.trainers.settings import Setting, Settings, Unset, short
 from pipesched.trainers.torch_names import judge_chunks, judge_name, judge_sizes, torch_name
 from pipesched.trainers.torchtitan_keys import (
+    CHUNKED,
     CONFIG,
     CSV,
     DEGREE,
@@ -34,10 +35,8 @@ from pipesched.trainers.torchtitan_keys import (
     MAIN,
     MICRO,
     MICROBATCHES,
-    MODE,
     MODEL_PARTS,
     NO_GRAPHS,
-    OVERLAP,
     REGISTERED,
     RELEASES,
     REPLICAS,
@@ -45,9 +44,9 @@ from pipesched.trainers.torchtitan_keys import (
     SHARDS,
     P,
 )
+from pipesched.trainers.torchtitan_rules import combinations
 
 NAME = "torchtitan"
-_CHUNKED = "ChunkedLossWrapper"
 _SPLIT = "distributed/pipeline_parallel.py"
 
 
@@ -98,7 +97,7 @@ def part(settings: Settings) -> Settings:
 
 _CLASSES = {
     "activation_checkpoint": {"SelectiveAC": "selective", "FullAC": "full", "MemoryBudgetAC": "memory-budget"},
-    "loss": {"ChunkedLossWrapper": _CHUNKED, "CrossEntropyLoss": "plain"},
+    "loss": {"ChunkedLossWrapper": CHUNKED, "CrossEntropyLoss": "plain"},
 }
 _SECTIONS = "parallelism", "training", "compile"
 
@@ -167,7 +166,7 @@ def check(case: Case, found: Plan) -> Findings:
     yield from judge_sizes(case, found, settings(SCHEDULE), (settings(LOCAL), settings(MICRO)))
     yield from _stages(case, found)
     yield from _processes(case, found)
-    yield from _together(case, found)
+    yield from combinations(case, found)
 
 
 def _takes_configuration(case: Case) -> bool:
@@ -320,66 +319,3 @@ def _processes(case: Case, found: Plan) -> Findings:
         yield wrong(
             Code.CONFIG_BATCH, message, f"torchtitan {case.release}, {where}", settings(GLOBAL), settings(LOCAL)
         )
-
-
-def _together(case: Case, found: Plan) -> Findings:
-    """Combinations that do not work."""
-    settings, row, new = case.settings, torch_name(found.name), case.since("0.3.0")
-    split = row is not None and row.split and found.csv is None
-    if not new and (settings.count(REPLICAS) or 1) > 1 and _unsharded(case, found):
-        message = "torchtitan replicates by DDP without sharding only where there is no pipeline"
-        source = f"torchtitan {case.release}, models/*/infra/parallelize.py: DDP has not supported > 1D parallelism"
-        help = "shard too: data_parallel_shard_degree from 2" + (
-            "; with a script of your own DDP misses the gradients of W (pytorch#144530)" * split
-        )
-        yield wrong(Code.CONFIG_COMBINATION, message, source, settings(REPLICAS), settings(DEGREE), help=help)
-    if not new:
-        overlap = settings(OVERLAP).value is True and case.since("0.2.1")
-        experts = (settings.count(f"{P}expert_parallel_degree") or 1) > 1
-        if row and row.name == "DualPipeV" and overlap and experts and settings(MODE).value != "none":
-            message = "DualPipeV overlaps experts with the pipeline only without activation checkpointing"
-            source = f"torchtitan {case.release}, distributed/dual_pipe_v.py: get_dual_pipe_v_flag"
-            yield wrong(
-                Code.CONFIG_COMBINATION, message, source, settings(MODE), settings(SCHEDULE), help='mode = "none"'
-            )
-        elif split and settings(MODE).value not in ("none", None):
-            yield Note(
-                f"{row.name if row else ''} with activation checkpointing is right and slow: W computes a checkpointed "
-                "block again for each of its groups of parameters (measured on torch 2.13; torchtitan#773)"
-            )
-        return
-    if not settings.open(NO_GRAPHS) and settings(NO_GRAPHS).value is not True:
-        message = "CUDA graphs are on, and there are none with a pipeline"
-        source = "torchtitan 0.3.0, trainer.py: _validate_cuda_graphs"
-        help = "give --training.disable_cuda_graphs"
-        yield wrong(Code.CONFIG_COMBINATION, message, source, settings(NO_GRAPHS), settings(DEGREE), help=help)
-    if not split or row is None:
-        return
-    registered = REGISTERED.get(str(settings(CONFIG).value))
-    named = settings("loss") if "loss" in settings else settings(CONFIG)
-    if registered is None and "loss" not in settings:
-        yield Note(
-            f"the configuration {settings(CONFIG).value} is not known here: its loss and checkpointing are not judged"
-        )
-    elif named.value == _CHUNKED or (registered is not None and registered.chunked):
-        message = f"{row.name} under the chunked loss of {named.value}: the last norm gets no gradient, silently"
-        source = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: ChunkedLossWrapper"
-        help = "take a --config without ChunkedLossWrapper, or a schedule whose backward is whole"
-        yield wrong(Code.CONFIG_SILENT, message, source, settings(SCHEDULE), named, help=help)
-    if settings("activation_checkpoint").value == "selective":
-        message = f"{row.name} under selective checkpointing raises: its backward runs as I and W"
-        source = "measured, torchtitan 0.3.0 on torch 2.15; distributed/activation_checkpoint.py: SelectiveAC"
-        chosen = settings("activation_checkpoint")
-        yield wrong(
-            Code.CONFIG_COMBINATION, message, source, chosen, settings(SCHEDULE), help="add activation_checkpoint:none"
-        )
-
-
-def _unsharded(case: Case, found: Plan) -> bool:
-    """Whether nothing is sharded: no shards, no context parallelism."""
-    settings = case.settings
-    shards, context = settings.whole(SHARDS), settings.count(f"{P}context_parallel_degree")
-    if shards == -1 and case.processes and found.ranks:
-        tensor = settings.count(f"{P}tensor_parallel_degree") or 1
-        shards = case.processes // ((settings.count(REPLICAS) or 1) * tensor * found.ranks)
-    return shards == 1 and context == 1

@@ -25,6 +25,7 @@ FIRST_LESS, LAST_LESS, MODEL_PARTS = (
 REPLICAS, SHARDS = f"{P}data_parallel_replicate_degree", f"{P}data_parallel_shard_degree"
 MODE, OVERLAP = "activation_checkpoint.mode", f"{PP}expert_parallel_overlap"
 NO_GRAPHS, CONFIG = "training.disable_cuda_graphs", "--config"
+COMPILE, COMPILED, CHUNKED = "compile.enable", "compile.components", "ChunkedLossWrapper"
 MICROBATCHES, TOKENS = f"{P}num_pp_microbatches", "training.num_tokens_per_microbatch_per_dp_rank"
 
 KEYS: Mapping[str, Key] = {
@@ -65,6 +66,8 @@ KEYS: Mapping[str, Key] = {
     "training.num_tokens_per_train_step": Key(REST, -1, MAIN, elsewhere=f"write {GLOBAL}"),
     "training.max_context_length": Key(first=MAIN, elsewhere="write training.seq_len"),
     "training.seq_len": Key(last="0.3.0", elsewhere="write training.max_context_length"),
+    COMPILE: Key(FLAG, False),
+    COMPILED: Key(ANY, None, optional=True),
     "training.compile": nowhere("0.1.0 had it: write compile.enable", telling=False),
     "training.batch_size": nowhere(f"(#1073): write {LOCAL}"),
     "training.data_parallel_degree": nowhere(f"write {SHARDS}", telling=False),
