@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pipesched
 from pipesched.foreign import foreign, json_of, real, values
 from pipesched.safe import Form, safe
 from pipesched.stream import Route, Stream, dumps, loads
@@ -75,7 +76,7 @@ KINDS = {
 }
 
 
-LONG = ("streams", "routes", "programs", "orders", "arguments")
+LONG = ("streams", "routes", "programs", "orders", "names", "arguments")
 """Kinds of which each text is read by all commands of a schedule."""
 
 
@@ -103,8 +104,20 @@ def test_no_text_of_an_input_makes_a_line(kind: str, tmp_path: Path, monkeypatch
 
 def test_generators_cannot_either(tmp_path: Path) -> None:
     """What their code is called, prints, raises and gives; a process each."""
-    inputs = list(foreign_texts.generators())
-    assert not [fault for one in some(inputs, 5) for fault in faults(one, tmp_path)]
+    assert not [fault for one in some(list(foreign_texts.generators()), 6) for fault in faults(one, tmp_path)]
+
+
+def test_a_file_beside_cannot_either(tmp_path: Path) -> None:
+    """A name that nobody typed: of the file that was meant, of a file of a folder, of a path in Python."""
+    name = "schedule\n::add-mask::b\x1b[31m"
+    (tmp_path / f"{name}.ps").write_text(foreign_texts.PS)
+    asked = [["verify", str(tmp_path / "schedule::add-mask::b.ps")]]
+    assert b"did you mean" in typed(*asked[0]).err
+    asked += [["verify", "1f1b", "--p=2", "--m=2", "--recorded", str(tmp_path), *more] for more in ([], ["--json"])]
+    assert not [said for words in asked if (said := wrong(typed(*words), colored=False))]
+    for answer in (pipesched.verify(str(tmp_path / f"{name}.ps"), p=2), pipesched.verify(pipesched.Source(name, "x"))):
+        said = safe(f"{answer}\n{answer.line()}\n{answer!r}", "terminal").encode()
+        assert not wrong(Typed(0, said, b"", said), colored=False)
 
 
 def test_json_has_the_text_itself(tmp_path: Path) -> None:
