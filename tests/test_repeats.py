@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 
+import numpy as np
 import pytest
 
 import pipesched
@@ -12,6 +14,7 @@ from pipesched import compile
 from pipesched.examine import Options
 from pipesched.language.parser import parse
 from pipesched.language.repeats import unrepeated
+from pipesched.optimizer.repeat.seam import _repeats
 from pipesched.source import Source
 
 HEAD = "schedule one(p = 2, m = 6)\nstage s in 0 .. {stages} on rank s % p\nrank r {{ {program} }}\n"
@@ -115,3 +118,32 @@ def test_no_size_at_which_it_is_another_order_is_overlooked() -> None:
     for text, codes in ((source, []), (changed, ["PS715"])):
         report = pipesched.verify(Source("answer.json", json.dumps({**answer, "source": text})))
         assert [str(found.code) for found in report.diagnostics] == codes
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_where_starts_repeat_is_found_however_fine_ticks_are(seed: int) -> None:
+    """All ranges of t in which every table has K more starts a period later, by counting at each t; and the same,
+    stretched, where a tick is a hundred millionth of that, for which no memory holds all t.
+    """
+    draw, (every, period) = random.Random(seed), [(1, 3), (1, 4), (2, 5), (1, 1)][seed % 4]
+    tables = [sorted(draw.sample(range(24), draw.randint(2, 9))) for _ in range(draw.randint(1, 3))]
+    if seed % 2:  # else hardly any repeats
+        tables = [sorted(draw.randint(0, 2) + period // every * n for n in range(9)) for _ in tables]
+    last = max(table[-1] for table in tables) + 1
+    good = [
+        all(sum(x <= t + period for x in table) == sum(x <= t for x in table) + every for table in tables)
+        for t in range(-1, last + 1)
+    ]
+    runs, begin = [], None
+    for t, holds in zip(range(-1, last + 2), [*good, False], strict=True):
+        if holds and begin is None:
+            begin = t
+        if not holds and begin is not None:
+            runs.append((begin, t - 1))
+            begin = None
+    runs.sort(key=lambda run: run[0] - run[1])
+    assert [*_repeats([np.array(table) for table in tables], every, period)] == runs
+    fine = 10**8
+    found = [*_repeats([np.array(table) * fine for table in tables], every, period * fine)]
+    inside = [(max(low, 0) * fine, high * fine) for low, high in runs if high > low >= 0 and high < last]
+    assert all(any(low <= a and b <= high for low, high in found) for a, b in inside)

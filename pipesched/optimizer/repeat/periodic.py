@@ -147,7 +147,7 @@ def _question(one: Try, limits: Limits) -> Question:
 
 
 def _named(one: Try) -> str:
-    return f"m={one.problem.placement.microbatches}, period {one.problem.time(one.period)} for {one.every}"
+    return f"m={one.problem.placement.microbatches}, period {one.problem.said(one.period)} for {one.every}"
 
 
 def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:

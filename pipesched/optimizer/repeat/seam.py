@@ -116,16 +116,22 @@ def _seam_at(problem: Problem, start: Ints, every: int, period: int) -> int | No
 
 
 def _repeats(tables: list[Ints], every: int, period: int) -> Iterator[tuple[int, int]]:
-    """The longest ranges of t with n_q(t + period) = n_q(t) + every for all q, as (first, last)."""
+    """The longest ranges of t with n_q(t + period) = n_q(t) + every for all q, as (first, last).
+
+    No n_q changes but at a start, so one t of each range between two of these decides for all of it, however fine
+    ticks are.
+    """
     end = max(int(table[-1]) for table in tables if len(table)) + 1
-    t = np.arange(-1, end + 1)
+    changes = np.unique(np.concatenate([[-1, end + 1], *tables, *(table - period for table in tables)]))
+    edge = changes[(changes >= -1) & (changes <= end + 1)]
+    t = edge[:-1]
     good = np.ones(len(t), dtype=np.bool_)
     for table in tables:
         count = np.searchsorted(table, t, side="right")
         good &= np.searchsorted(table, t + period, side="right") == count + every
     edges = np.flatnonzero(np.diff(np.concatenate([[0], good.astype(np.int8), [0]])))
-    runs = sorted(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True), key=lambda run: run[0] - run[1])
-    return ((int(t[a]), int(t[b - 1])) for a, b in runs)
+    runs = zip(edge[edges[::2]].tolist(), edge[edges[1::2]].tolist(), strict=True)
+    return ((first, after - 1) for first, after in sorted(runs, key=lambda run: run[0] - run[1]))
 
 
 def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Seam:
