@@ -191,6 +191,27 @@ RUNS = (  # ways of starting a program, each of which would write a file
 )
 
 
+def test_a_dry_run_without_arguments_blames_nobody(tmp_path: Path) -> None:
+    """Options whose values are the script's own arguments have none in the run: they are open, and no mistake."""
+    text = "torchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --num-layers 8 --bf16"
+    text += " --micro-batch-size $2 --global-batch-size 8 --pipeline-model-parallel-size $1\n"
+    (tmp_path / "a.sh").write_text(text, "utf-8")
+    made = pipesched.check_config(tmp_path / "a.sh", dry_run_script=True)
+    assert [str(x.code) for x in made.diagnostics] == ["PS882"], str(made)
+    assert (made.plan.ranks, made.plan.off, made.plan.microbatches) == (None, None, None)
+
+
+def test_a_dry_run_tells_no_default_of_another_branch(tmp_path: Path) -> None:
+    """Where the option stands in a branch that the run did not take, p is not known: no pipeline is no answer."""
+    text = 'OWN=()\n# --pipeline-model-parallel-size is for the large one\nif [ "$1" = large ]; then\n'
+    text += "  OWN=(\n    --bf16 --pipeline-model-parallel-size 8\n  )\nfi\n"
+    text += "torchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --num-layers 8 --micro-batch-size 1"
+    (tmp_path / "a.sh").write_text(text + " --global-batch-size 8 ${OWN[@]}\n", "utf-8")
+    made = pipesched.check_config(tmp_path / "a.sh", dry_run_script=True)
+    assert [(str(x.code), x.where.line if x.where else 0) for x in made.diagnostics] == [("PS882", 5)], str(made)
+    assert (made.plan.ranks, made.plan.off) == (None, None)
+
+
 @pytest.mark.parametrize("template", some(RUNS, 4))
 @pytest.mark.parametrize("program", ["python3", shutil.which("python3") or "/usr/bin/python3"], ids=["name", "path"])
 def test_a_dry_run_starts_no_program(

@@ -8,6 +8,7 @@ What is assumed (the release, the version of torch) and what is not judged is sa
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +21,17 @@ from pipesched.source import Source
 from pipesched.trainers import texts
 from pipesched.trainers.case import Case, Fact, Finding, Note, Plan, wrong
 from pipesched.trainers.dry_run import dry_run
+from pipesched.trainers.keys import ANY, FLAG
 from pipesched.trainers.marks import others
 from pipesched.trainers.scripts import distinct, of_words
-from pipesched.trainers.settings import Settings, Unread, Unset
+from pipesched.trainers.settings import Setting, Settings, Unread, Unset
 from pipesched.trainers.torch_names import torch_name
 from pipesched.trainers.trainers import TRAINERS, Trainer, like, named, trainer_of
 from pipesched.trainers.worlds import outcome
 from pipesched.verbs.check_report import Checked, several
 
 _COMMAND = "the command"
+_OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside comments
 _EXPANDED = "let your shell read it: pipesched check -- COMMAND and its arguments"
 
 
@@ -79,8 +82,27 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
     notes = [f"{path} was executed, its programs replaced by recorders: {len(made.commands)} were started"]
     notes += [f"{ended}: what it would have started later is not known"] if made.status != 0 else []
     notes += [f"{name} was asked, which tells of the machine that trains" for name in made.asked]
-    found = [replace(x, taken=(*x.taken, *notes), launch={} if made.asked else x.launch) for x in found]
+    text = read_path(path)
+    found = [replace(_as_run(x, text), taken=(*x.taken, *notes), launch={} if made.asked else x.launch) for x in found]
     return _of(Source(path, ""), lambda: distinct(found), asked, tuple(notes))
+
+
+def _as_run(settings: Settings, script: Source) -> Settings:
+    """What a run of a script without its arguments and variables leaves open: values, and options in other branches."""
+    given = dict(settings.given)
+    for row in TRAINERS:
+        keys = row.keys(settings) if row.known(settings) else {}
+        has = {row.canonical(x.key) for x in settings}
+        for option in _OPTION.finditer(script.text) if keys else ():
+            name = option["name"]
+            if name and row.canonical(name) == row.ranks and row.ranks not in has:
+                open = Unset("it stands in the script, and this run did not give it")
+                given[name] = Setting(name, open, script.span(*option.span("name")), name)
+        for name, x in settings.given.items():
+            key = keys.get(row.canonical(x.key))
+            if key is not None and x.value is True and key.kind not in (FLAG, ANY):
+                given[name] = replace(x, value=Unset("left without a value by this run, which had no arguments"))
+    return replace(settings, given=given)
 
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
