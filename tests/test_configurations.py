@@ -435,6 +435,15 @@ NASTY = {
     "bomb.sh": "A='$A$A'\nB=$A$A\n--pipeline-model-parallel-layout '" + "(t*9999)*9999" * 9 + "'\n",
     "quotes.sh": "--num-layers '12\n--pipeline-model-parallel-size \"4",
     "blank.yaml": "\n\n",
+    "ways.sh": "A=--x\n" + 'if $u; then A="$A -a 1"; else A="$A -c"; fi\n' * 60 + "python a.py $A\n",
+    "recursion.sh": "f() { f; f; }\nf\npython a.py --num-layers 4\n",
+    "loops.sh": "for a in 1 2 3 4 5 6 7 8; do\n" * 12 + "python a.py --num-layers $a\n" + "done\n" * 12,
+    "brackets.sh": "(" * 3000 + "true" + ")" * 3000,
+    "outputs.sh": "$(" * 3000,
+    "quoted.sh": '"$(echo "' * 500,
+    "eval.sh": "A='eval \"$A$A\"'\neval \"$A\"\n",
+    "shells.sh": "export X='bash -c \"$X\"'\nbash -c \"$X\"\n",
+    "heredocs.sh": "cat <<A <<B <<C\n" * 3000,
 }  # fmt: skip
 
 

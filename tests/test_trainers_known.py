@@ -160,7 +160,7 @@ def test_a_value_from_elsewhere_is_no_number(tmp_path: Path) -> None:
 
 def test_a_setting_that_no_rule_knows_is_named() -> None:
     """By its name, in the text and in the object; none is said to say nothing."""
-    made = checked("a.sh", f"{PLAIN.replace('25', '24')} --use-mcore-models --bf16 --my-own-thing 4")
-    assert made.not_judged == ("--use-mcore-models", "--bf16", "--my-own-thing")
-    assert "not judged: --use-mcore-models, --bf16, --my-own-thing (no rule knows them)" in str(made)
+    made = checked("a.sh", f"{PLAIN.replace('25', '24')} --use-mcore-models --lr-warmup-iters 3 --my-own-thing 4")
+    assert made.not_judged == ("--use-mcore-models", "--lr-warmup-iters", "--my-own-thing")
+    assert "not judged: --use-mcore-models, --lr-warmup-iters, --my-own-thing (no rule knows them)" in str(made)
     assert made.to_json()["not_judged"] == list(made.not_judged)

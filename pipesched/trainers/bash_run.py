@@ -37,7 +37,7 @@ from pipesched.trainers.bash_text import (
 _FIRST = 0xF0000  # of the private characters that stand for holes
 _HOLE = re.compile("[\U000f0000-\U000ffffd]")
 _LONGEST = 20_000  # characters of a value
-_MOST = 2_000_000  # characters that are looked at
+_MOST = 600_000  # characters that are looked at, and steps
 _DEEPEST = 30
 _WAYS = 8  # in which a variable may be set
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -117,7 +117,7 @@ class Script:
 
     def run(self, text: Text) -> None:
         """Runs a text; what is no script of bash as far as it is known here is unread."""
-        self._spend(len(text))
+        self.spend(len(text))
         try:
             self.body(statements(text))
         except (Unclosed, RecursionError) as error:
@@ -125,14 +125,19 @@ class Script:
             place = text.at[at] if 0 <= at < len(text) else text.place
             self.unread.append(Hole("what begins here has no end that is known", place))
 
-    def _spend(self, count: int) -> None:
+    def spend(self, count: int) -> None:
+        """Counts work.
+
+        Raises:
+            TooMuch: more than any script that starts a training takes.
+        """
         self.work += count + 1
         if self.work > _MOST:
             raise TooMuch
 
     def hole(self, reason: str, at: int, *ways: Value) -> Text:
         """A character for what is not known."""
-        self._spend(0)
+        self.spend(0)
         if len(self.holes) > 60_000:
             raise TooMuch
         self.holes.append(Hole(reason, at, ways))
@@ -164,7 +169,7 @@ class Script:
 
     def _one(self, statement: Statement) -> bool | None:
         """Runs a statement; whether it succeeds, None if that is not known."""
-        self._spend(1)
+        self.spend(1)
         match statement:
             case Simple():
                 return self._simple(statement)
@@ -507,7 +512,7 @@ class Script:
 
     def _parts(self, word: Text, *, quote: bool, arrays: bool = False) -> Iterator[tuple[Text, bool | None]]:
         """Parts of a word, each with whether it is kept whole; None: an element of an array ends."""
-        self._spend(len(word))
+        self.spend(len(word))
         chars, at = word.chars, 0
         while at < len(chars):
             sign = chars[at]

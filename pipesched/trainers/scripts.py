@@ -42,6 +42,12 @@ _SLURM = {
     "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
     "gpus-per-node": ("SLURM_GPUS_PER_NODE",),
 }
+_FLAGS = re.compile(
+    r"--(?:no|use|disable|enable|overlap|add|reset|accumulate|calculate|deterministic|account|finetune)-[\w-]+|"
+    r"--(?:bf16|fp16|swiglu|sequence-parallel|untie-embeddings-and-output-weights|mock-data|finetune|tp-comm-overlap|"
+    r"group-query-attention|recompute-activations|qk-layernorm|moe-grouped-gemm|multi-latent-attention|manual-gc)"
+)
+"""Options of Megatron-LM that take no value."""
 _OPTIONS = re.compile(r"\$\{?\w*?(?:ARGS?|OPTS?|OPTIONS?|FLAGS?|PARAMS?|EXTRA\w*)(?:\[[@*]\])?\}?", re.I)
 _NO_OPTIONS = re.compile(r"\$\{?\w*?(?:SCRIPT|PATH|FILE|DIR|PY|ENTRY|PROGRAM|HOST|PORT|NAME)(?:\[[@*]\])?\}?", re.I)
 _BROKEN = re.compile(r"\\(?:[ \t]+(?:#[^\n]*)?\n|\r?\n[ \t]*(?:#[^\n]*)?\n)(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*\Z")
@@ -71,7 +77,12 @@ class _Words:
     script: Script
 
     def read(self, fields: tuple[Text, ...], depth: int = 0) -> _Reading:
-        """The options of fields."""
+        """The options of fields.
+
+        Raises:
+            TooMuch: there are more ways of filling holes than can be read.
+        """
+        self.script.spend(20 * len(fields))
         made, number = _Reading(), 0
         while number < len(fields):
             word, following = fields[number], fields[number + 1] if number + 1 < len(fields) else None
@@ -79,7 +90,8 @@ class _Words:
             if option := _OPTION.fullmatch(word.chars):
                 made.names += word.at
                 text = None if option[2] is None else word[option.start(2) :]
-                if text is None and following is not None and self._is_value(following):
+                alone = following is not None and self.script.hole_in(following) and _FLAGS.fullmatch(option[1])
+                if text is None and following is not None and not alone and self._is_value(following):
                     text, number = following, number + 1
                 name = word[: option.end(1)]
                 made.put(self._setting(option[1], True if text is None else self._value(text), name))
@@ -90,8 +102,8 @@ class _Words:
                 made.open.append(
                     Hole("the output of a program, which was not run: options may stand in it", word.place)
                 )
-            elif (hole := self.script.hole_in(word)) and len(word) == 1:
-                self._fill(made, hole, depth)
+            elif (hole := self.script.hole_in(word)) and (len(word) == 1 or self._hides(word)):
+                self._fill(made, hole if len(word) == 1 else replace(hole, ways=()), depth)
             elif dotted := _DOTTED.fullmatch(word.chars):
                 key = word[dotted.start(1) : dotted.end(1)]
                 made.put(self._setting(dotted[1], self._value(word[dotted.start(2) :]), key))
@@ -120,6 +132,12 @@ class _Words:
         if isinstance(way, tuple):
             return way
         return tuple(way[x.start() : x.end()] for x in re.finditer(r"\S+", way.chars))
+
+    def _hides(self, word: Text) -> bool:
+        """Whether more options may stand in a word that begins with a hole."""
+        first = self.script.hole_in(word[:1])
+        whole = all(self.script.hole_in(word[n : n + 1]) for n in range(len(word)))
+        return first is not None and (whole or "--" in word.chars)
 
     def _is_value(self, word: Text) -> bool:
         """Whether a word is the value of the option before it."""
@@ -159,9 +177,18 @@ def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
     text = re.sub("[\U000f0000-\U000fffff]", "?", source.text)
     try:
         script.run(Text(text, tuple(range(len(text)))))
-    except TooMuch:
-        script.unread.append(Hole("the script is too long to be read", 0))
-    _require_whole(source, script)
+        _require_whole(source, script)
+        return _commands(source, script)
+    except (TooMuch, RecursionError):
+        return [Settings(source, "shell", {}, open_at=(Mention("the script takes too much work to be read", None),))]
+
+
+def _commands(source: Source, script: Script) -> list[Settings]:
+    """The commands that a script runs; of none, what its variables hold.
+
+    Raises:
+        TooMuch: there are more ways of filling holes than can be read.
+    """
     words = _Words(source, script)
     commands = [x for x in script.commands if any("--" in y.chars or script.hole_in(y) for y in x.fields)]
     made = [(x, words.read(_apart(x.fields)[1])) for x in commands]

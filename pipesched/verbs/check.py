@@ -32,6 +32,7 @@ from pipesched.verbs.check_report import Checked, several
 
 _COMMAND = "the command"
 _OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside comments
+_MOST = 32  # commands of a script that are judged
 _EXPANDED = "let your shell read it: pipesched check -- COMMAND and its arguments"
 
 
@@ -120,7 +121,11 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
     if not known and not found:
         message = f"{source.name} runs no command with options of a trainer"
         return Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNKNOWN, message),), notes=notes)
-    return several(source.name, [_judged(row, release, x, asked) for x in known or found[:1]])
+    made = [_judged(row, release, x, asked) for x in (known or found[:1])[:_MOST]]
+    if more := len(known) - _MOST if len(known) > _MOST else 0:
+        message = f"{more} more commands of {source.name} are not judged: {_MOST} are"
+        made.append(Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNREAD, message),)))
+    return several(source.name, made)
 
 
 def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:
@@ -180,7 +185,8 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
     """What all that have the options of a trainer read alike, the sizes, where it is not known whose they are."""
     name, row = settings.source.name, None if asked.trainer else like(settings)
     if row is None:
-        return Checked(name, diagnostics=error.diagnostics, notes=settings.taken)
+        unread = () if settings.given else _holes(settings)
+        return Checked(name, diagnostics=(*error.diagnostics, *unread), notes=settings.taken)
     case, worlds = _case(row, None, settings, asked)
     told = outcome(row, case, worlds, _csv).plan
     plan = replace(told, options=()) if row.ranks and row.ranks in case.settings else Plan()
@@ -202,16 +208,21 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
             yield Diagnostic(Code.CONFIG_UNREAD, message, (Label(setting.at, "not read"),), (), _EXPANDED)
     if plan.off or plan.chunks is not None:
         return
-    for hole in settings.open_at:
-        message = f"line {hole.at.line} is not read: {hole.name}" if hole.at else f"not read: {hole.name}"
-        labels = (Label(hole.at, "not read"),) if hole.at else ()
-        yield Diagnostic(Code.CONFIG_UNREAD, message, labels, (), _EXPANDED)
+    yield from _holes(settings)
     for setting in settings:
         shell = settings.kind in ("shell", "cli")
         if plan.ranks is None and shell and type(setting.value) is Unset and setting.key == case.size and setting.at:
             message = f"{setting.written} is not known: {setting.value.text}"
             help = f"{_EXPANDED}; or -D NAME=N says a variable"
             yield Diagnostic(Code.CONFIG_UNREAD, message, (setting.label,), (), help)
+
+
+def _holes(settings: Settings) -> Iterator[Diagnostic]:
+    """What of a command is not read, where options may stand."""
+    for hole in settings.open_at:
+        message = f"line {hole.at.line} is not read: {hole.name}" if hole.at else f"not read: {hole.name}"
+        labels = (Label(hole.at, "not read"),) if hole.at else ()
+        yield Diagnostic(Code.CONFIG_UNREAD, message, labels, (), _EXPANDED)
 
 
 def _launch(settings: Settings) -> dict[str, object]:
