@@ -109,9 +109,9 @@ def test_generators_cannot_either(tmp_path: Path) -> None:
 
 def test_a_file_beside_cannot_either(tmp_path: Path) -> None:
     """A name that nobody typed: of the file that was meant, of a file of a folder, of a path in Python."""
-    name = "schedule\n::add-mask::b\x1b[31m"
+    name = "schedule\nok  other.py\x1b[31m"
     (tmp_path / f"{name}.ps").write_text(foreign_texts.PS)
-    asked = [["verify", str(tmp_path / "schedule::add-mask::b.ps")]]
+    asked = [["verify", str(tmp_path / "scheduleok  other.py.ps")]]
     assert b"did you mean" in typed(*asked[0]).err
     asked += [["verify", "1f1b", "--p=2", "--m=2", "--recorded", str(tmp_path), *more] for more in ([], ["--json"])]
     assert not [said for words in asked if (said := wrong(typed(*words), colored=False))]
