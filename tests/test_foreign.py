@@ -69,6 +69,7 @@ KINDS = {
         foreign_texts.orders,
         foreign_texts.numbers,
         foreign_texts.settings,
+        foreign_texts.commands,
         foreign_texts.runs,
         foreign_texts.names,
         foreign_texts.arguments,

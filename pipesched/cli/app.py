@@ -138,12 +138,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _require_lines(arguments: Sequence[str]) -> None:
-    """Nothing that is named on the command line ends or steers a line where it is shown.
+    """Nothing that is named on the command line ends or steers a line where it is shown; a command to check is data.
 
     Raises:
         PipeschedError: PS225, a word with such a character.
     """
-    for number, word in enumerate(arguments, 1):
+    behind = arguments.index("--") if arguments[:1] == ["check"] and "--" in arguments else len(arguments)
+    for number, word in enumerate(arguments[:behind], 1):
         if at := [character for character, marked in zip(word, foreign(word), strict=True) if character != marked]:
             message = (
                 f"word {number} of the command line has the character U+{ord(at[0]):04X}: it ends or steers a line"

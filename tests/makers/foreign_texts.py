@@ -289,6 +289,18 @@ def settings() -> Iterator[Input]:
     yield from of_text("job.sh", SCRIPT, words, [f"check {{0}}/job.sh {x}" for x in formats])
 
 
+def commands() -> Iterator[Input]:
+    """A command line that is checked, word by word."""
+    words = "torchrun --nproc_per_node 4 pretrain_gpt.py --pipeline-model-parallel-size 4 --num-layers 8 a.b=c x:y"
+    each = [*words.split(), "--micro-batch-size", "1", "--bf16"]
+    for new in (LINES, *TEXTS):
+        for at, word in enumerate(each):
+            for other in ("{1}", word + "{1}", f"--{{1}}={word}", f"{word}={{1}}"):
+                said = " ".join([*each[:at], other, *each[at + 1 :]])
+                read = [f"check {x} -- {said}" for x in ("--trainer megatron==0.19.0", "", "--json", "--format github")]
+                yield Input(f"a command with {other}", {}, read, new)
+
+
 def runs() -> Iterator[Input]:
     """Recorded and measured runs."""
     events = measured_runs.played(pipesched.load("1f1b", p=2, m=2), "F=10,B=20", torch=False)
