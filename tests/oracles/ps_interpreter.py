@@ -275,6 +275,8 @@ def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> 
 def costs(items: Sequence[Tree], env: Env, model: Model, asked: Mapping[str, Fraction] | None = None) -> None:
     """The costs of every stage and microbatch: what is given, key by key, and what follows from it by the table."""
     rows = [row for item in items if item[0] == "costs" for row in item[1]]
+    if any(names is None and isinstance(e[0], tuple) and len(e) != model.stages for _, names, e in rows):
+        raise Refused("PS222")
     for s in range(model.stages):
         for i in range(model.microbatches):
             known: dict[str, Fraction] = {}
