@@ -239,3 +239,22 @@ def test_a_dry_run_ends_with_all_that_it_has_started(tmp_path: Path, monkeypatch
     assert kept.exists() and not (tmp_path / "made").exists()
     left = Path(f"/proc/{(tmp_path / 'pid').read_text('utf-8').strip()}/stat")
     assert not left.exists() or left.read_text("utf-8").rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'HERE="${BASH_SOURCE[0]}"\nsource $(dirname $HERE)/sizes.sh',
+        'HERE=$0\n. "$(dirname "$HERE")/sizes.sh"',
+        "FOLDER=$(dirname ${BASH_SOURCE})\nsource ${FOLDER}/sizes.sh",
+        "source $(dirname -- $0)/inner/../sizes.sh",
+    ],
+)
+def test_a_file_beside_the_script_is_read_by_its_folder(line: str, tmp_path: Path) -> None:
+    """The ways in which scripts name their own folder, by variables too, lead to the file that is there."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "sizes.sh").write_text("PP=4\n", "utf-8")
+    text = f"{line}\ntorchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --num-layers 8 --micro-batch-size 1"
+    (tmp_path / "a.sh").write_text(f"{text} --global-batch-size 8 --pipeline-model-parallel-size $PP\n", "utf-8")
+    made = pipesched.check_config(tmp_path / "a.sh")
+    assert (made.plan.ranks, made.plan.microbatches, made.exit_status) == (4, 4, 0), str(made)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -629,6 +630,9 @@ class Script:
             if self.arguments is None:
                 self.taken.setdefault(f"{word.chars[:20]}: arguments of the script are taken to be none", word.place)
             return self.arguments or ()
+        if name in ("0", "BASH_SOURCE"):
+            own = self.hole("the name of the script", word.place)
+            return _joined_by([plain(f"{self.folder}/", word.place), own], "")
         if name.isdigit():
             number = int(name)
             known = self.arguments is not None and 0 < number <= len(self.arguments)
@@ -676,6 +680,10 @@ class Script:
         if _FOLDER.fullmatch(text.chars.strip()):
             return plain(self.folder, whole.place)
         words = text.chars.split(None, 1)
+        if words and words[0] == "dirname" and not re.search(r"[|;&<>]", text.chars):
+            path = [x.chars for x in self.fields(tuple(_split(text)))[1:] if x.chars != "--"]
+            if len(path) == 1 and not _HOLE.search(folder := os.path.dirname(path[0].rstrip("/"))):
+                return plain(folder or ".", whole.place)
         if words and words[0] == "echo" and not re.search(r"[|;&<>]", text.chars):
             fields = self.fields(tuple(_split(text)))[1:]
             if not any(re.fullmatch("-[neE]+", x.chars) for x in fields[:1]):

@@ -81,7 +81,7 @@ OTHERS = (
 )
 
 _ONLY_CORE = (
-    r"--(?:use-mcore-models|num-query-groups|group-query-attention|rotary-base|ckpt-format|auto-detect-ckpt-format|"
+    r"--(?:use-mcore-models|use-legacy-models|num-query-groups|group-query-attention|rotary-base|ckpt-format|auto-detect-ckpt-format|"
     r"attention-backend|context-parallel-size|expert-model-parallel-size|expert-tensor-parallel-size|norm-epsilon|"
     r"num-virtual-stages-per-pipeline-rank|pipeline-model-parallel-layout|decoder-(?:first|last)-pipeline-num-layers|"
     r"account-for-(?:embedding|loss)-in-pipeline-split|microbatch-group-size-per-virtual-pipeline-stage|"
