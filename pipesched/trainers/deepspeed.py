@@ -10,13 +10,14 @@ Source: DeepSpeed 0.19.8, files as named with each rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from pipesched.diagnostics import Code
 from pipesched.trainers.case import Case, Fact, Findings, Note, Plan, samples, wrong
 from pipesched.trainers.keys import COUNT, FLAG, FROM_0, Key, judge
-from pipesched.trainers.settings import Settings, Unset
+from pipesched.trainers.settings import Setting, Settings, Unset
 
 NAME = "DeepSpeed"
 _BATCH, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -85,63 +86,118 @@ def _replicas(case: Case, p: int | None) -> int | None:
     return world // p if world and p and world % p == 0 else None
 
 
+def _over(count: int | None, by: int | None) -> int | None:
+    """A share of a number, None where it is not known or nothing."""
+    return count // by or None if count and by else None
+
+
 def _completed(case: Case, p: int | None) -> tuple[int | None, int | None]:
     """The size of a microbatch, and m: where one of three is missing it follows from the others."""
-    settings, replicas = case.settings, _replicas(case, p)
+    settings = case.settings
     batch, micro, steps = (settings.count(key) for key in (_BATCH, _MICRO, _STEPS))
-    if batch and micro and not steps:
-        steps = batch // micro // replicas if replicas else None
-    elif batch and steps and not micro:
-        micro = batch // replicas // steps if replicas else None
-    elif (
-        _STEPS not in settings and (batch, micro) != (None, None) and sum(x in settings for x in (_BATCH, _MICRO)) == 1
-    ):
-        steps, micro = 1, micro or (batch // replicas if batch and replicas else None)
-    return micro or None, steps or None
+    each = _over(batch, _replicas(case, p))
+    if batch and micro:
+        return micro, steps or _over(each, micro)
+    if batch and steps:
+        return _over(each, steps), steps
+    alone = [key for key in (_BATCH, _MICRO, _STEPS) if key in settings] in ([_BATCH], [_MICRO])
+    return (micro or each, 1) if alone and (batch or micro) else (micro, steps)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The numbers of a batch. asked: it is known to be for the pipeline engine."""
+
+    case: Case
+    found: Plan
+    asked: bool
+
+    @property
+    def given(self) -> list[Setting]:
+        """The settings of the three numbers that are there."""
+        return [self.case.settings(key) for key in (_BATCH, _MICRO, _STEPS) if key in self.case.settings]
+
+    @property
+    def none(self) -> bool:
+        """Whether neither of the numbers that are needed is there."""
+        return not any(key in self.case.settings for key in (_BATCH, _MICRO))
+
+    @property
+    def open(self) -> bool:
+        """Whether one that is there is not known."""
+        return any(self.case.settings.count(setting.key) is None for setting in self.given)
+
+    @property
+    def factors(self) -> dict[str, int]:
+        """The factors of the batch that are known."""
+        counts = (
+            self.case.settings.count(_MICRO),
+            self.case.settings.count(_STEPS),
+            _replicas(self.case, self.found.ranks),
+        )
+        return {name: count for name, count in zip(("samples", "steps", "replicas"), counts, strict=True) if count}
+
+    @property
+    def unequal(self) -> bool:
+        """Whether the batch is not what its factors make."""
+        batch, product = self.case.settings.count(_BATCH), math.prod(self.factors.values())
+        whole = len(self.factors) == 3
+        return batch is not None and (batch != product if whole else batch % product != 0)
+
+
+_ROWS: tuple[tuple[Callable[[Batch], object], Callable[[Batch], str], Code | None, str | None], ...] = (
+    (
+        lambda x: x.case.processes and x.found.ranks and x.case.processes % x.found.ranks,
+        lambda x: f"{x.case.processes} processes are not divided by {x.found.ranks} of a replica",
+        Code.CONFIG_BATCH,
+        None,
+    ),
+    (
+        lambda x: x.none and not x.asked,
+        lambda _: f"neither {_BATCH} nor {_MICRO} is in the file: the program that reads it must give one",
+        None,
+        None,
+    ),
+    (
+        lambda x: x.none,
+        lambda _: f"neither {_BATCH} nor {_MICRO} is given",
+        Code.CONFIG_MISSING,
+        f"give {_MICRO} and {_STEPS}",
+    ),
+    (
+        lambda x: not x.open and x.unequal,
+        lambda x: (
+            f"a batch of {x.case.settings.count(_BATCH)} {'is not' if len(x.factors) == 3 else 'is no multiple of'} "
+            + " x ".join(f"{count} {name}" for name, count in x.factors.items())
+        ),
+        Code.CONFIG_BATCH,
+        None,
+    ),
+)
+"""When, what is said, the code of a refusal, None for a note, and a remedy: the first row that holds."""
 
 
 def _batch(case: Case, found: Plan, *, asked: bool) -> Findings:
-    """The three numbers of a batch. asked: it is known to be for the pipeline engine."""
-    settings, p = case.settings, found.ranks
-    given = [settings(key) for key in (_BATCH, _MICRO, _STEPS) if key in settings]
-    source = f"{case.named}, {_CONFIG}"
-    world = case.processes
-    if world and p and world % p:
-        yield wrong(Code.CONFIG_BATCH, f"{world} processes are not divided by {p} of a replica", source)
-        return
-    if _BATCH not in settings and _MICRO not in settings and not asked:
-        yield Note(f"neither {_BATCH} nor {_MICRO} is in the file: the program that reads it must give one")
-        return
-    if _BATCH not in settings and _MICRO not in settings:
-        message = f"neither {_BATCH} nor {_MICRO} is given"
-        yield wrong(Code.CONFIG_MISSING, message, source, *given, help=f"give {_MICRO} and {_STEPS}")
-        return
-    batch, micro, steps = (settings.count(key) for key in (_BATCH, _MICRO, _STEPS))
-    if any(setting.key in settings and settings.count(setting.key) is None for setting in given):
-        return
-    replicas = _replicas(case, p)
-    known = [number for number in (micro, steps, replicas) if number]
-    product = 1
-    for number in known:
-        product *= number
-    equal = batch == product if len(known) == 3 else batch is not None and batch % product == 0
-    if batch and not equal:
-        sizes = (("samples", micro), ("steps", steps), ("replicas", replicas))
-        said = " x ".join(f"{number} {what}" for what, number in sizes if number)
-        verb = "is not" if len(known) == 3 else "is no multiple of"
-        yield wrong(Code.CONFIG_BATCH, f"a batch of {batch} {verb} {said}", source, *given)
-        return
-    if found.microbatches is None:
+    """What is wrong with a batch, else m."""
+    x = Batch(case, found, asked)
+    for when, says, code, help in _ROWS:
+        if when(x):
+            yield (
+                Note(says(x)) if code is None else wrong(code, says(x), f"{case.named}, {_CONFIG}", *x.given, help=help)
+            )
+            return
+    if not x.open:
+        yield from _microbatches(x)
+
+
+def _microbatches(x: Batch) -> Findings:
+    """m, and where it is from."""
+    settings, m, p = x.case.settings, x.found.microbatches, x.found.ranks
+    if m is None:
         yield Note("how many replicas there are is not in the file: give --processes N, and m is known")
-    else:
-        said = (
-            settings(_STEPS).shown
-            if _STEPS in settings
-            else f"{_STEPS} follows from the others"
-            if batch
-            else f"{_STEPS} is 1, its default"
-        )
-        yield Fact("microbatches", f"{found.microbatches} of {samples(found.microbatch_size)}: {said}")
-        if p and found.microbatches < p:
-            count = f"{found.microbatches} microbatch{'es' * (found.microbatches > 1)}"
-            yield Note(f"{count} for {p} ranks: some ranks always wait")
+        return
+    follows = f"{_STEPS} follows from the others" if settings.count(_BATCH) else f"{_STEPS} is 1, its default"
+    said = settings(_STEPS).shown if _STEPS in settings else follows
+    yield Fact("microbatches", f"{m} of {samples(x.found.microbatch_size)}: {said}")
+    if p and m < p:
+        yield Note(f"{m} microbatch{'es' * (m > 1)} for {p} ranks: some ranks always wait")

@@ -92,45 +92,51 @@ def judge(
 
     closed: sections of which the trainer knows every key, so that any other is wrong. refuses: what it does with one.
     """
-    aside: list[str] = []
     own = [name for name, key in keys.items() if known(case, key) and not key.minor]
+    strangers = [x for x in case.settings if x.key not in keys]
+    wanted = () if case.assumed else closed
+    found = {x.key: _stranger(case, x, own, source, wanted, refuses) for x in strangers}
     for setting in case.settings:
         key = keys.get(setting.key)
-        if key is None:
-            near = nearest(setting.key, own, _NEAR)
-            if (
-                isinstance(setting.value, str | int | float | list)
-                and not isinstance(setting.value, bool)
-                and any(name.startswith(f"{setting.key}.") for name in own)
-            ):
-                message = f"{setting.written} is {short(setting.value)}, not a section of settings"
-                yield wrong(Code.CONFIG_VALUE, message, source, setting)
-            elif near or (setting.key.rpartition(".")[0] in closed and not case.assumed):
-                yield _unknown(case, setting, near or _same_name(setting, own), source, refuses)
-            else:
-                aside.append(setting.written)
-        elif key.none and case.assumed:
-            yield Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
-        elif not known(case, key):
-            yield wrong(
-                Code.CONFIG_RELEASE,
-                f"{case.named} has no {setting.written}",
-                source,
-                setting,
-                help=key.elsewhere or f"it is there {_when(key)}",
-            )
-        elif isinstance(setting.value, Unread):
-            pass
-        elif isinstance(setting.value, Unset):
-            yield Note(f"{setting.written} is {setting.value.text}: what depends on it is not judged")
-        elif not (key.kind.holds(setting.value) or (key.optional and setting.value in (None, ""))):
-            message = f"{setting.written} is {short(setting.value)}, not {key.kind.what}"
-            yield wrong(Code.CONFIG_VALUE, message, source, setting)
+        one = found[setting.key] if key is None else _judged(case, setting, key, source)
+        if one is not None:
+            yield one
     for setting in case.settings.repeated:
         if setting.key in keys:
             yield Note(f"{setting.at}: {setting.written} is given again later, which counts")
+    aside = tuple(x.written for x in strangers if found[x.key] is None)
     if aside:
-        yield NotJudged(tuple(aside))
+        yield NotJudged(aside)
+
+
+def _stranger(
+    case: Case, setting: Setting, own: list[str], source: str, closed: Collection[str], refuses: str
+) -> Diagnostic | None:
+    """What is wrong with a setting that is in no table, None where it is not judged."""
+    scalar = isinstance(setting.value, str | int | float | list) and not isinstance(setting.value, bool)
+    near = nearest(setting.key, own, _NEAR)
+    if scalar and any(name.startswith(f"{setting.key}.") for name in own):
+        message = f"{setting.written} is {short(setting.value)}, not a section of settings"
+        return wrong(Code.CONFIG_VALUE, message, source, setting)
+    if near or setting.key.rpartition(".")[0] in closed:
+        return _unknown(case, setting, near or _same_name(setting, own), source, refuses)
+    return None
+
+
+def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic | Note | None:
+    """What is to be said of a setting by its row."""
+    if key.none and case.assumed:
+        return Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
+    if not known(case, key):
+        help = key.elsewhere or f"it is there {_when(key)}"
+        return wrong(Code.CONFIG_RELEASE, f"{case.named} has no {setting.written}", source, setting, help=help)
+    if isinstance(setting.value, Unset):
+        said = Note(f"{setting.written} is {setting.value.text}: what depends on it is not judged")
+        return None if isinstance(setting.value, Unread) else said
+    if key.kind.holds(setting.value) or (key.optional and setting.value in (None, "")):
+        return None
+    message = f"{setting.written} is {short(setting.value)}, not {key.kind.what}"
+    return wrong(Code.CONFIG_VALUE, message, source, setting)
 
 
 @lru_cache(maxsize=20_000)
