@@ -45,7 +45,9 @@ _NOT_IN_A_LINE = re.compile(rf"[{_CONTROLS}\t\n\r{_TURNING}{_HALVES}{_NONE}{_SHA
 _NOT_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
 _COLOUR_OR_DANGER = re.compile(rf"(\x1b\[[0-9;]*m)|[{_CONTROLS}\u202a-\u202e\u2066-\u2069{_HALVES}{_SHADOWS}]|\r(?!\n)")
 _MARKED = re.compile(f"[{_SHADOWS}]")
-_COMMAND = re.compile(r"^([^\S\n]*):(?=:(?!: ))|#(?=#(?:\[|vso\[))", re.M)  # `:::` is a place in a drawing of ours
+# GitHub's runner obeys `::name …::` behind blanks and `##[name]` anywhere in a line (actions/runner, ActionCommand.cs),
+# Azure's obeys `##vso[name]`. A line of ours that begins with `:::` is a place in a drawing.
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:(?!: ))|#(?=#(?:\[|vso\[))", re.M)
 _NOT_OURS = re.compile(rf"(?!^::(?:error|warning) )(?:{_COMMAND.pattern})", re.M)
 
 
