@@ -54,6 +54,14 @@ def test_a_shared_option_names_nobody(words: str, tmp_path: Path) -> None:
     assert "PS871" in text and "whose rules" not in text and "  Megatron-core " not in text, text
 
 
+def test_a_launcher_is_not_a_project(tmp_path: Path) -> None:
+    """DeepSpeed's launcher starts programs of many projects."""
+    file = tmp_path / "train.sh"
+    file.write_text(f"deepspeed --num_gpus 8 pretrain_gpt.py {SIZES}\n", "utf-8")
+    text = str(pipesched.check_config(file))
+    assert "PS871" in text and "Megatron-DeepSpeed" not in text and "DeepSpeed starts" in text, text
+
+
 def test_hardware_is_not_a_project(tmp_path: Path) -> None:
     """Variables of Ascend's driver are set by trainers that know nothing of MindSpeed."""
     text = said("--fp16", tmp_path, "export HCCL_CONNECT_TIMEOUT=1200\n")

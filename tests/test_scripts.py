@@ -212,6 +212,16 @@ def test_a_dry_run_tells_no_default_of_another_branch(tmp_path: Path) -> None:
     assert (made.plan.ranks, made.plan.off) == (None, None)
 
 
+def test_a_dry_run_judges_nothing_by_an_option_of_another_branch(tmp_path: Path) -> None:
+    """What goes only together with an option that stands in a branch which the run did not take is no mistake."""
+    text = 'OWN=""\nif [ "$1" = true ]; then OWN="--use-distributed-optimizer"; fi\n'
+    text += "torchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --num-layers 8 --micro-batch-size 1"
+    text += " --global-batch-size 8 --pipeline-model-parallel-size 4 --overlap-grad-reduce --overlap-param-gather"
+    (tmp_path / "a.sh").write_text(f"{text} $OWN\n", "utf-8")
+    made = pipesched.check_config(tmp_path / "a.sh", dry_run_script=True)
+    assert (made.diagnostics, made.plan.ranks, made.plan.microbatches) == ((), 4, 4), str(made)
+
+
 @pytest.mark.parametrize("template", some(RUNS, 4))
 @pytest.mark.parametrize("program", ["python3", shutil.which("python3") or "/usr/bin/python3"], ids=["name", "path"])
 def test_a_dry_run_starts_no_program(

@@ -70,8 +70,8 @@ OTHERS = (
         r"checkpoint-in-cpu|partition-activations|contigious-checkpointing|zero-[\w-]+|moe-expert-parallel-size|"
         r"ds-[\w-]+|use-flash-attn-v[12]|train-tokens|lr-decay-tokens|kill-switch-path|pad-vocab-size-to|"
         r"pp-partition-method|embed-layernorm|enable-zbh1-\w+)",
-        words=r"^(?:\S*/)?deepspeed$",
     ),
+    Mark("a program that DeepSpeed starts", _SHELL, words=r"^(?:\S*/)?deepspeed$"),
     Mark("gpt-neox", ("yaml", "json"), r"pipe-parallel-size|model-parallel-size|global-num-gpus"),
     Mark("nanotron", ("yaml",), r"parallelism\.(?:pp|pp-engine|dp|tp-mode)|tokens\.batch-accumulation-per-replica"),
     Mark("NeMo AutoModel", ("yaml",), r"distributed\.(?:pp-size|pipeline\..*)|autopipeline\..*"),

@@ -96,7 +96,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
         has = {row.canonical(x.key) for x in settings}
         for option in _OPTION.finditer(script.text) if keys else ():
             name = option["name"]
-            if name and row.canonical(name) == row.ranks and row.ranks not in has:
+            if name and (own := row.canonical(name)) in keys and own not in has:
                 open = Unset("it stands in the script, and this run did not give it")
                 given[name] = Setting(name, open, script.span(*option.span("name")), name)
         for name, x in settings.given.items():
