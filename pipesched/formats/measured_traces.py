@@ -113,7 +113,7 @@ def _found(events: Sequence[Any], rank: int, base: int) -> Iterator[Record]:
                 yield Record(rank, entries, *_span(event, base))
         elif isinstance(args, dict) and args.get("op") in tuple(LETTERS):
             own = args.get("rank", event.get("pid"))
-            if not isinstance(own, int) or isinstance(own, bool):
+            if not isinstance(own, int) or isinstance(own, bool) or not 0 <= own < 2**31:
                 raise _Unusable(f"an operation has no rank: {_short(event)}")
             yield Record(own, _operations(args), *_span(event, base), _waited(args))
 

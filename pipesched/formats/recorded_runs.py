@@ -102,7 +102,7 @@ def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
     _require_once([rank for rank, lines in said.items() if lines > 1], "orders")
     absent = sorted(set(range(program.ranks)) - set(said))
     lines = [*texts, *(f"rank {rank}:" for rank in absent)]
-    lines = sorted("\n".join(lines).splitlines(), key=_rank)
+    lines = sorted(filter(str.strip, "\n".join(lines).splitlines()), key=_rank)
     try:
         made = order_text.read(Source("the recorded orders", "\n".join(lines) + "\n"))
     except PipeschedError as error:
