@@ -94,6 +94,14 @@ CASES = (  # options laid over BASE; the first release that refuses, the first t
     ),
     ("global-batch-size 40, num-layers-per-virtual-pipeline-stage 1, processes 4", "0.9", "", "PS876"),
     ("overlap-p2p-communication-warmup-flush true", "0.10", "", "PS879"),
+    (
+        "tensor-model-parallel-size 2, sequence-parallel true, tp-comm-overlap true, deterministic-mode true",
+        "0.19",
+        "",
+        "PS879",
+    ),
+    ("delay-wgrad-compute true, overlap-grad-reduce true", "0.13", "", "PS879"),
+    ("encoder-num-layers 12", "0.9", "", "PS879"),
     ("ckpt-format torch_dcp", "0.12", "", "PS879"),
 )
 

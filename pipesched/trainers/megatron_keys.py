@@ -91,13 +91,14 @@ GRAPHS, GRAPH_MODULES, GRAPH_SCOPE, GRAPH_ON, LEGACY_GEMM = (
     "enable_cuda_graph",
     "moe_use_legacy_grouped_gemm",
 )
-POSITIONS, ROTARY, LEGACY, IMPLEMENTATION, TP_PP_DP, FROM_CHECKPOINT = (
+POSITIONS, ROTARY, LEGACY, IMPLEMENTATION, TP_PP_DP, FROM_CHECKPOINT, DETERMINISTIC = (
     "position_embedding_type",
     "use_rotary_position_embeddings",
     "use_legacy_models",
     "transformer_impl",
     "use_tp_pp_dp_mapping",
     "use_checkpoint_args",
+    "deterministic_mode",
 )
 FP8, FP8_RECIPE, BF16_ENDS, BF16_START, BF16_END, BACKEND = (
     "fp8",

@@ -31,6 +31,7 @@ from pipesched.trainers.megatron_keys import (
     DEFER,
     DEFER_LIMIT,
     DELAYED,
+    DETERMINISTIC,
     DISPATCH,
     DISPATCHER,
     DISTRIBUTED,
@@ -395,9 +396,9 @@ def _unchunked(x: Sizes) -> int:
 
 DIVIDED = (
     Rule(
-        lambda x: x.given(LAYERS) and x.given(ENCODER),
+        lambda x: (x.given(LAYERS) or x.segments) and x.given(ENCODER),
         "num_layers and encoder_num_layers are both given",
-        (LAYERS, ENCODER),
+        (LAYERS, ENCODER, PATTERN, OLD_PATTERN),
         of="cli",
         help="keep one of them",
     ),
@@ -424,7 +425,7 @@ DIVIDED = (
         of="cli",
     ),
     Rule(
-        lambda x: _whole(x) and x.ends and bool(x.middle) != bool(x.between),
+        lambda x: (_whole(x) or x.segments == 1) and x.ends and bool(x.middle) != bool(x.between),
         lambda x: f"{_left(x)} layers are left for {x.between} ranks between the ends",
         _PLACES,
         CONFIG,
@@ -793,6 +794,14 @@ ONE_STAGE = tuple(
             lambda x: x.on(TP_OVERLAP) and not x.sequence and x.known(SEQUENCE, TP),
             "messages between tensor ranks overlap only where sequences are cut over several of them",
             (TP_OVERLAP, SEQUENCE, TP),
+            of="cli",
+        ),
+        Rule(
+            lambda x: x.on(DETERMINISTIC, TP_OVERLAP),
+            "messages between tensor ranks do not overlap in the deterministic mode",
+            (TP_OVERLAP, DETERMINISTIC),
+            "megatron/training/determinism.py: apply_determinism_to_args",
+            since="0.19",
             of="cli",
         ),
         Rule(

@@ -18,6 +18,7 @@ from pipesched.trainers.megatron_keys import (
     BATCHED,
     CHUNKS,
     CP,
+    DECODER,
     DECREASE,
     EMBEDDING,
     ENCODER,
@@ -184,7 +185,7 @@ class Sizes:
     def _by_layers(self) -> int | None:
         """Stages of a rank, by the layers of one."""
         each = self.p * (self.count(PER_CHUNK) or 1)
-        layers = self.counted if self.given(LAYERS) else None
+        layers = self.counted if self.given(LAYERS) else self.count(DECODER)
         return layers // each if layers and layers % each == 0 else None
 
     @cached_property

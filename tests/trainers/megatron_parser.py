@@ -232,7 +232,8 @@ def _run(args: Any, config: Any, m: int, step: list[str]) -> dict[str, Any]:
     step[0] = "schedule"
     name = _begin(config, args, m)
     v = args.virtual_pipeline_model_parallel_size or 1
-    answer = {"p": args.pipeline_model_parallel_size, "v": v, "m": m, "schedule": name}
+    p = args.pipeline_model_parallel_size + getattr(args, "encoder_pipeline_model_parallel_size", 0)
+    answer = {"p": p, "v": v, "m": m, "schedule": name}
     return {**answer, "layers": args.num_layers, "built": built}
 
 
