@@ -216,6 +216,8 @@ def literal(items: Sequence[Tree], env: Env, model: Model) -> tuple[dict[int, Tr
 def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> Model:
     """Who is where: a line for one stage replaces what a formula before it says of that stage."""
     m = env["m"]
+    if m < 1:
+        raise Refused("PS223")
     rows: dict[str | None, dict[int, tuple[int, tuple[int, ...]]]] = {}
     taken: dict[str | None, tuple[int, int]] = {}
     single: set[tuple[str | None, int]] = set()
