@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,6 +186,12 @@ RUNS = (  # ways of starting a program, each of which would write a file
     "set -euo pipefail\nfalse\nPROGRAM CODE",
     "PROGRAM <<EOF\nopen('ran', 'w')\nEOF",
     "timeout 5 PROGRAM CODE",
+    "(PROGRAM CODE)",
+    "PROGRAM CODE | cat",
+    "{ PROGRAM CODE; } &",
+    "true && PROGRAM CODE &",
+    "coproc PROGRAM CODE",
+    "while PROGRAM CODE; do break; done",
     "xargs -n 1 PROGRAM CODE < /dev/null",
     "eval 'PROGRAM CODE'",
 )
@@ -223,7 +229,7 @@ def test_a_dry_run_judges_nothing_by_an_option_of_another_branch(tmp_path: Path)
 
 
 @pytest.mark.parametrize("template", some(RUNS, 4))
-@pytest.mark.parametrize("program", ["python3", shutil.which("python3") or "/usr/bin/python3"], ids=["name", "path"])
+@pytest.mark.parametrize("program", ["python3", os.path.realpath(sys.executable)], ids=["name", "path"])
 def test_a_dry_run_starts_no_program(
     program: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +250,7 @@ def test_a_dry_run_ends_with_all_that_it_has_started(tmp_path: Path, monkeypatch
     text = f"rm -rf kept\nmkdir made\n{lasting} &\necho $! > pid\ntorchrun a.py --x 1\nwhile true; do :; done\n"
     (tmp_path / "a.sh").write_text(text, "utf-8")
     monkeypatch.chdir(tmp_path)
-    made = dry_run("a.sh", {}, seconds=1)
+    made = dry_run("a.sh", {}, seconds=4)
     assert made.status is None and made.commands == (("torchrun", "a.py", "--x", "1"),)
     assert kept.exists() and not (tmp_path / "made").exists()
     left = Path(f"/proc/{(tmp_path / 'pid').read_text('utf-8').strip()}/stat")
@@ -268,3 +274,13 @@ def test_a_file_beside_the_script_is_read_by_its_folder(line: str, tmp_path: Pat
     (tmp_path / "a.sh").write_text(f"{text} --global-batch-size 8 --pipeline-model-parallel-size $PP\n", "utf-8")
     made = pipesched.check_config(tmp_path / "a.sh")
     assert (made.plan.ranks, made.plan.microbatches, made.exit_status) == (4, 4, 0), str(made)
+
+
+def test_nodes_of_a_job_and_variables_of_a_file_beside_are_read(tmp_path: Path) -> None:
+    """`#SBATCH --nodes=4` is what Slurm tells the script; a file that is sourced sets what it sets."""
+    (tmp_path / "sizes.sh").write_text("PP=4\nGBS=64\n", "utf-8")
+    text = "#!/bin/bash\n#SBATCH --nodes=4\nsource $(dirname $0)/sizes.sh\nsrun torchrun --nnodes $SLURM_NNODES "
+    text += f"{COMMAND.partition(' ')[2]} --pipeline-model-parallel-size $PP --global-batch-size $GBS\n"
+    (tmp_path / "job.slurm").write_text(text, "utf-8")
+    made = pipesched.check(tmp_path / "job.slurm")
+    assert (made.plan.ranks, made.plan.microbatches, made.exit_status) == (4, 8, 0), str(made)

@@ -133,11 +133,13 @@ def test_what_is_told_of_an_open_value_holds_whatever_it_is() -> None:
     """A number that a script takes from outside: errors and sizes that are told without it hold with each value."""
     chance = random.Random(21)
     told = 0
+    texts = [f"{RUN} --num-layers 25 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers $OPEN"]
     for _ in range(deep(12)):
         words = command(chance).split()
         numbers = [n for n, word in enumerate(words) if word.isdigit() and n > 5]
         words[chance.choice(numbers)] = "$OPEN"
-        text = " ".join(words)
+        texts.append(" ".join(words))
+    for text in texts:
         open = checked("a.sh", text, trainer="megatron==0.19")
         for value in ("1", "2", "3", "4", "8", "12"):
             filled = checked("a.sh", text, trainer="megatron==0.19", variables={"OPEN": value})

@@ -178,7 +178,7 @@ def _environment(folder: Path, records: Path, bash: str) -> dict[str, str]:
     functions |= dict.fromkeys(_INERT, ":") | {name: f"__pipesched_asked {name}" for name in _ASKED}
     functions |= dict.fromkeys(_SHELLS, '"$BASH" "$@"')
     made = "".join(f"{name}() {{ {body}; }}\nexport -f {name}\n" for name, body in functions.items())
-    (folder / "prelude").write_text(f"{_PRELUDE}{made}trap '__pipesched_debug \"$@\"' DEBUG\n", "utf-8")
+    (folder / "prelude").write_text(f"{_PRELUDE}{made}set -T\ntrap '__pipesched_debug \"$@\"' DEBUG\n", "utf-8")
     programs = folder / "bin"
     programs.mkdir()
     for name in functions:
