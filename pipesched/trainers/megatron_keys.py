@@ -199,6 +199,7 @@ CLI: Mapping[str, Key] = {
             ROTARY,
             LEGACY,
             FROM_CHECKPOINT,
+            DETERMINISTIC,
         ),
         (FLAG, False, "0.10", TORCH_FSDP),
         (FLAG, False, "0.12", CUSTOM_FSDP),
