@@ -34,6 +34,7 @@ from pipesched.trainers.megatron_keys import (
     LOSS,
     MICRO,
     MODULES,
+    MOE_RECOMPUTE,
     MTP,
     NO_OVERLAP,
     OLD_FIRST,
@@ -265,12 +266,14 @@ class Sizes:
     @cached_property
     def recompute(self) -> str:
         """``full``, ``selective``, or empty."""
-        return "selective" if self.cli and self.on(ACTIVATIONS) else self.text(RECOMPUTE)
+        selective = (self.cli and self.on(ACTIVATIONS)) or (self.on(MOE_RECOMPUTE) and not self.text(RECOMPUTE))
+        return "selective" if selective else self.text(RECOMPUTE)
 
     @cached_property
     def modules(self) -> list[str]:
         """What is computed again, where that is selective."""
-        return self.words(MODULES) if self[MODULES].value is not None else ["core_attn"]
+        named = self.words(MODULES) if self[MODULES].value is not None else ["core_attn"]
+        return [*named, "moe"] if self.on(MOE_RECOMPUTE) else named
 
     @cached_property
     def sequence(self) -> bool:

@@ -282,7 +282,7 @@ def _layers(args: Any, config: Any) -> int | None:
             if v:
                 parallel_state.set_virtual_pipeline_model_parallel_rank(chunk)
             given = {"vp_stage": chunk if v else None, "pp_rank": rank}
-            built += count(config, **{key: value for key, value in given.items() if key in wanted})
+            built += max(0, count(config, **{key: value for key, value in given.items() if key in wanted}))
     return built
 
 
