@@ -22,7 +22,7 @@ KNOWN = {  # texts, each with the trainer that it names, or the project that it 
         "a.sh",
         PLAIN.replace("torchrun", "deepspeed") + "--use-mcore-models",
         None,
-        "Megatron-DeepSpeed",
+        "a program that DeepSpeed starts",
     ),
     "ZeRO on a command line": ("a.sh", f"{PLAIN} --zero-stage 1 --transformer-impl local", None, "Megatron-DeepSpeed"),
     "BLOOM": ("a.slurm", f"{PLAIN} --data-impl mmap --deepspeed --kill-switch-path x", None, "Megatron-DeepSpeed"),

@@ -163,7 +163,7 @@ class Clock:
                     heappush(self.events, (end + self._delay(made, rank), rank))
 
     def _duration(self, parts: Sequence[tuple[Op, int, int]]) -> int:
-        if len(parts) == 2 and parts[1][0] is Op.B and self.pairs is not None:
+        if len(parts) == 2 and parts[1][0].parts and self.pairs is not None:
             return _entry(self.pairs, *parts[0][1:])
         return sum(_entry(self.times, *part) for part in parts)
 
