@@ -14,6 +14,7 @@ errors that nobody can read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 DIGITS = 300
@@ -75,6 +76,7 @@ def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
         raise Spent(f"a number has more than {DIGITS} digits", len(data[:at].decode("utf-8", "replace")))
 
 
+@cache
 def _zeros(digits: bytes) -> bytes:
     """Makes each of these a 0, and all else a blank."""
     return bytes(ord("0") if sign in digits else ord(" ") for sign in range(256))
