@@ -34,6 +34,7 @@ from pipesched.trainers.settings import Mention, Setting, Settings, Unset
 _DEEPEST = 20  # functions that call each other
 _STEPS = 5_000  # statements that are read, those of a function each time that it is called
 _LARGEST = 10**12
+_ENTRIES = 10_000  # of a list, with those of the lists in it
 _CONSTANT = int | float | str | bool | None
 _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: mod}
 _SECTIONS = {"parallelism", "training"}
@@ -152,7 +153,8 @@ class _File:
             return names.get(node.id, self.constants.get(node.id, Unset(f"{node.id}, which is from elsewhere")))
         if isinstance(node, ast.List | ast.Tuple):
             entries = [self.value(entry, names) for entry in node.elts]
-            return _ELSEWHERE if any(isinstance(entry, Unset) for entry in entries) else entries
+            unset = any(isinstance(entry, Unset) for entry in entries)
+            return _ELSEWHERE if unset or _many(entries) else entries
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = self.value(node.operand, names)
             return -inner if isinstance(inner, int) else _ELSEWHERE
@@ -160,6 +162,16 @@ class _File:
             left, right = self.value(node.left, names), self.value(node.right, names)
             return _calculated(type(node.op), left, right)
         return _ELSEWHERE
+
+
+def _many(entries: list[object]) -> bool:
+    """The lists in a list have more entries in all than are read; a list may hold another one twice."""
+    found, inside = 0, [entries]
+    while inside and found <= _ENTRIES:
+        entries = inside.pop()
+        found += len(entries)
+        inside += [entry for entry in entries if isinstance(entry, list)]
+    return found > _ENTRIES
 
 
 def _calculated(operator: type[ast.operator], left: object, right: object) -> object:
