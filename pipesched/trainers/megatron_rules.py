@@ -380,6 +380,7 @@ PATTERNS = (
         help="put | between the stages of the pattern",
     ),
 )
+_EQUAL = "choose a number of layers that the ranks divide, or say the layers of the first and last rank"
 _PLACES = (LAYERS, ENCODER, PP, *_ENDS, EMBEDDING, LOSS)
 
 
@@ -416,6 +417,7 @@ DIVIDED = (
         _PLACES,
         code=Code.CONFIG_STAGES,
         of="cli",
+        help=_EQUAL,
     ),
     Rule(
         lambda x: _whole(x) and x.given(LAYERS) and not x.count(CHUNKS) and _unchunked(x),
@@ -457,6 +459,7 @@ DIVIDED = (
         _PLACES,
         CONFIG,
         Code.CONFIG_STAGES,
+        help=_EQUAL,
     ),
     Rule(
         lambda x: _whole(x) and x.ends and (x.middle or 0) < 0,
@@ -474,6 +477,7 @@ DIVIDED = (
         _PLACES,
         BLOCK,
         Code.CONFIG_STAGES,
+        help=_EQUAL,
     ),
     Rule(
         lambda x: _whole(x) and (x.p > 1 or x.ends) and _uneven(x),
