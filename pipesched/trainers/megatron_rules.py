@@ -575,10 +575,17 @@ GROUPED_MICROBATCHES = (
 
 
 def _combined(
-    when: Callable[[Sizes], object], says: str, *at: str, since: str = "0.14", until: str = RELEASES[-1]
+    when: Callable[[Sizes], object],
+    says: str,
+    *at: str,
+    since: str = "0.14",
+    until: str = RELEASES[-1],
+    help: str = "leave out --overlap-moe-expert-parallel-comm",
 ) -> Rule:
     """A refusal of experts that overlap with the pipeline."""
-    return Rule(lambda x: x.on(COMBINED) and when(x), says, (COMBINED, *at), CONFIG, since=since, until=until)
+    return Rule(
+        lambda x: x.on(COMBINED) and when(x), says, (COMBINED, *at), CONFIG, since=since, until=until, help=help
+    )
 
 
 COMBINED_STEPS = (
@@ -588,6 +595,7 @@ COMBINED_STEPS = (
         PP,
         VPP,
         CHUNKS,
+        help="give --num-virtual-stages-per-pipeline-rank 2, or leave out --overlap-moe-expert-parallel-comm",
     ),
     _combined(
         lambda x: x.known(EP) and x.count(EP) == 1,

@@ -1,8 +1,8 @@
-"""What is said of a configuration holds in every world that its text allows.
+"""Worlds that the text of a configuration allows: an error, a fact or a size is told if all that are tried agree on it.
 
 A world is a release that has all of its settings, a version of torch, and a value for each setting that the text leaves
-open. An error is told if every world has it, a size if all worlds agree on it. What holds in some releases alone is
-possible, and told with these releases.
+open. Every release is tried, and a sample of the values: for these the agreement is evidence and no proof. What holds
+in some releases alone is possible, and told with these releases.
 """
 
 from __future__ import annotations
