@@ -14,17 +14,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
-from pipesched.analysis.holdings import of_size_1
 from pipesched.check import checks
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail, of_the_caller
 from pipesched.language.claims import Facts, Verdict
-from pipesched.language.evaluate import MAX_OPS, Unit
+from pipesched.language.evaluate import MAX_OPS
 from pipesched.model.columns import makes
 from pipesched.model.costs import Costs
-from pipesched.model.grid import Grid
 from pipesched.model.numbers import Bytes, Value, ranges, require_counts, shown
 from pipesched.model.ops import Result
 from pipesched.model.placement import Placement
@@ -33,7 +29,7 @@ from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.readers import Loaded
 from pipesched.report import Report
-from pipesched.report_parts import Claim, Communication, InBytes, Memory, Parts, Permuted, Time
+from pipesched.report_parts import Claim, Communication, InBytes, Memory, Parts, Time
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
@@ -229,7 +225,6 @@ class Examination:
             self._subject(),
             forward_only=schedule.forward_only and len(schedule) > 0,
             frozen=schedule.placement.frozen,
-            permuted=self._permuted() if sound else None,
             title=schedule.title,
             notes=loaded.notes,
         )
@@ -271,43 +266,6 @@ class Examination:
             else replace(self.analysis, schedule=self.analysis.schedule.with_program(None))
         )
 
-    def _permuted(self) -> Permuted | None:
-        """The worst over all permutations of the lists by which the file gives the costs of each microbatch."""
-        unit, made, asked = self.loaded.unit, self.analysis, self.options.costs or Costs()
-        schedule = made.schedule
-        if unit is None or not unit.lists or not unit.costs.by_microbatch or asked.by_microbatch:
-            return None
-        if not made.finished:
-            return None
-        names = tuple(unit.lists)
-        if schedule.slices > 1:
-            return Permuted(names, "the slices of a sequence keep their order")
-        again = makes(schedule.op, Result.RECOMPUTED).any()
-        if again and made.costs.kept(schedule.stages, schedule.microbatches).most:
-            return Permuted(names, "forwards that are run again keep K")
-        if made.memory.host is not None:
-            return Permuted(names, "activations are offloaded")
-        if not _own_entries_alone(unit):
-            return Permuted(names, "costs of a microbatch depend on entries of others")
-        sizes = made.memory.sizes
-        wide = np.broadcast_to(sizes.whole, (schedule.stages, schedule.microbatches))
-        from pipesched.analysis.permutations import worst_makespan
-        from pipesched.analysis.permuted_peaks import worst_peaks
-
-        longest = worst_makespan(schedule, made.dependencies, made.timeline, made.ticks)
-        fullest = worst_peaks(schedule, *of_size_1(schedule, made.release), wide)
-        rank = max(range(schedule.ranks), key=lambda r: (fullest[r].value, -r))
-        most = replace(fullest[rank], bound=max(one.bound for one in fullest))
-        return Permuted(
-            names,
-            "",
-            longest.times(Fraction(1, made.ticks.scale)),
-            most.times(made.memory.part),
-            rank,
-            unit.lists,
-            made.costs.unit,
-        )
-
     def _claims(self, sound: bool) -> list[Verdict]:
         """The verdict on each claim; not applicable where the order itself is wrong."""
         unit, made, spent = self.loaded.unit, self.analysis, self.analysis.idle
@@ -318,21 +276,6 @@ class Examination:
         times = (spent.makespan, spent.span, spent.work, spent.idle, spent.span_idle)
         host = made.memory.host or (Fraction(0),) * made.schedule.ranks
         return unit.judge(Facts(*times, spent.bubble, spent.span_bubble, made.peak, host, made.costs))
-
-
-def _own_entries_alone(unit: Unit) -> bool:
-    """Whether the costs of each microbatch are those of its own entries: in other orders they come along."""
-    m = unit.schedule.microbatches
-    for entries in (np.arange(m)[::-1], np.roll(np.arange(m), 1), np.random.default_rng(m).permutation(m)):
-        try:
-            lists = {name: tuple(value[i] for i in entries.tolist()) for name, value in unit.lists.items()}
-            costs = unit.costs_with(lists, max_ops=len(unit.schedule) + m)
-        except PipeschedError:
-            return False
-        for key, cost in unit.costs.given.items():
-            if costs.given[key] != (Grid(cost.whole[:, entries], cost.scale) if isinstance(cost, Grid) else cost):
-                return False
-    return True
 
 
 def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:

@@ -25,7 +25,7 @@ from pipesched.foreign import Foreign
 from pipesched.model import lists
 from pipesched.model.numbers import Value, gigabytes, ranges, share, shown
 from pipesched.model.verdict import Verdict
-from pipesched.report_parts import Claim, Parts, Permuted, Recording, activations
+from pipesched.report_parts import Claim, Parts, Recording, activations
 from pipesched.safe import safe
 from pipesched.schedule_analysis import Analysis
 
@@ -55,9 +55,9 @@ class Report(Judged):
     A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
     time. Of a broken one some are not known: `report.time` then raises PipeschedError, and `report.parts.time` is None.
     subject: what it is about, for its picture. forward_only: there is no backward at all, so nothing is trained.
-    frozen: the stages that are not. permuted: where the file has lists by microbatch. verdict: of an optimizer's
-    answer. not_judged: its entries that nothing was compared with. title: what people call the schedule, where that is
-    not its name. notes: on how a framework came to it. recorded: the runs that were held against it.
+    frozen: the stages that are not. verdict: of an optimizer's answer. not_judged: its entries that nothing was
+    compared with. title: what people call the schedule, where that is not its name. notes: on how a framework came to
+    it. recorded: the runs that were held against it.
     """
 
     name: str | None
@@ -69,7 +69,6 @@ class Report(Judged):
     subject: Analysis | None = field(default=None, repr=False, compare=False)
     forward_only: bool = False
     frozen: tuple[int, ...] = ()
-    permuted: Permuted | None = None
     verdict: Verdict | None = None
     not_judged: tuple[str, ...] = ()
     title: str = ""
@@ -175,7 +174,6 @@ class Report(Judged):
             "messages": self.parts.messages,
             "diagnostics": [render.as_json(diagnostic) for diagnostic in self.diagnostics],
             **self.parts.to_json(),
-            **({"permuted": self.permuted.to_json()} if self.permuted else {}),
             "claims": [claim.to_json() for claim in self.claims],
             **({"recorded": [one.to_json() for one in self.recorded]} if self.recorded else {}),
             "proved": None if self.verdict is None else self.verdict.proved,
@@ -222,7 +220,6 @@ class Report(Judged):
         if time := self.parts.time:
             lines += [headline(time, time.unit), *(time.doubts if self.rests_on else time.remarks)]
             lines += messages.queued(time.makespan, time.unit) if messages else []
-        lines += [str(self.permuted)] if self.permuted else []
         lines += [_claims_text(self.claims)] if self.claims else []
         if found := self.verdict:
             lines += [found.line, found.because, f"not judged: {', '.join(self.not_judged)}"]

@@ -20,7 +20,6 @@ from pipesched.model.units import NO_UNIT, Unit
 
 if TYPE_CHECKING:
     from pipesched.analysis.footprint import Footprint
-    from pipesched.analysis.permutations import Worst
 
 Said: TypeAlias = Callable[[Fraction], str]
 _ROWS = 17  # of a table by rank that are printed
@@ -222,45 +221,6 @@ class Claim:
     def to_json(self) -> dict[str, object]:
         """The claim and its verdict."""
         return {"text": self.text, "holds": "not applicable" if self.holds is None else self.holds}
-
-
-@dataclass(frozen=True, slots=True)
-class Permuted:
-    """The worst over all permutations of lists, or why they are not judged: then both are None.
-
-    peak: of the rank `rank`. values: the entries of each list, in their order.
-    """
-
-    lists: tuple[str, ...]
-    not_judged: str = ""
-    makespan: Worst | None = None
-    peak: Worst | None = None
-    rank: int = 0
-    values: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    unit: Unit = NO_UNIT
-
-    def __str__(self) -> str:
-        """``worst order of length: makespan 61 at 3,4,7,2; peak on rank 0 11 at 7,4,3,2``."""
-        names = ", ".join(self.lists)
-        if self.makespan is None or self.peak is None:
-            return f"other orders of {names} are not judged: {self.not_judged}"
-        row = self.values[self.lists[0]] if len(self.lists) == 1 else ()
-        said = []
-        rows = (("makespan", self.makespan, self.unit.text), (f"peak on rank {self.rank}", self.peak, shown))
-        for name, worst, text in rows:
-            at = f" at {','.join(str(row[i]) for i in worst.entries)}" if 0 < len(row) <= _SHOWN else ""
-            most = "" if worst.exact else f" (no order has more than {text(worst.bound)})"
-            said.append(f"{name} {text(worst.value)}{at}{most}")
-        return f"worst order of {names}: {'; '.join(said)}"
-
-    def to_json(self) -> dict[str, object]:
-        """What is found and no permutation exceeds, and by microbatch the entry that it has."""
-        made: dict[str, object] = {"lists": list(self.lists)}
-        made |= {"not_judged": self.not_judged} if self.not_judged else {}
-        for name, worst in (("makespan", self.makespan), ("peak", self.peak)):
-            numbers = {} if worst is None else exact(value=worst.value, bound=worst.bound)
-            made[name] = worst and {**numbers, "exact": worst.exact, "entries": list(worst.entries)}
-        return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,19 +159,6 @@ def memory(
     return Memory(schedule, release, held, kept, part, tuple(peaks), sizes, host)
 
 
-def of_size_1(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
-    """By operation: what it takes or frees, and what it holds only while it runs, in parts of an F of size 1.
-
-    An F that is run again keeps nothing.
-    """
-    (keeping, passing), at = changes(schedule, release), (schedule.op, schedule.stage)
-    stays, passes = keeping[at], passing[at]
-    forward, again = _run_again(schedule)
-    passes[forward], stays[forward] = stays[forward], 0
-    stays[again] = keeping[Op.F, schedule.stage[again]]
-    return stays, passes
-
-
 _SMALL = "K is the part of M that is left at the end of an F that is run again, as its input is"
 
 

@@ -53,30 +53,10 @@ class Unit:
     names: Mapping[str, Any]
 
     @property
-    def lists(self) -> dict[str, tuple[int, ...]]:
-        """The list parameters with an entry for each microbatch, whatever m is: not those of p entries where p = m."""
-        m, sizes = self.schedule.microbatches, self.checked.sizes
-        found = {name: x for name, x in self.schedule.parameters.items() if isinstance(x, tuple) and len(x) == m}
-        if not isinstance(self.schedule.parameters.get("m"), int):
-            return found
-        other = {**self.names, "v_m": m + 1, "pay": lambda cost: None}
-        return {name: x for name, x in found.items() if eval(sizes[name], other) == m + 1}
-
-    @property
     def remarks(self) -> tuple[str, ...]:
         """Where an order follows from a rule: at which costs."""
         given = str(self.costs) if self.costs.given else "1 for each result"
         return (f"order by greedy, costs {given} of the file",) if self.checked.greedy else ()
-
-    def costs_with(self, lists: Mapping[str, tuple[int, ...]], *, max_ops: int = MAX_OPS) -> Costs:
-        """What the file gives where these lists have other entries: of the order of this unit, which is not run again.
-
-        Raises:
-            PipeschedError: PS2xx, with the place; PS209, the file refuses them.
-        """
-        with reported(self.checked.file.span.source):
-            _, names, _, placement = _placed(self.checked, {**self.schedule.parameters, **lists}, max_ops)
-            return _costs(self.checked, names, placement)
 
     def judge(self, facts: Facts) -> list[Verdict]:
         """The verdict on every claim, in the order of the file."""
