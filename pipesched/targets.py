@@ -6,7 +6,6 @@
     torch-csv    .csv    the computes                                           torchtitan, NeMo AutoModel
     torch-comms  .csv    torch's sends, receives, sharding and reductions too   a runtime of torch of one version
     deepspeed    .py     a PipeSchedule, and what makes the engine use it       DeepSpeed's PipelineEngine
-    primus       .json   the SchedulerNodes of every rank                       Primus's ScheduleRunner
 
 A row imports what it needs when it is asked: the command line lists the rows and loads nothing. To add a target is to
 add its writer in `formats/` and its row here.
@@ -139,15 +138,8 @@ def _deepspeed() -> ModuleType:
     return deepspeed_write
 
 
-def _primus() -> ModuleType:
-    from pipesched.formats import primus_write
-
-    return primus_write
-
-
 _COMPUTES = "the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr"
 _DEEPSPEED = "a Python module that makes DeepSpeed's pipeline engine run it, of one stage a rank"
-_PRIMUS = "the nodes of Primus's schedule table, as JSON"
 _COMMS = "torch's sends, receives, sharding and reductions too, for --torch-version"
 ROWS = (
     Stream("stream", "every instruction, as JSON: emit/README.md", ".json", messages=True),
@@ -155,7 +147,6 @@ ROWS = (
     Torch("torch-csv", _COMPUTES, ".csv", messages=False),
     Torch("torch-comms", _COMMS, ".csv", messages=True),
     Trainer("deepspeed", _DEEPSPEED, ".py", messages=True, writer=_deepspeed),
-    Trainer("primus", _PRIMUS, ".json", messages=True, writer=_primus),
 )
 
 TARGETS: Mapping[str, Target] = {row.name: row for row in ROWS}

@@ -12,7 +12,7 @@ import pytest
 import pipesched
 from pipesched.check.torch_order import TORCH_COMMS, TORCH_CSV
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.formats import deepspeed_write, primus_write
+from pipesched.formats import deepspeed_write
 from pipesched.model import features
 from pipesched.model.features import FEATURES, Consumer, Feature, Found
 from pipesched.optimizer.instance import BOUNDED, OPTIMIZER
@@ -24,7 +24,6 @@ CONSUMERS: dict[str, Consumer] = {
     "torch-csv": TORCH_CSV,
     "torch-comms": TORCH_COMMS,
     "DeepSpeed": deepspeed_write.CONSUMER,
-    "Primus": primus_write.CONSUMER,
 }
 CHAIN = "schedule one(p = 2, m = 2)\nstage s in 0 .. p on rank s\n"
 LOOP = "rank r { repeat m { F  B } }\n"
@@ -42,7 +41,7 @@ WITH = {  # a schedule that has the feature and, of the rest of the table, nothi
     "rank 0 { repeat m { F  B } }\nrank 1 { }\nrank 2 { repeat m { F  B } }\n",
     "uneven costs": CHAIN + "costs F[s, i] = 1 + i\n" + LOOP,
 }
-COMMANDS = {"torch-csv": "torch-csv", "torch-comms": "torch-comms", "DeepSpeed": "deepspeed", "Primus": "primus"}
+COMMANDS = {"torch-csv": "torch-csv", "torch-comms": "torch-comms", "DeepSpeed": "deepspeed"}
 
 
 def picture() -> dict[tuple[str, str], str]:

@@ -1,11 +1,10 @@
-"""What is emitted for DeepSpeed and Primus makes their engines, on tokens, run the order that was verified.
+"""A module emitted for DeepSpeed makes its engine, on tokens, run the order that was verified.
 
-The engines are those of `oracles/`; `python -m tests.trainers.deepspeed` trains with the real one.
+The engine is that of `oracles/`; `python -m tests.trainers.deepspeed` trains with the real one.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from pathlib import Path
@@ -16,14 +15,12 @@ import pytest
 from pipesched import compile as compiler
 from pipesched.__main__ import main
 from pipesched.compile import Options
-from pipesched.model.ops import Op
 from pipesched.source import Source
 from pipesched.verbs import emit as emissions
 from tests.depth import deep
-from tests.oracles import deepspeed_engine, primus_runner
+from tests.oracles import deepspeed_engine
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
-PRIMUS = {Op.F: "F", Op.I: "B", Op.W: "W", Op.B: "BW"}
 END = [("ReduceTiedGrads", -1), ("ReduceGrads", -1), ("OptimizerStep", -1)]
 BUFFER = re.compile(r"(?<=\()\d+(?=\))")
 
@@ -117,53 +114,10 @@ def test_a_loss_is_kept_where_another_comes_first() -> None:
             deepspeed_engine.trained(deepspeed_engine.loaded(bare), 2, m)
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
-        ("1f1b", {"p": 4, "m": 8}),
-        ("gpipe", {"p": 3, "m": 4}),
-        ("zb_h1", {"p": 4, "m": 8}),
-        ("zb_h2", {"p": 3, "m": 6}),
-        ("interleaved", {"p": 2, "v": 2, "m": 4}),
-        ("interleaved", {"p": 4, "v": 3, "m": 8}),
-        ("zb_v", {"p": 4, "m": 8}),
-        ("zb_v", {"p": 2, "m": 6}),
-    ],
-)
-def test_primus_runs_the_order(name: str, sizes: dict[str, int]) -> None:
-    """Each rank runs its computes in order, every node finds what it takes, and the batches of messages end."""
-    source = compiler.read(name)
-    _, text = emitted(source, "primus", **sizes)
-    found = json.loads(text)
-    schedule = compiler.load(source, Options(sizes)).schedule
-    homes = schedule.placement.rank_of[0].tolist()
-
-    assert found["name"] == schedule.name and found["micro_batches"] == sizes["m"]
-    assert (found["pp_size"], found["vpp_size"]) == (sizes["p"], len(homes) // sizes["p"])
-    assert primus_runner.run(found["schedule_table"], homes) == [
-        [(PRIMUS[x.op], x.stage, x.microbatch) for x in schedule.order(r)] for r in range(sizes["p"])
-    ]
-
-
-def test_primus_stops_where_a_message_is_missing() -> None:
-    """The oracle can fail: without any one message a rank waits, or takes nothing."""
-    _, text = emitted(compiler.read("zb_v"), "primus", p=2, m=2)
-    table = json.loads(text)["schedule_table"]
-    places = [(r, i) for r, row in enumerate(table) for i, node in enumerate(row) if "args" in node]
-
-    for rank, at in places:
-        fewer = [[x for i, x in enumerate(row) if (r, i) != (rank, at)] for r, row in enumerate(table)]
-        with pytest.raises((primus_runner.Stop, KeyError)):
-            primus_runner.run(fewer, [0, 1, 1, 0])
-
-
-TWO = "rank 0: F0.0 F0.1 B0.0 B0.1\nrank 1: "
 FILES = {
     "two copies": "rank 0: F0.0 F1.1 B1.1 B0.0\nrank 1: F0.1 F1.0 B1.0 B0.1\n",
     "inference": "rank 0: F0.0 F0.1\nrank 1: F1.0 F1.1\n",
-    "overlap": "rank 0: F0.0 F0.1+B0.0 B0.1\n",
     "turned": "rank 0: F1.0 B1.0\nrank 1: F0.0 B0.0\n",
-    "other batches": f"{TWO}F1.1 F1.0 B1.1 B1.0\n",
     "communicator": "rank 0: F0.0 send:F0.0>1@1 recv:B1.0<1 B0.0 reduce:0 step\n"
     "rank 1: recv:F0.0<0@1 F1.0 B1.0 send:B1.0>0 reduce:1 step\n",
     "batches": "rank 0: F0.0 ( send:F0.0>1 ) ( recv:B1.0<1 ) B0.0 reduce:0 step\n"
@@ -183,39 +137,33 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize(
-    ("case", "said", "by"),
+    ("case", "said"),
     [
-        ("two copies", "stage 0 is on ranks 0 and 1", "deepspeed primus"),
-        ("inference", "it has no backward", "deepspeed primus"),
-        ("overlap", "it has 1 overlap slot", "primus"),
-        ("turned", "its stages are on ranks 1 0", "deepspeed primus"),
-        ("other batches", "forward 1 is of microbatch 0 on the first stage, and of 1 on the last", "primus"),
-        ("communicator", "its program has 0SEND_F0", "deepspeed primus"),
-        ("batches", "its program has 0SEND_F0", "deepspeed"),
-        ("shapes", "its program has 0SEND_SHAPE_F0", "deepspeed primus"),
-        ("offloaded", "it runs O and L", "deepspeed primus"),
-        ("sharded", "its program has 0UNSHARD", "deepspeed primus"),
-        ("recomputed", "it runs R", "deepspeed primus"),
-        ("frozen", "it has frozen stages: 0", "deepspeed primus"),
-        ("reads", "stage 2 reads stage 1 and stage 0", "deepspeed primus"),
-        ("zb_h1", "it runs I and W", "deepspeed"),
-        ("interleaved", "its stages are on ranks 0 1 2 0 1 2", "deepspeed"),
-        ("slices", "every 2 microbatches are one sequence", "deepspeed primus"),
+        ("two copies", "stage 0 is on ranks 0 and 1"),
+        ("inference", "it has no backward"),
+        ("turned", "its stages are on ranks 1 0"),
+        ("communicator", "its program has 0SEND_F0"),
+        ("batches", "its program has 0SEND_F0"),
+        ("shapes", "its program has 0SEND_SHAPE_F0"),
+        ("offloaded", "it runs O and L"),
+        ("sharded", "its program has 0UNSHARD"),
+        ("recomputed", "it runs R"),
+        ("frozen", "it has frozen stages: 0"),
+        ("reads", "stage 2 reads stage 1 and stage 0"),
+        ("zb_h1", "it runs I and W"),
+        ("interleaved", "its stages are on ranks 0 1 2 0 1 2"),
+        ("slices", "every 2 microbatches are one sequence"),
     ],
 )
-def test_what_an_engine_cannot_run_is_refused(case: str, said: str, by: str) -> None:
-    """PS814, with the reason and what to do instead; the other engine takes it."""
+def test_what_the_engine_cannot_run_is_refused(case: str, said: str) -> None:
+    """PS814, with the reason and what to do instead."""
     sizes = {"p": 3, "m": 6} if case not in FILES else {}
     text = FILES.get(case) or (f"schedule a(p, m)\n{SCHEDULES[case]}" if case in SCHEDULES else "")
     source = Source("a.txt" if case in FILES else "a.ps", text) if text else compiler.read(case)
-    for target in ("deepspeed", "primus"):
-        report = emissions.emit(source, Options(sizes), target).report
-        if target not in by.split():
-            assert report.ok, report
-            continue
-        assert {str(x.code) for x in report.diagnostics} == {"PS814"}
-        assert any(said in x.message for x in report.diagnostics), report
-        assert all(x.help for x in report.diagnostics)
+    report = emissions.emit(source, Options(sizes), "deepspeed").report
+    assert {str(x.code) for x in report.diagnostics} == {"PS814"}
+    assert any(said in x.message for x in report.diagnostics), report
+    assert all(x.help for x in report.diagnostics)
 
 
 def test_a_pair_that_comes_apart_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,45 +175,37 @@ def test_a_pair_that_comes_apart_is_named(tmp_path: Path, capsys: pytest.Capture
         assert (said in capsys.readouterr().err) == (pair == "+")
 
 
-@pytest.mark.parametrize("target", ["deepspeed", "primus"])
-def test_messages_of_a_file_have_to_be_safe_with_sends_that_wait(target: str) -> None:
+def test_messages_of_a_file_have_to_be_safe_with_sends_that_wait() -> None:
     """Whatever model is asked for: a cycle under strict communication is PS401, and a safe file keeps its messages."""
     first = "rank 0: F0.0 send:F0.0>1 F0.1 {} B0.0 recv:B1.1<1 B0.1 reduce:0 step\n"
     second = "rank 1: recv:F0.0<0 F1.0 B1.0 {} F1.1 B1.1 send:B1.1>0 reduce:1 step\n"
     stuck = first.format("send:F0.1>1 recv:B1.0<1") + second.format("send:B1.0>0 recv:F0.1<0")
     safe = first.format("send:F0.1>1 recv:B1.0<1") + second.format("recv:F0.1<0 send:B1.0>0")
 
-    found = emissions.emit(Source("a.txt", stuck), Options(comm="async"), target).report
+    found = emissions.emit(Source("a.txt", stuck), Options(comm="async"), "deepspeed").report
     assert {str(x.code) for x in found.diagnostics} == {"PS401"}
-    assert emitted(Source("a.txt", safe), target)[1]
+    assert emitted(Source("a.txt", safe), "deepspeed")[1]
 
 
 def test_each_rank_has_a_file() -> None:
-    """A module or table of its own for each rank holds what the whole has for it."""
-    for target, sizes in (("deepspeed", {"p": 3, "m": 4}), ("primus", {"p": 3, "m": 4})):
-        emission, whole = emitted(compiler.read("1f1b"), target, **sizes)
-        for rank, text in enumerate(emission.by_rank()):
-            if target == "primus":
-                part = json.loads(text)
-                assert part["rank"] == rank and part["nodes"] == json.loads(whole)["schedule_table"][rank]
-            else:
-                parts = [deepspeed_engine.loaded(x)["STAGES"] for x in (text, whole)]
-                shown: Any = [[(type(x), x.kwargs) for x in part[rank]] for part in parts]
-                assert list(parts[0]) == [rank] and shown[0] == shown[1]
+    """A module of its own for each rank holds what the whole has for it."""
+    emission, whole = emitted(compiler.read("1f1b"), "deepspeed", p=3, m=4)
+    for rank, text in enumerate(emission.by_rank()):
+        parts = [deepspeed_engine.loaded(x)["STAGES"] for x in (text, whole)]
+        shown: Any = [[(type(x), x.kwargs) for x in part[rank]] for part in parts]
+        assert list(parts[0]) == [rank] and shown[0] == shown[1]
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes", "target", "golden"),
+    ("name", "sizes", "golden"),
     [
-        ("1f1b", {"p": 2, "m": 3}, "deepspeed", "deepspeed_1f1b_p2_m3.txt"),
-        ("gpipe", {"p": 2, "m": 2}, "deepspeed", "deepspeed_gpipe_p2_m2.txt"),
-        ("zb_h1", {"p": 2, "m": 3}, "primus", "primus_zb_h1_p2_m3.json"),
-        ("interleaved", {"p": 2, "v": 2, "m": 2}, "primus", "primus_interleaved_p2_v2_m2.json"),
+        ("1f1b", {"p": 2, "m": 3}, "deepspeed_1f1b_p2_m3.txt"),
+        ("gpipe", {"p": 2, "m": 2}, "deepspeed_gpipe_p2_m2.txt"),
     ],
 )
-def test_the_form_stays(name: str, sizes: dict[str, int], target: str, golden: str, update_golden: bool) -> None:
+def test_the_form_stays(name: str, sizes: dict[str, int], golden: str, update_golden: bool) -> None:
     """The golden files, to the byte; `--update-golden` writes them anew."""
-    _, text = emitted(compiler.read(name), target, **sizes)
+    _, text = emitted(compiler.read(name), "deepspeed", **sizes)
     if update_golden:
         (GOLDEN / golden).write_text(text, "utf-8")
     assert (GOLDEN / golden).read_text("utf-8") == text

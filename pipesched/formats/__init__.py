@@ -5,8 +5,6 @@ torch_csv, torch_cells    torch's compute_only and compute_comms files, read str
 order_text, order_write   the notation ``rank 0: F0.0 B0.0``
 stream_*                  the published form: read quickly where it is laid out as ours is, else strictly; and written
 deepspeed_write           a Python module for DeepSpeed's pipeline engine
-primus_write              the nodes of Primus's schedule table
-trainer_limits            what the two cannot run
 answer_read               what `pipesched optimize --json` prints
 measured_traces           measured runs, as Chrome's trace events
 in_memory                 orders that are values of Python, as texts

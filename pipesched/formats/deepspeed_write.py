@@ -24,17 +24,42 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from pipesched.diagnostics import Code, Diagnostic
-from pipesched.formats.trainer_limits import BECAUSE, HELPS, INSTEAD, KNOWS, Engine
-from pipesched.model.features import OVERLAP, Consumer
+import numpy as np
+
+from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.model.columns import among, computes
+from pipesched.model.features import (
+    COPIES,
+    EMPTY_RANKS,
+    FORWARD_ONLY,
+    FROZEN,
+    OVERLAP,
+    SKIPS,
+    SLICES,
+    UNEVEN_COSTS,
+    Consumer,
+)
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.safe import line as safe
 
+_INSTEAD = "emit it with `--target stream`, which pipesched's own runtime runs"
 CONSUMER = Consumer(
-    "DeepSpeed's pipeline engine", "run", Code.TARGET, (Op.F, Op.B), (*KNOWS, OVERLAP), INSTEAD, BECAUSE, HELPS
+    "DeepSpeed's pipeline engine",
+    "run",
+    Code.TARGET,
+    (Op.F, Op.B),
+    (EMPTY_RANKS, UNEVEN_COSTS, OVERLAP),
+    _INSTEAD,
+    {
+        COPIES: "there a stage is on one rank",
+        SKIPS: "there a stage hands its activation to the next stage alone",
+        SLICES: "there each microbatch is for itself",
+        FROZEN: "there every stage sends a gradient to the stage before it",
+        FORWARD_ONLY: "there a step ends with the optimizer",
+    },
+    {COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage"},
 )
-ENGINE = Engine(CONSUMER, "deepspeed", batches=False)
 NAMES = {
     Op.F: "ForwardPass",
     Op.B: "BackwardPass",
@@ -43,6 +68,10 @@ NAMES = {
     Op.SEND_B: "SendGrad",
     Op.RECV_B: "RecvGrad",
 }
+_ITS_OWN = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP)
+"""The engine does these by itself, when a rank has run its list."""
+_WAITS = (Op.WAIT_SEND_F, Op.WAIT_SEND_B)
+"""They wait for what has ended already, where a send ends with its receive."""
 LOAD, KEEP, TAKE = "LoadMicroBatch", "Keep", "Take"
 _END = "ReduceTiedGrads(), ReduceGrads(), OptimizerStep(),"
 
@@ -123,12 +152,30 @@ STAGES = {{
 
 def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
     """PS814, what DeepSpeed's pipeline engine cannot run."""
-    yield from ENGINE.limits(schedule, program)
+    yield from CONSUMER.refusals(schedule)
+    if program is not None:
+        yield from _unknown(schedule, program)
     placement = schedule.placement
     if not placement.bidirectional and placement.rank_of[0].tolist() != list(range(schedule.ranks)):
         by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
         help = "use a schedule with one stage a rank, as 1F1B and GPipe"
         yield CONSUMER.refusal(schedule, f"its stages are on ranks {by_stage}", "there stage s is on rank s", help)
+
+
+def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
+    """The first instruction of a program that the engine does not know, in a batch, or on another communicator."""
+    known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
+    help = "`pipesched order FILE | pipesched emit - --target deepspeed` makes its messages anew"
+    refused = {
+        "it has no such instruction": ~known,
+        "it posts each message by itself": program.group >= 0,
+        "it has one communicator": program.communicator != 0,
+    }
+    for why, which in refused.items():
+        for index in np.flatnonzero(which)[:1].tolist():
+            place = f"rank {int(program.rank[index])}, step {program.step(index)}"
+            labels = (Label(program.origin.place(index).span, place),)
+            yield CONSUMER.refusal(schedule, f"its program has {program[index]}", why, help, labels)
 
 
 def pieces(program: Program) -> Iterator[str]:

@@ -1,16 +1,16 @@
 """Features that a schedule may have, and consumers: each names the features that it knows, and refuses all others.
 
-    feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed  Primus
-    kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B        F I W B
-    overlap       it has 4 overlap slots              -          known      known    known       known      -
-    copies        stage 0 is on ranks 0 and 3         known      known      -        -           -          -
-    skips         stage 3 reads stage 2 and stage 0   -          -          -        -           -          -
-    slices        every 4 microbatches are one        -          -          -        -           -          -
+    feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed
+    kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B
+    overlap       it has 4 overlap slots              -          known      known    known       known
+    copies        stage 0 is on ranks 0 and 3         known      known      -        -           -
+    skips         stage 3 reads stage 2 and stage 0   -          -          -        -           -
+    slices        every 4 microbatches are one        -          -          -        -           -
                   sequence
-    frozen        it has frozen stages: 0             -          -          known    -           -          -
-    forward-only  it has no backward                  -          -          -        -           -          -
-    empty ranks   no stage is on rank 2               known      known      -        -           known      known
-    uneven costs  cost F differs from microbatch to   -          -          known    known       known      known
+    frozen        it has frozen stages: 0             -          -          known    -           -
+    forward-only  it has no backward                  -          -          -        -           -
+    empty ranks   no stage is on rank 2               known      known      -        -           known
+    uneven costs  cost F differs from microbatch to   -          -          known    known       known
                   microbatch
 
 A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until one names it. The rows of the

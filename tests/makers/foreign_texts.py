@@ -139,7 +139,7 @@ def schedule_verbs(file: str, *options: str) -> list[str]:
     verbs += [f"show {{0}}/{file} {sizes} --format {x}" for x in ("text", "svg", "html", "trace", "dag", "csv")]
     verbs += [f"verify {{0}}/{file} {sizes} --color always", f"show {{0}}/{file} {sizes} --json"]
     verbs += [f"{verb} {{0}}/{file} 1f1b --p 2 --m 2" for verb in ("compare", "diff", "diff --all", "compare --json")]
-    verbs += [f"emit {{0}}/{file} {sizes} --target {x}" for x in ("torch-csv", "torch-comms", "deepspeed", "primus")]
+    verbs += [f"emit {{0}}/{file} {sizes} --target {x}" for x in ("torch-csv", "torch-comms", "deepspeed")]
     verbs += [f"order {{0}}/{file} {sizes} --format ps", f"order {{0}}/{file} {sizes} --json --program"]
     verbs += [f"check {{0}}/{file}", f"why {{0}}/{file} {sizes} --json", f"emit {{0}}/{file} {sizes} --json"]
     return verbs
