@@ -7,8 +7,8 @@ import pytest
 from pipesched.assets import asset
 from pipesched.diagnostics import PipeschedError
 from pipesched.source import Source
-from pipesched.transformer.config import layers_of
 from pipesched.transformer.model_file import KEYS, of_source, read
+from pipesched.transformer.rules import layers_of
 
 GOOD = """\
 [model]

@@ -8,8 +8,9 @@ from fractions import Fraction as Q
 import pytest
 
 from pipesched.transformer import activations, parameters
-from pipesched.transformer.config import Experts, Training, Transformer, layers_of
+from pipesched.transformer.config import Experts, Training, Transformer
 from pipesched.transformer.model_file import built_in, read
+from pipesched.transformer.rules import layers_of
 from pipesched.transformer.state import state
 
 MEGATRON = {  # Narayanan et al., SC 2021, table 1; the first two are printed as 1.7 and 3.6

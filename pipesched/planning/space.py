@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.planning.schedules import SCHEDULES, Row
-from pipesched.transformer.config import Training, Transformer, faults, layers_of
+from pipesched.transformer.config import Training, Transformer
+from pipesched.transformer.rules import faults, layers_of
 
 MICROBATCHES = (1, 2, 4, 8)
 RECOMPUTE = ("none", "selective", "full")

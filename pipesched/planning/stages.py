@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 from pipesched.model.costs import Costs
 from pipesched.planning.space import Choice, Space
 from pipesched.transformer import activations, flops, parameters, state, times, traffic
-from pipesched.transformer.config import Training, Transformer, layers_of
+from pipesched.transformer.config import Training, Transformer
 from pipesched.transformer.devices import HALF, Device
+from pipesched.transformer.rules import layers_of
 from pipesched.transformer.times import link
 
 NANO = 10**9

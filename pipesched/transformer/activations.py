@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.transformer.config import Training, Transformer, layers_of
+from pipesched.transformer.config import Training, Transformer
+from pipesched.transformer.rules import layers_of
 
 SCORES = "attention scores"
 INSIDE = "inside"

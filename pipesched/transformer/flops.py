@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.transformer.activations import tokens
-from pipesched.transformer.config import Training, Transformer, layers_of
+from pipesched.transformer.config import Training, Transformer
+from pipesched.transformer.rules import layers_of
 
 
 @dataclass(frozen=True)

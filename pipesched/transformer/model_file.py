@@ -28,17 +28,9 @@ from pipesched import inputs, toml
 from pipesched.assets import asset
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.source import Source, Span
-from pipesched.transformer.config import (
-    DTYPES,
-    Experts,
-    Latent,
-    Trained,
-    Training,
-    Transformer,
-    faults,
-    finding,
-)
+from pipesched.transformer.config import DTYPES, Experts, Latent, Trained, Training, Transformer
 from pipesched.transformer.megatron_layout import stages_of
+from pipesched.transformer.rules import faults, finding
 
 MOST = 2**40
 _FOLDER = ("schedules", "models")

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.transformer.config import Latent, Training, Transformer, layers_of
+from pipesched.transformer.config import Latent, Training, Transformer
+from pipesched.transformer.rules import layers_of
 
 ALONE = Training()
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.transformer import parameters
-from pipesched.transformer.config import Training, Transformer, layers_of
+from pipesched.transformer.config import Training, Transformer
 from pipesched.transformer.parameters import Part, on_rank
+from pipesched.transformer.rules import layers_of
 
 
 @dataclass(frozen=True)

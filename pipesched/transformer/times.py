@@ -21,8 +21,9 @@ from pipesched.model.numbers import shown
 from pipesched.model.placement import Placement
 from pipesched.model.units import MILLISECONDS
 from pipesched.transformer import activations, flops, parameters, traffic
-from pipesched.transformer.config import Trained, Training, Transformer, layers_of
+from pipesched.transformer.config import Trained, Training, Transformer
 from pipesched.transformer.devices import HALF, Device
+from pipesched.transformer.rules import layers_of
 
 _NANO = 10**6  # in a millisecond
 
