@@ -172,7 +172,7 @@ def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
     """The commands of a script that have options, as settings, in their order; of none, what its variables hold."""
     slurm = {name: x[3] for x in _SBATCH.finditer(source.text) for name in _SLURM.get(x[1] or x[2], ())}
     folder = os.path.dirname(source.name) or "."
-    script = Script(given=given, sourced=lambda path: _beside(source.name, path), folder=folder)
+    script = Script(given=given, sourced=lambda path: _text_beside(source.name, path), folder=folder)
     script.variables |= {name: plain(number) for name, number in slurm.items()}
     text = re.sub("[\U000f0000-\U000fffff]", "?", source.text)
     try:
@@ -294,11 +294,15 @@ def of_words(name: str, words: Iterable[str]) -> list[Settings]:
     return _settled(source, reader, [(x, reader.read(_apart(x.fields)[1])) for x in commands])
 
 
-def _beside(source: str, path: str) -> str | None:
-    """The text of a file that a script names, from the current folder or from its own; None if it is not there."""
-    for folder in ("", os.path.dirname(source)):
-        file = os.path.join(folder, path)
-        if os.path.isfile(file) and os.path.getsize(file) <= LARGEST:
-            with open(file, encoding="utf-8", errors="replace") as stream:
-                return stream.read()
-    return None
+def beside(source: str, path: str) -> str | None:
+    """A file that a configuration names, from the current folder or from its own; None if it is not there."""
+    return next((x for x in (path, os.path.join(os.path.dirname(source), path)) if os.path.isfile(x)), None)
+
+
+def _text_beside(source: str, path: str) -> str | None:
+    """The text of a file that a script names; None if it is not there, or longer than any script."""
+    file = beside(source, path)
+    if file is None or os.path.getsize(file) > LARGEST:
+        return None
+    with open(file, encoding="utf-8", errors="replace") as stream:
+        return stream.read()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TypeAlias
+from functools import cached_property
+from typing import TypeAlias, TypeVar
 
 from pipesched.diagnostics import Diagnostic
 from pipesched.model.torch_versions import TorchVersion
@@ -41,11 +42,11 @@ class Outcome:
     """What holds in every world: the plan, facts, errors; notes of the newest release; what holds in some."""
 
     plan: Plan
-    facts: tuple[Fact, ...]
-    notes: tuple[str, ...]
-    not_judged: tuple[str, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    possible: tuple[Possible, ...]
+    facts: tuple[Fact, ...] = ()
+    notes: tuple[str, ...] = ()
+    not_judged: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    possible: tuple[Possible, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,36 +55,52 @@ class _World:
     plan: Plan
     found: tuple[Finding, ...]
 
-    @property
+    @cached_property
     def errors(self) -> dict[object, Diagnostic]:
-        return {_same(x): x for x in self.found if isinstance(x, Diagnostic)}
+        return {_same(x): x for x in self.of(Diagnostic)}
+
+    def of(self, kind: type[Found]) -> tuple[Found, ...]:
+        """The findings of a kind."""
+        return tuple(x for x in self.found if isinstance(x, kind))
+
+    def named(self, more: More) -> _World:
+        """The same world, judged by the rules of what its plan names."""
+        return replace(self, found=tuple(more(self.case, self.plan)))
+
+    def shared(self, others: Iterable[_World]) -> set[object]:
+        """The errors that all others have too."""
+        return set(self.errors).intersection(*(x.errors for x in others))
 
 
+Found = TypeVar("Found")
 More: TypeAlias = Callable[[Case, Plan], Iterator[Finding]]
 
 
 def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]], more: More) -> Outcome:
-    """What is said of a case in all worlds. worlds: releases and versions of torch. more: rules of what it names."""
+    """The findings of all worlds. worlds: releases and versions of torch. more: rules of what a plan names."""
     base = _world(row, case)
     others = [_world(row, replace(case, release=x, torch=y)) for x, y in worlds]
-    filled = [_world(row, replace(case, settings=x)) for x in _fillings(row, case)]
-    named = _World(case, base.plan, tuple(more(case, base.plan)))
-    again = [_World(x.case, x.plan, tuple(more(x.case, x.plan))) for x in (others if named.errors else ())]
-    every = [*others, *filled]
-    sure = {same for same in base.errors if all(same in world.errors for world in every)}
-    sure |= {same for same in named.errors if all(same in world.errors for world in again)}
-    errors = {**base.errors, **named.errors}
-    said = f"in every release that is known here and has these settings: {_releases(case, others)}"
-    notes = (said,) if len({world.case.release for world in others}) > 1 else ()
-    facts = (x for x in base.found if isinstance(x, Fact) and all(x in world.found for world in every))
+    every = [*others, *(_world(row, replace(case, settings=x)) for x in _fillings(row, case))]
+    named = base.named(more)
+    again = [world.named(more) for world in others] if named.errors else []
+    sure = base.shared(every) | named.shared(again)
+    certain = (x for same, x in {**base.errors, **named.errors}.items() if same in sure)
+    notes = _everywhere(case, others)
     return Outcome(
         _agreed([world.plan for world in (base, *every)]),
-        (*facts, *(x for x in named.found if isinstance(x, Fact))),
-        tuple(x.text for x in base.found if isinstance(x, Note)),
-        tuple(name for x in base.found if isinstance(x, NotJudged) for name in x.names),
-        tuple(replace(x, notes=(*x.notes, *notes)) for same, x in errors.items() if same in sure),
+        (*(x for x in base.of(Fact) if all(x in world.found for world in every)), *named.of(Fact)),
+        tuple(x.text for x in base.of(Note)),
+        tuple(name for x in base.of(NotJudged) for name in x.names),
+        tuple(replace(x, notes=(*x.notes, *notes)) for x in certain),
         (*_possible(others, sure), *_possible(again, sure)),
     )
+
+
+def _everywhere(case: Case, others: list[_World]) -> tuple[str, ...]:
+    """A note on the releases in which an error holds, where there are several."""
+    releases = _span(sorted({case.release, *map(_release, others)}, key=_number))
+    several = len(set(map(_release, others))) > 1
+    return (f"in every release that is known here and has these settings: {releases}",) if several else ()
 
 
 def _world(row: Trainer, case: Case) -> _World:
@@ -156,7 +173,3 @@ def _number(text: str) -> tuple[int, ...]:
 
 def _span(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-
-
-def _releases(case: Case, others: list[_World]) -> str:
-    return _span(sorted({case.release, *map(_release, others)}, key=_number))

@@ -7,27 +7,26 @@ What is assumed (the release, the version of torch) and what is not judged is sa
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.inputs import read_path
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.source import Source
 from pipesched.trainers import texts
-from pipesched.trainers.case import Case, Fact, Finding, Note, Plan, wrong
+from pipesched.trainers.case import Case, Fact, Finding, Note, Plan
 from pipesched.trainers.dry_run import dry_run
 from pipesched.trainers.keys import ANY, FLAG
 from pipesched.trainers.marks import others
-from pipesched.trainers.scripts import distinct, of_words
+from pipesched.trainers.scripts import beside, distinct, of_words
 from pipesched.trainers.settings import Setting, Settings, Unread, Unset
-from pipesched.trainers.torch_names import torch_name
 from pipesched.trainers.trainers import TRAINERS, Trainer, like, named, trainer_of
-from pipesched.trainers.worlds import outcome
+from pipesched.trainers.worlds import Outcome, outcome
+from pipesched.verbs.check_command import command
+from pipesched.verbs.check_csv import csv
 from pipesched.verbs.check_report import Checked, several
 
 _COMMAND = "the command"
@@ -108,63 +107,78 @@ def _as_run(settings: Settings, script: Source) -> Settings:
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
     """Each command that a trainer may know, judged by itself."""
-    for name, count in (("p", asked.p), ("processes", asked.processes)):
-        if count is not None and count < 1:
-            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
+    _require_counts(asked)
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
         found = [_with_file(settings) for settings in read()]
     except PipeschedError as error:
         return Checked(source.name, diagnostics=error.diagnostics)
-    rows = (row,) if row else TRAINERS
-    known = [x for x in found if any(one.known(x) for one in rows) or (not row and others(x))]
-    if not known and not found:
+    if not found:
         message = f"{source.name} runs no command with options of a trainer"
         return Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNKNOWN, message),), notes=notes)
+    rows = (row,) if row else TRAINERS
+    known = [x for x in found if any(one.known(x) for one in rows) or (not row and others(x))]
     made = [_judged(row, release, x, asked) for x in (known or found[:1])[:_MOST]]
-    if more := len(known) - _MOST if len(known) > _MOST else 0:
-        message = f"{more} more commands of {source.name} are not judged: {_MOST} are"
+    if len(known) > _MOST:
+        message = f"{len(known) - _MOST} more commands of {source.name} are not judged: {_MOST} are"
         made.append(Checked(source.name, diagnostics=(Diagnostic(Code.CONFIG_UNREAD, message),)))
     return several(source.name, made)
 
 
+def _require_counts(asked: Asked) -> None:
+    """Raises PipeschedError: PS225, a count below 1."""
+    for name, count in (("p", asked.p), ("processes", asked.processes)):
+        if count is not None and count < 1:
+            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
+
+
 def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:
     """What is said of one command, or of a file."""
-    name = settings.source.name
     try:
         row = row or trainer_of(settings)
-        if settings.kind not in row.texts:
-            kinds = " and ".join(row.texts)
-            raise fail(Code.CONFIG_UNKNOWN, f"{name} is {settings.kind}; {row.name} is read from {kinds}")
+        _require_text(row, settings)
     except PipeschedError as error:
         return _of_a_fork(settings, asked, error)
     case, worlds = _case(row, release, settings, asked)
-    keys, settled = row.keys(settings), case.settings
-    made = outcome(row, case, worlds, _csv)
+    made = outcome(row, case, worlds, csv)
     _require_ranks(case, made.plan, asked)
-    if release is None and (told := next((x for x in settled if x.key in keys and keys[x.key].telling), None)):
-        made = replace(made, plan=_without_defaults(row, case), facts=(), diagnostics=(), possible=())
-        message = f"{told.written} is of no release of {row.name} that is known here: {', '.join(row.releases)}"
-        help = f"--trainer {row.typed}==RELEASE says which it is for"
-        made = replace(made, diagnostics=(Diagnostic(Code.CONFIG_UNKNOWN, message, (told.label,), (), help),))
+    if release is None and (told := _telling(row, case)):
+        made = Outcome(_without_defaults(row, case), notes=made.notes, not_judged=made.not_judged, diagnostics=(told,))
     launched = [*_launched(case, asked)]
-    unread = [*_unread(case, made.plan)]
-    assumed = ["release"] if release is None else []
-    assumed += ["torch"] if row.torch_of is not None and asked.torch_version is None else []
+    assumed = (("release", release is None), ("torch", row.torch_of is not None and asked.torch_version is None))
     return Checked(
-        name,
+        settings.source.name,
         row.name,
         case.release,
         None if row.torch_of is None else str(case.torch),
-        tuple(assumed),
+        tuple(name for name, taken in assumed if taken),
         made.plan,
         (*(x for x in launched if isinstance(x, Fact)), *made.facts),
         (*settings.taken, *(x.text for x in launched if isinstance(x, Note)), *made.notes),
         made.not_judged,
         made.possible,
-        (*made.diagnostics, *unread),
-        _command(case, made.plan),
+        (*made.diagnostics, *_unread(case, made.plan)),
+        command(case, made.plan),
     )
+
+
+def _require_text(row: Trainer, settings: Settings) -> None:
+    """Raises PipeschedError: PS871, the trainer reads no text of this kind."""
+    if settings.kind not in row.texts:
+        kinds = " and ".join(row.texts)
+        message = f"{settings.source.name} is {settings.kind}; {row.name} is read from {kinds}"
+        raise fail(Code.CONFIG_UNKNOWN, message)
+
+
+def _telling(row: Trainer, case: Case) -> Diagnostic | None:
+    """A setting that says that the configuration is for a release that is not known."""
+    keys = row.keys(case.settings)
+    told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
+    if told is None:
+        return None
+    message = f"{told.written} is of no release of {row.name} that is known here: {', '.join(row.releases)}"
+    help = f"--trainer {row.typed}==RELEASE says which it is for"
+    return Diagnostic(Code.CONFIG_UNKNOWN, message, (told.label,), (), help)
 
 
 def _case(
@@ -188,10 +202,10 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
         unread = () if settings.given else _holes(settings)
         return Checked(name, diagnostics=(*error.diagnostics, *unread), notes=settings.taken)
     case, worlds = _case(row, None, settings, asked)
-    told = outcome(row, case, worlds, _csv).plan
+    told = outcome(row, case, worlds, csv).plan
     plan = replace(told, options=()) if row.ranks and row.ranks in case.settings else Plan()
     notes = (*settings.taken, f"sizes as {row.name} and its forks read them; no rule is tried")
-    return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=_command(case, plan))
+    return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=command(case, plan))
 
 
 def _without_defaults(row: Trainer, case: Case) -> Plan:
@@ -254,7 +268,7 @@ def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
     if case.processes is not None and asked.processes is None:
         yield Fact("processes", f"{case.processes}, by {_said(case.settings)}")
     file = case.settings("job.config_file").value
-    if case.settings.kind == "shell" and isinstance(file, str) and _beside(case.settings.source.name, file) is None:
+    if case.settings.kind == "shell" and isinstance(file, str) and beside(case.settings.source.name, file) is None:
         yield Note(f"there is no file {file[:100]}: what it sets is not known, its defaults are taken")
 
 
@@ -270,16 +284,11 @@ def _with_file(settings: Settings) -> Settings:
     named = next((x for x in settings if x.key in ("--job.config_file", "--job.config-file")), None)
     if settings.kind != "shell" or named is None or not isinstance(named.value, str):
         return settings
-    path = _beside(settings.source.name, named.value)
+    path = beside(settings.source.name, named.value)
     if path is None:
         return settings
     own = {setting.key.removeprefix("--").replace("-", "_"): setting for setting in settings}
     return replace(settings, given={**texts.read(read_path(path)).given, **own})
-
-
-def _beside(source: str, path: str) -> str | None:
-    """A file that a configuration names, from the current folder or from its own."""
-    return next((p for p in (path, os.path.join(os.path.dirname(source), path)) if os.path.isfile(p)), None)
 
 
 def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
@@ -287,91 +296,3 @@ def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
     if asked.p is not None and plan.ranks not in (None, asked.p):
         message = f"{case.settings.source.name} has {plan.ranks} ranks; {asked.p} were given"
         raise fail(Code.USAGE, message, help="leave out --p: the file says it")
-
-
-def _csv(case: Case, plan: Plan) -> Iterator[Finding]:
-    """What is wrong with the CSV that replaces the order: it is not there, not of these sizes, or not right."""
-    if plan.csv is None or plan.off:
-        return
-    source = f"{case.named}, pipeline_parallel.py: _load_csv"
-    path = _beside(case.settings.source.name, str(plan.csv.value))
-    if path is None:
-        yield wrong(Code.CONFIG_CSV, f"there is no file {str(plan.csv.value)[:100]}", source, plan.csv)
-        return
-    try:
-        csv = read_path(path)
-        name = csv.name if csv.name.lower().endswith(".csv") else f"{csv.name}.csv"
-        loaded = load(replace(csv, name=name), Options(torch_version=case.torch))
-    except PipeschedError as error:
-        yield from error.diagnostics
-        return
-    schedule = loaded.schedule
-    if schedule.program is not None:
-        message = f"{path} names its messages; {case.trainer} loads computes alone"
-        help = f"pipesched emit {path} --target torch-csv"
-        yield wrong(Code.CONFIG_CSV, message, source, plan.csv, help=help)
-        return
-    wanted = {"ranks": plan.ranks, "microbatches": plan.microbatches, "stages": plan.stages}
-    real = {"ranks": schedule.ranks, "microbatches": schedule.microbatches, "stages": schedule.stages}
-    bad = [name for name, count in wanted.items() if count is not None and count != real[name]][:1]
-    for name in bad:
-        yield wrong(
-            Code.CONFIG_CSV, f"{path} has {real[name]} {name}; the settings make {wanted[name]}", source, plan.csv
-        )
-    if bad:
-        return
-    placement = _placement(plan)
-    if placement is not None and schedule.placement.rank_of[0].tolist() != placement:
-        kind = "the V" if plan.placement == "vee" else "the loop"
-        by_stage = ",".join(map(str, schedule.placement.rank_of[0].tolist()))
-        message = f"{path} has its stages on ranks {by_stage}; by the name {plan.name} they are built on {kind}"
-        yield wrong(Code.CONFIG_CSV, message, source, plan.csv)
-        return
-    report = examine(loaded, Options(torch_version=case.torch)).report
-    yield from report.diagnostics
-    if report.ok:
-        split = ", backward in I and W" if schedule.split else ""
-        yield Fact("CSV", f"{path} holds: {len(schedule)} operations{split}")
-    if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
-        message = f"{path} has I and W: under the chunked loss the last norm gets no gradient, silently"
-        yield wrong(
-            Code.CONFIG_SILENT,
-            message,
-            "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: ChunkedLossWrapper",
-            plan.csv,
-            help="a --config without ChunkedLossWrapper, and activation_checkpoint:none",
-        )
-
-
-def _placement(plan: Plan) -> list[int] | None:
-    """The rank of every stage."""
-    if plan.ranks is None or plan.stages is None:
-        return None
-    if plan.placement == "vee":
-        return [*range(plan.ranks), *reversed(range(plan.ranks))]
-    return [stage % plan.ranks for stage in range(plan.stages)]
-
-
-def _command(case: Case, plan: Plan) -> str | None:
-    """``pipesched verify …`` for the schedule; else what keeps it from being named."""
-    if plan.off:
-        return None
-    p, v, m = plan.ranks, plan.chunks, plan.microbatches
-    if p is None or m is None:
-        return f"its {'p' if p is None else 'm'} is not known"
-    if plan.csv is not None:
-        path = shlex.quote(_beside(case.settings.source.name, str(plan.csv.value)) or str(plan.csv.value))
-        stages = f" --stages {plan.stages}" if plan.stages else ""
-        return f"pipesched verify {path} --p {p} --m {m}{stages} --torch-version {case.torch}"
-    if v is None:
-        return "its v is not known"
-    row, sizes = torch_name(plan.name), f"--p {p}" + (f" --v {v}" if v != 1 else "") + f" --m {m}"
-    if plan.options:
-        return f"pipesched verify megatron:interleaved {sizes}" + "".join(f" -D {option}" for option in plan.options)
-    order = row.order if row else plan.name
-    ours = order is not None and not (order == "interleaved" and m % p) and not (order == "dualpipev" and m < 2 * p)
-    if row is not None and not ours:
-        return f"pipesched verify torch:{row.name} {sizes}"
-    if order is None or (order == "interleaved_overlap" and m % p):
-        return "its order is not in the library"
-    return f"pipesched verify {order} {sizes if order.startswith('interleaved') else f'--p {p} --m {m}'}"

@@ -1,0 +1,110 @@
+"""The CSV that replaces a schedule's order: it exists, has the sizes of the settings, and holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pipesched.compile import Loaded, Options, examine, load
+from pipesched.diagnostics import Code, PipeschedError
+from pipesched.inputs import read_path
+from pipesched.trainers.case import Case, Fact, Findings, Plan, wrong
+from pipesched.trainers.scripts import beside
+from pipesched.trainers.settings import Setting
+
+_CHUNKED = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: ChunkedLossWrapper"
+_SIZES = ("ranks", "microbatches", "stages")
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A plan, and the schedule that a CSV has in its place."""
+
+    case: Case
+    plan: Plan
+    path: str
+    loaded: Loaded
+
+    @property
+    def other_size(self) -> str | None:
+        """The first size in which the CSV differs from the settings."""
+        wanted = ((name, getattr(self.plan, name)) for name in _SIZES)
+        schedule = self.loaded.schedule
+        return next((x for x, count in wanted if count is not None and count != getattr(schedule, x)), None)
+
+    @property
+    def placement(self) -> list[int]:
+        """The rank of every stage in the CSV."""
+        placed: list[int] = self.loaded.schedule.placement.rank_of[0].tolist()
+        return placed
+
+
+def _placement(plan: Plan) -> list[int] | None:
+    """The rank of every stage by the name of the schedule."""
+    if plan.ranks is None or plan.stages is None:
+        return None
+    if plan.placement == "vee":
+        return [*range(plan.ranks), *reversed(range(plan.ranks))]
+    return [stage % plan.ranks for stage in range(plan.stages)]
+
+
+def _size(x: Replaced) -> str:
+    name = x.other_size or ""
+    return f"{x.path} has {getattr(x.loaded.schedule, name)} {name}; the settings make {getattr(x.plan, name)}"
+
+
+def _placed(x: Replaced) -> str:
+    by_stage, kind = ",".join(map(str, x.placement)), "the V" if x.plan.placement == "vee" else "the loop"
+    return f"{x.path} has its stages on ranks {by_stage}; by the name {x.plan.name} they are built on {kind}"
+
+
+_REFUSALS: tuple[tuple[Callable[[Replaced], bool], Callable[[Replaced], str], str | None], ...] = (
+    (
+        lambda x: x.loaded.schedule.program is not None,
+        lambda x: f"{x.path} names its messages; {x.case.trainer} loads computes alone",
+        "pipesched emit {path} --target torch-csv",
+    ),
+    (lambda x: x.other_size is not None, _size, None),
+    (lambda x: _placement(x.plan) not in (None, x.placement), _placed, None),
+)
+"""Condition, message and help: the first row that holds is told, and the CSV is not verified."""
+
+
+def csv(case: Case, plan: Plan) -> Findings:
+    """Everything that is wrong with the CSV of a plan, else that it holds."""
+    if plan.csv is None or plan.off:
+        return
+    source, name = f"{case.named}, pipeline_parallel.py: _load_csv", str(plan.csv.value)
+    path = beside(case.settings.source.name, name)
+    if path is None:
+        yield wrong(Code.CONFIG_CSV, f"there is no file {name[:100]}", source, plan.csv)
+        return
+    try:
+        x = Replaced(case, plan, path, _load(path, case))
+    except PipeschedError as error:
+        yield from error.diagnostics
+        return
+    for broken, says, help in _REFUSALS:
+        if broken(x):
+            yield wrong(Code.CONFIG_CSV, says(x), source, plan.csv, help=help and help.format(path=path))
+            return
+    yield from _verified(x, plan.csv)
+
+
+def _load(path: str, case: Case) -> Loaded:
+    read = read_path(path)
+    name = read.name if read.name.lower().endswith(".csv") else f"{read.name}.csv"
+    return load(replace(read, name=name), Options(torch_version=case.torch))
+
+
+def _verified(x: Replaced, setting: Setting) -> Findings:
+    schedule, case = x.loaded.schedule, x.case
+    report = examine(x.loaded, Options(torch_version=case.torch)).report
+    yield from report.diagnostics
+    if report.ok:
+        split = ", backward in I and W" if schedule.split else ""
+        yield Fact("CSV", f"{x.path} holds: {len(schedule)} operations{split}")
+    if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
+        message = f"{x.path} has I and W: under the chunked loss the last norm gets no gradient, silently"
+        help = "a --config without ChunkedLossWrapper, and activation_checkpoint:none"
+        yield wrong(Code.CONFIG_SILENT, message, _CHUNKED, setting, help=help)
