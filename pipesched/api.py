@@ -188,7 +188,7 @@ def emit(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> str:
-    """The text of a verified schedule as ``stream``, ``stream-1``, ``torch-csv`` (computes alone) or ``torch-comms``.
+    """The text of a verified schedule as ``stream``, ``torch-csv`` (computes alone) or ``torch-comms``.
 
     Raises:
         PipeschedError: everything that is wrong with the schedule, or that the target cannot run.

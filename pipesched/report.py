@@ -7,7 +7,7 @@
         claims 2 of 2 hold
 
 A verdict is good if no diagnostic is an error. `str(report)` is what the command line prints, `to_json()` the
-published form (``emit/v1/report.schema.json``). Where a broken file leaves a part unknown, its keys in JSON are there
+published form (``emit/report.schema.json``). Where a broken file leaves a part unknown, its keys in JSON are there
 with null or nothing in them.
 """
 

@@ -4,7 +4,7 @@
     peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]         Memory; in bytes, of a transformer: InBytes
     makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)             Time
 
-`report` puts them together. The JSON is that of ``emit/v1/report.schema.json``.
+`report` puts them together. The JSON is that of ``emit/report.schema.json``.
 """
 
 from __future__ import annotations

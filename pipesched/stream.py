@@ -1,8 +1,8 @@
-"""The published form of a program: instruction streams, versions 1 and 2. Contract: ``emit/README.md``.
+"""The published form of a program: instruction streams, version 2. Contract: ``emit/README.md``.
 
 A stream is plain data: this module needs nothing but the standard library, and a runtime needs nothing but this
 module. The fingerprint is the SHA-256 of the canonical text of placement and ranks; ranks that agree on it run the
-same program. What both versions can say has one text in both, but for the version.
+same program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from hashlib import sha256
 from typing import Any
 
 VERSION = 2
-VERSIONS = (1, 2)
 
 # The fields of each instruction, in the order in which they are written.
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -34,9 +33,6 @@ BATCH = "BATCH"
 
 DEFAULTS: Mapping[str, int] = {"other": -1, "communicator": 0}
 """Fields that are left out where they have this value."""
-
-OF_1 = frozenset(["F", "I", "W", "B", "OVERLAP", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD", "SYNC", "STEP"])
-"""The instructions of version 1, none of whose fields may be left out."""
 
 NEIGHBOUR: Mapping[str, int] = {
     **dict.fromkeys(("SEND_F", "RECV_B", "WAIT_SEND_F"), 1),
@@ -106,7 +102,6 @@ class Stream:
     parameters: Mapping[str, int]
     placement: tuple[Route, ...]
     ranks: tuple[tuple[Instruction, ...], ...]
-    version: int = field(default=VERSION)
     frozen: tuple[int, ...] = ()
     reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     slices: int = 1
@@ -200,7 +195,7 @@ def _plain(instruction: Instruction, routes: int) -> dict[str, object]:
 
 def text(head: Stream, ranks: Iterable[Iterable[str]], mark: str) -> Iterator[str]:
     """A stream's text in pieces, one instruction a line. mark: its fingerprint. ranks: the canonical texts."""
-    yield f'{{\n  "version": {head.version},\n  "name": {_compact(head.name)},\n'
+    yield f'{{\n  "version": {VERSION},\n  "name": {_compact(head.name)},\n'
     yield f'  "parameters": {_compact(dict(head.parameters))},\n  "placement": {placement_text(head.placement)},\n'
     yield from (f'  "{key}": {value},\n' for key, value in head.model.items())
     yield f'  "fingerprint": "{mark}",\n  "ranks": ['
@@ -235,9 +230,7 @@ def loads(content: str) -> Stream:
     head = header(data)
     routes = len(head.placement)
     ranks = tuple(
-        tuple(
-            _instruction(x, f"ranks[{r}][{i}]", routes, head.version) for i, x in enumerate(_list(rank, f"ranks[{r}]"))
-        )
+        tuple(_instruction(x, f"ranks[{r}][{i}]", routes) for i, x in enumerate(_list(rank, f"ranks[{r}]")))
         for r, rank in enumerate(_list(data.get("ranks"), "ranks"))
     )
     stream = replace(head, ranks=ranks)
@@ -249,23 +242,23 @@ def header(data: Any) -> Stream:
     """What JSON says of a stream before its ranks, which are empty here.
 
     Raises:
-        StreamError: not version 1 or 2, or a name, parameters, placement or frozen stages that are no such value.
+        StreamError: not version 2, or a name, parameters, placement or frozen stages that are no such value.
     """
     _need(isinstance(data, dict), "", "a stream is an object")
     version = data.get("version")
-    known = type(version) is int and version in VERSIONS
-    _need(known, "version", f"this reader knows versions {' and '.join(map(str, VERSIONS))}, not {version}")
+    known = type(version) is int and version == VERSION
+    _need(known, "version", f"this reader knows version {VERSION}, not {version}")
     routes = tuple(_route(x, f"placement[{i}]") for i, x in enumerate(_list(data.get("placement"), "placement")))
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
     parameters = data.get("parameters")
     _need(isinstance(parameters, dict) and all(map(_whole, parameters.values())), "parameters", "whole numbers by name")
     _need(isinstance(data.get("name"), str), "name", "a text")
-    stages, model = len(routes[0].ranks), data if version > 1 else {}
-    frozen = _frozen(model["frozen"], stages) if "frozen" in model else ()
-    reads = _reads(model["reads"], stages) if "reads" in model else {}
-    slices = _slices(model["slices"], routes) if "slices" in model else 1
-    return Stream(data["name"], parameters, routes, (), version, frozen, reads, slices)
+    stages = len(routes[0].ranks)
+    frozen = _frozen(data["frozen"], stages) if "frozen" in data else ()
+    reads = _reads(data["reads"], stages) if "reads" in data else {}
+    slices = _slices(data["slices"], routes) if "slices" in data else 1
+    return Stream(data["name"], parameters, routes, (), frozen, reads, slices)
 
 
 def _slices(value: Any, routes: tuple[Route, ...]) -> int:
@@ -338,17 +331,17 @@ def _route(value: Any, path: str) -> Route:
     return Route(value["name"], tuple(ranks), (ends[0], ends[1]))
 
 
-def _instruction(value: Any, path: str, routes: int, version: int) -> Instruction:
+def _instruction(value: Any, path: str, routes: int) -> Instruction:
     op = value.get("op") if isinstance(value, dict) else None
-    known = isinstance(op, str) and op in FIELDS and (version > 1 or op in OF_1)
-    _need(known, f"{path}.op", f"no instruction of version {version} is called {op!r}")
+    known = isinstance(op, str) and op in FIELDS
+    _need(known, f"{path}.op", f"no instruction of version {VERSION} is called {op!r}")
     assert isinstance(op, str)
-    fields = [name for name in FIELDS[op] if (name != "route" or routes > 1) and (version > 1 or name not in DEFAULTS)]
+    fields = [name for name in FIELDS[op] if name != "route" or routes > 1]
     given = [name for name in fields if name not in DEFAULTS or name in value]
     _need(set(value) == {"op", *given}, path, f"{op} has the fields op, {', '.join(fields)}".rstrip(", "))
     if "parts" in fields:
         listed = enumerate(_list(value["parts"], f"{path}.parts"))
-        parts = tuple(_instruction(x, f"{path}.parts[{i}]", routes, version) for i, x in listed)
+        parts = tuple(_instruction(x, f"{path}.parts[{i}]", routes) for i, x in listed)
         made = Instruction(op, parts=parts)
         if op == BATCH:
             _need(parts == made.messages != (), f"{path}.parts", "sends and receives")

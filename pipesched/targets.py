@@ -2,7 +2,6 @@
 
     name         ending  holds                                                  for
     stream       .json   every instruction, as emit/README.md has it            the runtime of pipesched, and yours
-    stream-1     .json   the same in version 1, where that can say it           runtimes that read no other
     torch-csv    .csv    the computes                                           torchtitan, NeMo AutoModel
     torch-comms  .csv    torch's sends, receives, sharding and reductions too   a runtime of torch of one version
     deepspeed    .py     a PipeSchedule, and what makes the engine use it       DeepSpeed's PipelineEngine
@@ -63,25 +62,23 @@ class Target(ABC):
 
 @dataclass(frozen=True)
 class Stream(Target):
-    """The published form, in one of its versions."""
-
-    version: int = 2
+    """The published form."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
         from pipesched.formats import stream_write
 
-        stream_write.require_words(schedule.placement, program, self.version)
+        stream_write.require_words(schedule.placement, program)
 
     def pieces(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:
         from pipesched.formats import stream_write
 
-        made = stream_write.pieces(cast("Program", order), parameters, self.version)
+        made = stream_write.pieces(cast("Program", order), parameters)
         return (safe(piece, "json") for piece in made)
 
     def by_rank(self, order: Order, parameters: Mapping[str, int]) -> Iterator[str]:
         from pipesched.formats import stream_write
 
-        made = stream_write.by_rank(cast("Program", order), parameters, self.version)
+        made = stream_write.by_rank(cast("Program", order), parameters)
         return (safe(piece, "json") for piece in made)
 
 
@@ -143,7 +140,6 @@ _DEEPSPEED = "a Python module that makes DeepSpeed's pipeline engine run it, of 
 _COMMS = "torch's sends, receives, sharding and reductions too, for --torch-version"
 ROWS = (
     Stream("stream", "every instruction, as JSON: emit/README.md", ".json", messages=True),
-    Stream("stream-1", "the same in version 1, for readers of before", ".json", messages=True, version=1),
     Torch("torch-csv", _COMPUTES, ".csv", messages=False),
     Torch("torch-comms", _COMMS, ".csv", messages=True),
     Trainer("deepspeed", _DEEPSPEED, ".py", messages=True, writer=_deepspeed),

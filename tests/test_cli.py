@@ -17,7 +17,7 @@ from pipesched.verbs import compare, run
 pytestmark = pytest.mark.quick
 
 GOLDEN = Path(__file__).parent / "golden"
-VALIDATOR = Draft202012Validator(json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8")))
+VALIDATOR = Draft202012Validator(json.loads(asset("emit", "report.schema.json").read_text("utf-8")))
 
 GOOD = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
 TWICE = "0F0,0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"

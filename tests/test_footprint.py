@@ -170,7 +170,7 @@ def test_the_verdict_has_the_place_and_the_table(capsys: pytest.CaptureFixture[s
     command = ["verify", "1f1b", "--p", "4", "--m", "8", "--model", "megatron-7.5b", "--mem-cap", "10GB"]
     assert main([*command, "--json"]) == 1
     made = json.loads(capsys.readouterr().out)
-    schema = json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8"))
+    schema = json.loads(asset("emit", "report.schema.json").read_text("utf-8"))
     Draft202012Validator(schema).validate(made)
     for rank in made["bytes"]["ranks"]:
         kinds = ("parameters", "gradients", "optimizer", "activations", "for_W", "messages", "working")

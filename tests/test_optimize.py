@@ -175,7 +175,7 @@ def given() -> Iterator[tuple[str, dict[str, Any]]]:
     yield from (("zb_h2", {"p": 3, "m": 6}), ("interleaved", {"p": 2, "v": 2, "m": 4}), ("zb_v", {"p": 2, "m": 4}))
     for name in ("1f1b_p4_m8", "interleaved_p4_v2_m8", "chimera_p4_d2_m4", "zbv_handcrafted_p4_m8"):
         yield str(ORDERS / f"{name}.txt"), {}
-    yield str(TOP / "emit" / "v1" / "zb_h1_p3_m4.json"), {}
+    yield str(TOP / "emit" / "v2" / "zb_h1_p3_m4.json"), {}
     yield str(TOP / "tests" / "torch_fixtures" / "c15_both_send_first.csv"), {}
 
 

@@ -114,7 +114,7 @@ def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> Non
     assert main([*command, "60GB", "--json"]) == 0
     found = json.loads(answer := capsys.readouterr().out)
     assert any("the cap is in bytes" in note for note in found["notes"])
-    schema = json.loads(asset("emit", "v1", "optimum.schema.json").read_text("utf-8"))
+    schema = json.loads(asset("emit", "optimum.schema.json").read_text("utf-8"))
     Draft202012Validator(schema).validate(found)
     given = {"model": "llama3-70b", "device": "h100", "mem_cap": "60GB"}
     assert found["bytes"] == api.verify(Source("found.ps", found["source"]), **given).to_json()["bytes"]

@@ -24,7 +24,7 @@ from tests.oracles.rup import refusal
 
 ORDERS = Path(__file__).parent / "orders"
 REPORT, OPTIMUM = (
-    Draft202012Validator(json.loads(asset("emit", "v1", f"{name}.schema.json").read_text("utf-8")))
+    Draft202012Validator(json.loads(asset("emit", f"{name}.schema.json").read_text("utf-8")))
     for name in ("report", "optimum")
 )
 SMALL = ("--p", "2", "--m", "3")

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipesched.assets import asset
 
-OPTIMUM = Draft202012Validator(json.loads(asset("emit", "v1", "optimum.schema.json").read_text("utf-8")))
+OPTIMUM = Draft202012Validator(json.loads(asset("emit", "optimum.schema.json").read_text("utf-8")))
 SMALL = ("--p", "2", "--m", "3")
 UNEVEN = "F=[{}],I=[{}],W=[{}],C=3".format(
     *(",".join(str(20 + (7 * s + 5 * k * s * s) % 19) for s in range(16)) for k in (1, 2, 3))

@@ -19,7 +19,7 @@ from pipesched.source import Source
 
 pytestmark = pytest.mark.quick
 
-SCHEMA = json.loads(asset("emit", "v1", "report.schema.json").read_text("utf-8"))
+SCHEMA = json.loads(asset("emit", "report.schema.json").read_text("utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 

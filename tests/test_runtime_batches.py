@@ -153,11 +153,11 @@ def test_such_a_stream_is_of_version_2(name: str) -> None:
     stream = published(program)
     text = dumps(stream)
 
-    assert stream.version == 2 and '"version": 2' in text
+    assert '"version": 2' in text
     assert loads(text) == stream
     whole = loads("".join(stream_write.pieces(program, {})))
     assert whole.ranks == stream.ranks and dumps(whole) == "".join(stream_write.pieces(program, {}))
-    with pytest.raises(StreamError, match=r"no instruction of version 1|has the fields"):
+    with pytest.raises(StreamError, match="this reader knows version 2, not 1"):
         loads(text.replace('"version": 2', '"version": 1'))
     others = [published(one) for one in (a_direction("1f1b", p=3, m=4), lower(pipesched.load("1f1b", p=3, m=4)))]
     assert others[0].fingerprint != others[1].fingerprint

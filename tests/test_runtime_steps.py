@@ -134,7 +134,7 @@ def test_no_process_outlives_a_case_that_hangs(ranks: Ranks) -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_published_streams_are_those_that_run_here(name: str) -> None:
     """The golden stream of each schedule has the instructions of the stream that these tests run at its size."""
-    (path,) = (Path(__file__).parents[1] / "emit" / "v1").glob(f"{name}_p*.json")
+    (path,) = (Path(__file__).parents[1] / "emit" / "v2").glob(f"{name}_p*.json")
     golden = loads(path.read_text("utf-8"))
     assert golden.ranks == stream_of(name, **golden.parameters).ranks
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.quick
         ("a.txt", "rank 0: \nrank 1: F0.0 B0.0\n", "order"),
         ("a.txt", "rank 0:\nrank 1:\n", "order"),
         ("a.json", "schedule x(p)\n", "stream"),
-        ("-", '\n {"version": 1}', "stream"),
+        ("-", '\n {"version": 2}', "stream"),
         ("-", '{"source": "", "certificate": {}}', "answer"),
         ("-", "0F0,0F1\n", "torch-csv"),
         ("-", ",0F0\n", "torch-csv"),

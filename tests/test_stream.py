@@ -1,7 +1,6 @@
 """The published stream: what is written is what `dumps` writes, what is read is what was written, and nothing else.
 
-Golden streams are in ``emit/v1`` and ``emit/v2``; ``pytest --update-golden`` writes them anew after a change that is
-meant.
+Golden streams are in ``emit/v2``; ``pytest --update-golden`` writes them anew after a change that is meant.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ from tests.depth import deep
 from tests.makers import strategies
 
 EMIT = Path(__file__).resolve().parent.parent / "emit"
-TARGET = {1: "stream-1", 2: "stream"}
-EACH = pytest.mark.parametrize("version", TARGET)
 MESSAGES = [op for op in (*SENDS, *RECEIVES) if op not in SHAPES]  # those that a stream can say
 GOLDEN = {
     "gpipe": {"p": 2, "m": 3},
@@ -88,25 +85,22 @@ NEW = {
     "offloaded_p2_m3": (".ps", OFFLOADED),
 }
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
-VALIDATOR = {
-    version: Draft202012Validator(json.loads(asset("emit", f"v{version}", "stream.schema.json").read_text("utf-8")))
-    for version in TARGET
-}
+VALIDATOR = Draft202012Validator(json.loads(asset("emit", "v2", "stream.schema.json").read_text("utf-8")))
 COLUMNS = ("op", "stage", "microbatch", "peer", "communicator", "second", "start")
 
 
-def emitted(name: str, parameters: dict[str, int], version: int) -> str:
-    emission = emissions.emit(compiler.read(name), Options(parameters), TARGET[version])
+def emitted(source: Source, parameters: dict[str, int] | None = None) -> str:
+    emission = emissions.emit(source, Options(parameters or {}), "stream")
     assert emission.report.ok, str(emission.report)
     return "".join(emission.pieces())
 
 
-def golden(name: str, version: int) -> Path:
-    return EMIT / f"v{version}" / f"{name}_{'_'.join(f'{k}{v}' for k, v in GOLDEN[name].items())}.json"
+def golden(name: str) -> Path:
+    return EMIT / "v2" / f"{name}_{'_'.join(f'{k}{v}' for k, v in GOLDEN[name].items())}.json"
 
 
-def text_of(name: str, version: int = 2) -> str:
-    return golden(name, version).read_text("utf-8")
+def text_of(name: str) -> str:
+    return golden(name).read_text("utf-8")
 
 
 def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
@@ -200,57 +194,46 @@ def read(text: str, **sizes: int) -> tuple[Program, dict[str, int]]:
 # Golden streams
 
 
-@EACH
 @pytest.mark.parametrize("name", GOLDEN)
-def test_golden_streams_to_the_byte(name: str, version: int, update_golden: bool) -> None:
+def test_golden_streams_to_the_byte(name: str, update_golden: bool) -> None:
     """The same schedule gives the same bytes, in this release and the next."""
-    made = emitted(name, GOLDEN[name], version)
+    made = emitted(compiler.read(name), GOLDEN[name])
     if update_golden:
-        golden(name, version).write_text(made, "utf-8")
+        golden(name).write_text(made, "utf-8")
 
-    assert made == text_of(name, version)
+    assert made == text_of(name)
 
 
-@EACH
 @pytest.mark.parametrize("name", GOLDEN)
-def test_golden_streams_hold(name: str, version: int) -> None:
-    """What is published is verified without a finding, and follows the schema of its version and no other."""
-    text = text_of(name, version)
+def test_golden_streams_hold(name: str) -> None:
+    """A published stream is verified without a finding, and follows the schema."""
+    text = text_of(name)
     report = verify(Source("golden.json", text), Options())
 
     assert (report.ok, report.diagnostics) == (True, ())
-    assert [at for at, schema in VALIDATOR.items() if schema.is_valid(json.loads(text))] == [version]
+    VALIDATOR.validate(json.loads(text))
 
 
-@EACH
 @pytest.mark.parametrize("name", GOLDEN)
-def test_a_stream_emitted_again_is_the_same(name: str, version: int) -> None:
-    """Name, parameters, placement, order and fingerprint go through the program and back; versions into each other."""
-    for other in TARGET:
-        emission = emissions.emit(Source("any.json", text_of(name, other)), Options(), TARGET[version])
-        assert "".join(emission.pieces()) == text_of(name, version)
+def test_a_stream_emitted_again_is_the_same(name: str) -> None:
+    """Name, parameters, placement, order and fingerprint go through the program and back."""
+    assert emitted(Source("any.json", text_of(name))) == text_of(name)
 
 
 @pytest.mark.parametrize("name", NEW)
-def test_what_version_2_alone_can_say(name: str, update_golden: bool) -> None:
+def test_all_that_a_stream_can_say_is_published(name: str, update_golden: bool) -> None:
     """Batches and communicators, torch's own actions, frozen stages, who reads whom, slices, what runs again and what
     is offloaded: bytes, schema, and back.
     """
     path = EMIT / "v2" / f"{name}.json"
     ending, text = NEW[name]
-    source = Source(name.partition("_")[0] + ending, text)
-    emission = emissions.emit(source, Options(), "stream")
-    assert emission.report.ok, str(emission.report)
-    made = "".join(emission.pieces())
+    made = emitted(Source(name.partition("_")[0] + ending, text))
     if update_golden:
         path.write_text(made, "utf-8")
 
     assert made == path.read_text("utf-8")
-    assert [at for at, schema in VALIDATOR.items() if schema.is_valid(json.loads(made))] == [2]
-    again = emissions.emit(Source(path.name, made), Options(), "stream")
-    assert again.report.ok and "".join(again.pieces()) == made
-    refused = emissions.emit(Source(path.name, made), Options(), "stream-1").report
-    assert {str(x.code) for x in refused.diagnostics} == {"PS814"}
+    VALIDATOR.validate(json.loads(made))
+    assert emitted(Source(path.name, made)) == made
 
 
 # The order notation
@@ -297,14 +280,14 @@ def test_columns_write_what_dumps_writes(schedule: Schedule) -> None:
 
 @CALM
 @given(strategies.SEEDS)
-def test_version_2_says_every_program(seed: int) -> None:
+def test_a_stream_says_every_program(seed: int) -> None:
     """What is written is `dumps`, holds in the schema, and is read back to the same columns, in any layout."""
     program = random_program(seed)
     text = "".join(stream_write.pieces(program, {"m": 3}))
 
     assert text == stream.dumps(slowly(program, {"m": 3}))
     assert stream.dumps(stream.loads(text)) == text
-    VALIDATOR[2].validate(json.loads(text))
+    VALIDATOR.validate(json.loads(text))
     for layout in (text, json.dumps(json.loads(text), indent=1)):
         made, _ = read(layout)
         for name in (*COLUMNS, "group"):
@@ -331,7 +314,7 @@ def test_the_parts_of_the_ranks_make_the_stream(name: str) -> None:
     parts = emissions.emit(compiler.read(name), Options(GOLDEN[name]), "stream").by_rank()
 
     for rank, part in enumerate(map(json.loads, parts)):
-        VALIDATOR[2].validate(part)
+        VALIDATOR.validate(part)
         instructions = part.pop("instructions")
         assert part == {key: whole[key] for key in whole if key != "ranks"} | {"rank": rank}
         assert instructions == whole["ranks"][rank]
@@ -343,19 +326,6 @@ def test_scattered_microbatches_of_a_route_are_refused() -> None:
 
     with pytest.raises(PipeschedError, match=r"PS814.* 0 takes it and 1 does not"):
         list(stream_write.pieces(compiler.lower(compiler.load(Source("a", text), Options()).schedule), {}))
-
-
-@pytest.mark.parametrize("word", ["unshard:0", "( send:F0.0>1 )", "send:F0.0>1@1"])
-def test_what_version_1_has_no_words_for_is_refused(word: str) -> None:
-    """Sharding, fused batches and second communicators: PS814 at the instruction."""
-    send = word if "send" in word else f"{word} send:F0.0>1"
-    back = "recv:F0.0<0@1" if "@1" in word else "recv:F0.0<0"
-    text = f"rank 0: F0.0 {send} recv:B1.0<1 B0.0 reduce:0\nrank 1: {back} F1.0 B1.0 send:B1.0>0 reduce:1\n"
-    emission = emissions.emit(Source("a.txt", text), Options(), "stream-1")
-
-    assert [str(d.code) for d in emission.report.diagnostics] == ["PS814"]
-    span = emission.report.diagnostics[0].labels[0].span
-    assert span is not None and span.line == 1 and emission.order is None
 
 
 # Read
@@ -397,7 +367,7 @@ def test_the_fast_reader_is_never_more_lenient() -> None:
     """A slip of the hand in a stream: what the fast reader takes, `loads` takes too, and it is the same text."""
     rng, taken = random.Random(0), 0
     for _ in range(2000):
-        text = text_of(rng.choice(list(GOLDEN)), rng.choice(list(TARGET)))
+        text = text_of(rng.choice(list(GOLDEN)))
         at = rng.randrange(len(text))
         letter = rng.choice(["", *'0123456789,:"{}[] \n+-FB'])
         broken = text[:at] + letter + text[at + rng.randrange(2) :]
@@ -408,9 +378,9 @@ def test_the_fast_reader_is_never_more_lenient() -> None:
     assert 0 < taken < 500  # names and parameters may change, and nothing else
 
 
-def edited(name: str, change: Callable[[dict[str, Any]], object], version: int = 2, *, sign: bool = True) -> str:
+def edited(name: str, change: Callable[[dict[str, Any]], object], *, sign: bool = True) -> str:
     """A golden stream with a change, under the fingerprint of the changed one where that can be said."""
-    data = json.loads(text_of(name, version))
+    data = json.loads(text_of(name))
     change(data)
     if sign:
         routes = tuple(stream.Route(x["name"], tuple(x["ranks"]), tuple(x["microbatches"])) for x in data["placement"])
@@ -425,6 +395,7 @@ def first(data: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+SEND = {"op": "SEND_F", "stage": 0, "microbatch": 0, "peer": 1}
 BROKEN: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
     "no such instruction": ("PS811", '"FORWARD"', lambda x: first(x).update(op="FORWARD")),
     "a field is missing": ("PS811", '{"op": "F", "stage": 0}', lambda x: first(x).pop("microbatch")),
@@ -436,6 +407,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
     "a negative number": ("PS811", "-1", lambda x: first(x).update(stage=-1)),
     "a rank is no list": ("PS811", '"F0"', lambda x: x["ranks"].__setitem__(1, "F0")),
     "an instruction is no object": ("PS811", '"F0"', lambda x: x["ranks"][0].__setitem__(1, "F0")),
+    "version 1": ("PS812", "1", lambda x: x.update(version=1)),
     "version 3": ("PS812", "3", lambda x: x.update(version=3)),
     "no version": ("PS812", "{", lambda x: x.pop("version")),
     "version true": ("PS812", "true", lambda x: x.update(version=True)),
@@ -446,17 +418,6 @@ BROKEN: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
     "a name that is no text": ("PS811", "7", lambda x: x.update(name=7)),
     "an instruction was dropped": ("PS813", '"', lambda x: x["ranks"][0].pop()),
     "no fingerprint": ("PS813", "{", lambda x: x.pop("fingerprint")),
-}
-
-
-UNSHARD = {"op": "UNSHARD", "stage": 0}
-SEND = {"op": "SEND_F", "stage": 0, "microbatch": 0, "peer": 1}
-BROKEN_1: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
-    "UNSHARD": ("PS811", '"UNSHARD"', lambda x: x["ranks"][0].insert(0, UNSHARD)),
-    "a batch": ("PS811", '"BATCH"', lambda x: x["ranks"][0].insert(0, {"op": "BATCH", "parts": [SEND]})),
-    "a communicator": ("PS811", '"communicator": 1', lambda x: x["ranks"][0].insert(0, SEND | {"communicator": 1})),
-}
-BROKEN_2: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
     "an empty batch": ("PS811", "[]", lambda x: x["ranks"][0].insert(0, {"op": "BATCH", "parts": []})),
     "a compute in a batch": ("PS811", "[", lambda x: x["ranks"][0].insert(0, {"op": "BATCH", "parts": [first(x)]})),
     "a message in a pair": ("PS811", "[", lambda x: x["ranks"][0].insert(0, {"op": "OVERLAP", "parts": [SEND, SEND]})),
@@ -468,22 +429,32 @@ BROKEN_2: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
     "a stage that is no number": ("PS811", '"one"', lambda x: x.update(reads={"one": [0]})),
     "frozen without the fingerprint": ("PS813", '"', lambda x: x.update(frozen=[0])),
 }
-BY_VERSION = [(1, what) for what in BROKEN | BROKEN_1] + [(2, what) for what in BROKEN | BROKEN_2]
 
 
-@pytest.mark.parametrize(("version", "what"), BY_VERSION)
-def test_what_is_no_stream_is_told_with_its_place(version: int, what: str) -> None:
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_no_stream_is_told_with_its_place(what: str) -> None:
     """Each slip has its code, and the label begins at the value that is wrong; the schema refuses it too."""
-    code, shown, change = (BROKEN | BROKEN_1 | BROKEN_2)[what]
-    text = edited("gpipe", change, version, sign=False)
+    code, shown, change = BROKEN[what]
+    text = edited("gpipe", change, sign=False)
     report = verify(Source("a.json", text), Options())
     (found,) = report.diagnostics
     span = found.labels[0].span
 
     assert str(found.code) == code
     assert span is not None and (shown in span.text if shown != "{" else span.start == 0), span.text
-    holds = VALIDATOR[version].is_valid(json.loads(text))
+    holds = VALIDATOR.is_valid(json.loads(text))
     assert not holds or what in ("an instruction was dropped", "frozen without the fingerprint")
+
+
+def test_another_version_is_refused_with_a_remedy() -> None:
+    """PS812 at the number, whatever else the stream says; and a stream of version 1 is right with a 2 in its place."""
+    text = text_of("gpipe").replace('"version": 2', '"version": 1')
+    (found,) = verify(Source("a.json", text), Options()).diagnostics
+    span = found.labels[0].span
+
+    assert (str(found.code), found.message) == ("PS812", "this reader knows version 2, not 1")
+    assert span is not None and text[: span.start].endswith('"version": ') and "emit the stream again" in found.help
+    assert verify(Source("a.json", text[: span.start] + "2" + text[span.start + 1 :]), Options()).ok
 
 
 def test_two_slips_at_once_have_a_place() -> None:
@@ -543,8 +514,8 @@ def test_what_is_json_and_no_program_is_told_too(
     [
         ("{", "expecting property name"),
         ("[]", "a stream is an object"),
-        ('{"version": 1, "version": 1}', "'version' twice"),
-        ('{"version": 1' + "0" * 5000 + "}", "300 digits"),
+        ('{"version": 2, "version": 2}', "'version' twice"),
+        ('{"version": 2' + "0" * 5000 + "}", "300 digits"),
         ("[" * 100_000, "100 brackets"),
         (text_of("gpipe") + "\n  ]\n}\n", "extra data"),
         (text_of("gpipe").replace('"m":3}', '"m":"3"}'), "parameters: whole numbers by name"),
@@ -561,7 +532,7 @@ def test_other_texts_are_no_stream(text: str, words: str) -> None:
 
 
 def test_other_keys_of_the_outer_object_are_ignored() -> None:
-    """As a later addition to version 1 would be; the program is the same."""
+    """A later addition to the version is ignored by today's reader; the program is the same."""
     text = text_of("gpipe").replace('"ranks": [\n', '"note": {"by": []},\n  "ranks": [\n')
 
     assert "".join(stream_write.pieces(*read(text))) == text_of("gpipe") != text

@@ -228,7 +228,7 @@ def test_without_a_unit_all_is_exact(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_an_answer_keeps_its_unit_and_its_cap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What `verify` derives of it is read as it was; another unit, or cap, is another answer, and is refused."""
-    file, schema = tmp_path / "answer.json", json.loads(asset("emit/v1/optimum.schema.json").read_text("utf-8"))
+    file, schema = tmp_path / "answer.json", json.loads(asset("emit/optimum.schema.json").read_text("utf-8"))
     answer = found(capsys, *VERBS["optimize"])
     Draft202012Validator(schema).validate(answer)
     assert (answer["unit"], answer["asked_cap"]) == ("ms", ["100 GB"])

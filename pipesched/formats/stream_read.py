@@ -1,4 +1,4 @@
-"""A stream as a program (``emit/README.md``), read strictly: what is not its version, to the letter, is refused.
+"""A stream as a program (``emit/README.md``), read strictly: what is not version 2, to the letter, is refused.
 
 laid out as we write it     columns, written again and compared with the text: equal, so right
 anything else               is held against the contract, an object an instruction (`stream_strict`)
@@ -135,12 +135,12 @@ def _same(text: str, program: Program, head: Stream) -> bool:
     placeless = replace(program, origin=Nowhere())  # of a text that may be no stream, where nothing can be found
     at = 0
     try:
-        for piece in stream_write.pieces(placeless, head.parameters, head.version):
+        for piece in stream_write.pieces(placeless, head.parameters):
             if not text.startswith(piece, at):
                 return False
             at += len(piece)
     except PipeschedError:
-        return False  # an instruction that its version does not have
+        return False  # an instruction that no stream has
     return at == len(text)
 
 

@@ -66,7 +66,8 @@ def route_of(routes: tuple[Route, ...]) -> Column:
 def _finding(source: Source, error: StreamError) -> Diagnostic:
     """What `loads` says, at its place."""
     if error.path == "version":
-        return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"))
+        help = "emit the stream again from its schedule"
+        return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"), help=help)
     if error.path == "fingerprint":
         message = "the fingerprint is not that of this placement and these instructions"
         help = "emit the stream again from its schedule: what was changed by hand is another program, without a verdict"

@@ -11,18 +11,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
+from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.foreign import real
 from pipesched.formats import numbered
 from pipesched.formats.rows import other_stage
 from pipesched.model.columns import Column, Ints
-from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program
 from pipesched.stream import (
     FIELDS,
-    OF_1,
     VERSION,
     Instruction,
     Route,
@@ -38,36 +36,36 @@ _OPEN, _CLOSE = instruction_text(Instruction("OVERLAP"), 1).split("[]")
 _BATCH, _ = instruction_text(Instruction("BATCH"), 1).split("[]")
 
 
-def pieces(program: Program, parameters: Mapping[str, int], version: int = VERSION) -> Iterator[str]:
+def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
     """The text of a stream, a rank at a time. Lines are made twice: the fingerprint comes before them.
 
     Raises:
-        PipeschedError: PS814, what this version has no words for.
+        PipeschedError: PS814, what a stream has no words for.
     """
-    head, mark = _head(program, parameters, version)
+    head, mark = _head(program, parameters)
     yield from text(head, ([_rank(program, rank)] for rank in range(program.ranks)), mark)
 
 
-def by_rank(program: Program, parameters: Mapping[str, int], version: int = VERSION) -> Iterator[str]:
+def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
     """The text of each rank's own file: its instructions, under the fingerprint of the whole stream.
 
     Raises:
-        PipeschedError: PS814, what this version has no words for.
+        PipeschedError: PS814, what a stream has no words for.
     """
-    stream, mark = _head(program, parameters, version)
+    stream, mark = _head(program, parameters)
     head, _, _ = "".join(text(stream, [], mark)).rpartition('  "ranks": [')
     for rank in range(program.ranks):
         lines = _rank(program, rank).replace(_BETWEEN, ",\n    ")
         yield f'{head}  "rank": {rank},\n  "instructions": [' + (f"\n    {lines}\n  ]\n}}\n" if lines else "]\n}\n")
 
 
-def _head(program: Program, parameters: Mapping[str, int], version: int) -> tuple[Stream, str]:
+def _head(program: Program, parameters: Mapping[str, int]) -> tuple[Stream, str]:
     """What comes before the ranks, and the fingerprint."""
-    require_words(program.placement, program, version)
+    require_words(program.placement, program)
     placement = program.placement
     model = placement.frozen, placement.reads, placement.slices
     own = {real(name): value for name, value in parameters.items()}
-    head = Stream(real(program.name), own, routes_of(placement), (), version, *model)
+    head = Stream(real(program.name), own, routes_of(placement), (), *model)
     lines = ([_rank(program, rank).replace(_BETWEEN, "\n")] for rank in range(program.ranks))
     return head, fingerprint(head.head, lines)
 
@@ -108,48 +106,35 @@ def _scattered(placement: Placement, route: int, name: str) -> Diagnostic:
     )
 
 
-def require_words(placement: Placement, program: Program | None, version: int = VERSION) -> None:
-    """Whether this version has words for a placement, and for everything in a program.
+def require_words(placement: Placement, program: Program | None) -> None:
+    """Require that a stream has words for a placement, and for everything in a program.
 
     Raises:
         PipeschedError: PS814.
     """
     routes_of(placement)
-    if version == 1 and (placement.frozen or not placement.chain):
-        frozen = f"which stages are frozen: {ranges(placement.frozen)}"
-        said = frozen if placement.frozen else f"that {placement.skip}: each stage reads the one before it"
-        message = f"a stream of version 1 cannot say {said}"
-        raise fail(Code.TARGET, message, help="`--target stream` writes version 2, which can")
-    if version == 1 and placement.slices > 1:
-        message = f"a stream of version 1 cannot say that every {placement.slices} microbatches are one sequence"
-        raise fail(Code.TARGET, message, help="`--target stream` writes version 2, which can")
     if program is None:
         return
-    known = np.array([op.name in FIELDS and (version > 1 or op.name in OF_1) for op in Op])
+    known = np.array([op.name in FIELDS for op in Op])
     refused = {
         "it has no such instruction": ~known[program.op],
         "in a batch are sends and receives": (program.group >= 0) & ~(program.sends | program.receives),
     }
-    if version == 1:
-        refused["it has no fused batches of messages"] = program.group >= 0
-        refused["it has one communicator"] = program.communicator != 0
-    if found := [x for why, which in refused.items() for x in _refused(program, np.flatnonzero(which), why, version)]:
+    if found := [x for why, which in refused.items() for x in _refused(program, np.flatnonzero(which), why)]:
         raise PipeschedError(found)
 
 
-def _refused(program: Program, at: Ints, why: str, version: int) -> Iterator[Diagnostic]:
+def _refused(program: Program, at: Ints, why: str) -> Iterator[Diagnostic]:
     for index in at[:1].tolist():
-        of_2 = version == 1 and program[index].op.name in FIELDS  # batches of it, too
-        other = "`--target stream` writes version 2; or " if of_2 else ""
         rank = int(program.rank[index])
         more = f"and {len(at) - 1} more of this kind" if len(at) > 1 else ""
         place = Label(program.origin.place(index).span, f"rank {rank}, step {program.step(index)}")
         yield Diagnostic(
             Code.TARGET,
-            f"a stream of version {version} cannot say {program[index]}: {why}",
+            f"a stream of version {VERSION} cannot say {program[index]}: {why}",
             (place,),
             (more,) if more else (),
-            f"{other}emit its computes alone, so that sends and receives are made anew: "
+            "emit its computes alone, so that sends and receives are made anew: "
             "`pipesched order FILE | pipesched emit -`",
         )
 

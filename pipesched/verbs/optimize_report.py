@@ -232,7 +232,7 @@ class Optimum:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:
-        """The published form, ``emit/v1/optimum.schema.json``; times and peaks are whole numbers or strings such as
+        """The published form, ``emit/optimum.schema.json``; times and peaks are whole numbers or strings such as
         ``11/2``.
         """
         used = None if self.checked is None else self.checked.parts.bytes

@@ -100,7 +100,7 @@ FORMATS = ("text", "concise", "json", "github")
 _PER_CENT = "Significant digits of per cent [default: one decimal]."
 _DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
 _FORMAT = Option("format", Choice(*FORMATS), default="text", terminal=True)
-_JSON = Option("json", flag, "--format json; its shape is emit/v1/report.schema.json.", terminal=True)
+_JSON = Option("json", flag, "--format json; its shape is emit/report.schema.json.", terminal=True)
 _COLOR = Option("color", Choice("auto", "always", "never"), default="auto", terminal=True)
 _VERBOSE = Option("verbose", flag, "All that is assumed of the model and its device.", terminal=True)
 _FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
