@@ -25,7 +25,7 @@ LARGE = ("interleaved", "--p", "64", "--v", "4", "--m", "1024")
 EMIT = Path(__file__).resolve().parent.parent / "emit"
 REPORT, STREAM = (
     Draft202012Validator(json.loads((EMIT / f"{name}.schema.json").read_text("utf-8")))
-    for name in ("v1/report", "v2/stream")
+    for name in ("report", "v2/stream")
 )
 
 
